@@ -1,0 +1,125 @@
+"""Compressed transactions: the events inside a TRANSACTION_PAYLOAD event.
+
+Layout (MySQL source, ``Transaction_payload_event``): fields of a number and a length, both length-encoded, up to the
+end mark 0; then the payload, a zstd stream. Inner events have the usual header but no checksum, and position 0.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import zstandard
+
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER, HEADER_LENGTH, lenenc
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
+
+PIECE_BYTES = 1 << 20
+_END_MARK, _SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 0, 1, 2, 3
+_ZSTD, _NONE = 0, 255
+
+
+class Payload(NamedTuple):
+    """Describe the payload of a compressed transaction.
+
+    Args:
+        start: Offset of its first byte in the event's buffer.
+        end: Offset after it.
+        compression: 0 for zstd, 255 for none.
+        uncompressed: Size after decompression in bytes, 0 when the event does not tell.
+    """
+
+    start: int
+    end: int
+    compression: int
+    uncompressed: int
+
+
+def parse_payload(event: Event) -> Payload:
+    """Read the fields of a TRANSACTION_PAYLOAD event.
+
+    Raises:
+        BinlogCorruptError: The structure does not hold.
+    """
+    buf, pos, values = event.buf, event.body, dict[int, int]()
+    try:
+        while (found := lenenc(buf, pos))[0] != _END_MARK:
+            length, pos = lenenc(buf, found[1])
+            values[found[0]] = lenenc(buf, pos)[0]
+            pos += length
+        pos = found[1]
+    except IndexError:
+        pos = event.end + 1
+    size = values.get(_SIZE, event.end - pos)
+    if pos + size > event.end:
+        raise BinlogCorruptError("a compressed transaction is shorter than it says", where=event.where())
+    return Payload(pos, pos + size, values.get(_COMPRESSION, _NONE), values.get(_UNCOMPRESSED_SIZE, 0))
+
+
+def unfold(event: Event) -> Iterator[Event]:
+    """Yield the events of a compressed transaction, with the outer event's positions.
+
+    The payload is decompressed piece by piece; memory holds one piece and the largest event.
+
+    Args:
+        event: The TRANSACTION_PAYLOAD event.
+
+    Raises:
+        BinlogCorruptError: The payload cannot be decompressed, or its events do not fit into it.
+        UnsupportedEventError: A compression other than zstd.
+    """
+    payload = parse_payload(event)
+    raw = io.BytesIO(event.buf[payload.start : payload.end])
+    if payload.compression == _NONE:
+        yield from _split(event, raw)
+        return
+    if payload.compression != _ZSTD:
+        raise UnsupportedEventError(
+            "a transaction is compressed with an unknown method",
+            where=event.where(),
+            why=f"compression type {payload.compression}",
+            remedy="set binlog_transaction_compression=OFF on the server and take a new snapshot",
+        )
+    try:
+        with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as reader:
+            yield from _split(event, reader)
+    except zstandard.ZstdError as error:
+        raise BinlogCorruptError(
+            "a compressed transaction cannot be decompressed", where=event.where(), why=str(error)
+        ) from error
+
+
+def _split(outer: Event, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader) -> Iterator[Event]:
+    file, start, end_pos = outer.file, outer.start_pos, outer.end_pos
+    buf, pos = b"", 0
+    while True:
+        size = HEADER_LENGTH
+        if len(buf) - pos >= HEADER_LENGTH:
+            timestamp, kind, server_id, size, _, flags = HEADER(buf, pos)
+            if size < HEADER_LENGTH:
+                raise BinlogCorruptError("an event in a compressed transaction has no length", where=outer.where())
+            if len(buf) - pos >= size:
+                yield Event(
+                    kind, timestamp, server_id, flags, file, start, end_pos, buf, pos + HEADER_LENGTH, pos + size, True
+                )
+                pos += size
+                continue
+        buf, pos = _fill(buf[pos:], source, size), 0
+        if not buf:
+            return
+        if len(buf) < size:
+            raise BinlogCorruptError("a compressed transaction ends within an event", where=outer.where())
+
+
+def _fill(rest: bytes, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, need: int) -> bytes:
+    """Return ``rest`` and what follows it, at least ``need`` bytes unless the source ends."""
+    parts, have = [rest], len(rest)
+    while have < need:
+        piece = source.read(max(PIECE_BYTES, need - have))
+        if not piece:
+            break
+        parts.append(piece)
+        have += len(piece)
+    return b"".join(parts)

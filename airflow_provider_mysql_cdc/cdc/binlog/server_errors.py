@@ -1,0 +1,198 @@
+"""From MySQL's error numbers and texts to named errors.
+
+Numbers: MySQL 9 error reference (server and client errors). 1236 is used for everything that ends a dump, so there the
+text decides; both old (master/slave) and new (source/replica) wordings are known.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogCorruptError,
+    BinlogPurgedError,
+    ServerIdInUseError,
+    SourceAuthError,
+    SourceConnectionError,
+    SourceError,
+    SourcePrivilegeError,
+    SourceSettingError,
+)
+
+DUMP_ERROR = 1236
+PARSE_ERROR = 1064
+TLS_ERROR = 2026
+
+
+class Meaning(NamedTuple):
+    """Say what a server error means here.
+
+    Args:
+        error: Class to raise.
+        what: What went wrong.
+        remedy: What to do.
+        retriable: Overrides the class default.
+    """
+
+    error: type[SourceError]
+    what: str
+    remedy: str
+    retriable: bool | None = None
+
+    def make(self, where: str, why: str) -> SourceError:
+        """Return the error."""
+        return self.error(self.what, where=where, why=why, remedy=self.remedy, retriable=self.retriable)
+
+
+_AUTH = Meaning(
+    SourceAuthError,
+    "MySQL refuses the account",
+    "check database.user, database.password and the hosts the account may come from",
+)
+_PRIVILEGE = Meaning(
+    SourcePrivilegeError,
+    "the MySQL account lacks a privilege",
+    "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* to the account",
+)
+_BUSY = Meaning(
+    SourceConnectionError,
+    "MySQL takes no further connection",
+    "wait, or raise max_connections (of the server) or MAX_USER_CONNECTIONS (of the account)",
+)
+_UNREACHABLE = Meaning(
+    SourceConnectionError,
+    "MySQL cannot be reached",
+    "check database.hostname, database.port and that the server runs",
+)
+_LOST = Meaning(
+    SourceConnectionError,
+    "the connection to MySQL broke",
+    "run the task again; if it happens often, look into the server's error log",
+)
+_TLS = Meaning(
+    SourceConnectionError,
+    "no encrypted connection to MySQL",
+    "check database.ssl.mode and the certificates",
+    False,
+)
+_NO_BINLOG = Meaning(
+    SourceSettingError, "binary logging is off", "start the server with log_bin=ON and binlog_format=ROW"
+)
+_PURGED = Meaning(
+    BinlogPurgedError,
+    "the binlog no longer holds the start position",
+    "take a new snapshot; raise binlog_expire_logs_seconds so that files outlive the longest pause",
+)
+_AHEAD = Meaning(
+    BinlogPurgedError,
+    "the server lacks transactions that were already read",
+    "connect to a server that holds them (the former primary, or a replica that has caught up), or take a new snapshot",
+)
+_SAME_ID = Meaning(
+    ServerIdInUseError,
+    "another replication client registered with our server id",
+    "give each connector and each replica its own database.server.id; writers use the ids after it as well",
+)
+_CORRUPT = Meaning(
+    BinlogCorruptError,
+    "the server cannot read its binlog",
+    "check the file with mysqlbinlog --verify-binlog-checksum; if it is damaged, take a new snapshot",
+)
+_SETTING = Meaning(
+    SourceSettingError, "a server setting keeps the binlog from being read", "change the setting the server names"
+)
+_QUERY = Meaning(SourceError, "MySQL refused a statement", "see the server's message")
+
+# Access denied, anonymous, password expired, account locked, host unknown or blocked, plugin missing.
+_BY_CODE: dict[int, Meaning] = {
+    **dict.fromkeys((1045, 1698, 1820, 1862, 3118, 1130, 1129, 1251, 1524, 2054, 2059, 2061, 3159, 4151), _AUTH),
+    **dict.fromkeys((1044, 1142, 1143, 1227, 1370), _PRIVILEGE),
+    **dict.fromkeys((1040, 1203, 1226), _BUSY),
+    **dict.fromkeys((2002, 2003, 2005), _UNREACHABLE),
+    **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3024, 3169, 4031), _LOST),
+    TLS_ERROR: _TLS,
+    1381: _NO_BINLOG,
+    1220: _PURGED,
+    1373: _PURGED,
+}
+
+# Parts of the texts that come with 1236, in lower case; the first that occurs counts.
+_BY_TEXT: tuple[tuple[str, Meaning], ...] = (
+    ("same server_uuid", _SAME_ID),
+    ("same server_id", _SAME_ID),
+    ("could not find first log file", _PURGED),
+    ("could not open log file", _PURGED),
+    ("could not find next log", _PURGED),
+    ("purged", _PURGED),
+    ("position > file size", _PURGED),
+    ("impossible position", _PURGED),
+    ("more gtids than", _AHEAD),
+    ("binary log is not open", _NO_BINLOG),
+    ("server_id was not set", _SETTING),
+    ("gtid_mode", _SETTING),
+    ("auto_position", _SETTING),
+    ("checksum that", _SETTING),
+    ("bogus data", _CORRUPT),
+    ("max_allowed_packet", _CORRUPT),
+    ("truncated", _CORRUPT),
+    ("crc", _CORRUPT),
+    ("checksum", _CORRUPT),
+    ("i/o error", _CORRUPT),
+    ("event too small", _CORRUPT),
+    ("memory allocation failed", _LOST),
+)
+
+
+def meaning(code: int, text: str) -> Meaning:
+    """Return what a server or client error means.
+
+    Args:
+        code: MySQL's error number.
+        text: Its text.
+    """
+    if code == DUMP_ERROR:
+        lower = text.lower()
+        return next((m for part, m in _BY_TEXT if part in lower), _QUERY)
+    return _BY_CODE.get(code, _QUERY)
+
+
+def server_error(code: int, text: str, where: str) -> SourceError:
+    """Return the named error for an error number and text.
+
+    Args:
+        code: MySQL's error number.
+        text: Its text.
+        where: Address, or file and position.
+    """
+    return meaning(code, text).make(where, f"MySQL error {code}: {text}")
+
+
+def from_exception(error: Exception, where: str) -> SourceError:
+    """Return the named error for an exception of the MySQL driver.
+
+    Args:
+        error: The exception; database errors carry (number, text).
+        where: Address, or file and position.
+    """
+    if isinstance(error, SourceError):
+        return error
+    tls = _tls_cause(error)
+    if tls:
+        return _TLS.make(where, tls)
+    match error.args:
+        case (int() as code, str() as text, *_) if code:
+            return server_error(code, text, where)
+    if isinstance(error, OSError):
+        return _UNREACHABLE.make(where, str(error))
+    return _LOST.make(where, str(error) or type(error).__name__)
+
+
+def _tls_cause(error: BaseException) -> str:
+    """Return the text of the TLS failure behind an error, or an empty string.
+
+    pymysql reports a failed handshake as error 2003 and keeps the cause in ``original_exception``.
+    """
+    import ssl
+
+    cause = getattr(error, "original_exception", error)
+    return str(cause) if isinstance(cause, ssl.SSLError) else ""

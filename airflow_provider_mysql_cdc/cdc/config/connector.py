@@ -1,0 +1,186 @@
+"""A connector's configuration: checked once, then read by field."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config import kafka, read
+from airflow_provider_mysql_cdc.cdc.config.families import Families
+from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Field, Lookup, Problem
+from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
+from airflow_provider_mysql_cdc.cdc.config.names import looks_secret
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+T = TypeVar("T")
+
+BUILTIN_DATABASES = frozenset({"mysql", "performance_schema", "sys", "information_schema"})
+"""Source: ``BinlogConnectorConfig.BUILT_IN_DB_NAMES`` of Debezium 3.6.1; compared without case."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class ConnectorConfig:
+    """Hold a checked configuration.
+
+    Make one with ``from_properties``, ``from_connect_json`` or ``sources.load``; read it with ``cfg[F.NAME]``.
+
+    Args:
+        texts: Property text by name, older names replaced, secrets in clear.
+        values: Parsed values of the declared properties that were given.
+        families: What the families of properties say.
+        notes: What a person should know: older names, properties without effect.
+    """
+
+    texts: Mapping[str, str]
+    values: Mapping[str, Any] = field(compare=False)
+    families: Families = field(compare=False)
+    notes: tuple[str, ...] = field(compare=False)
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str] | None = None
+    ) -> ConnectorConfig:
+        """Check properties and return the configuration.
+
+        Args:
+            properties: Property values by name, in the names of either Debezium generation.
+            looked_in: Says for a missing property where it was looked for.
+
+        Raises:
+            ConfigError: With every problem, not only the first (FAULT-02).
+        """
+        result = read.read(properties, looked_in)
+        if result.problems:
+            raise config_error(result.problems)
+        return cls(result.texts, result.values, result.families, tuple(result.notes))
+
+    @classmethod
+    def from_connect_json(cls, document: str | Mapping[str, Any]) -> ConnectorConfig:
+        """Check a Kafka Connect configuration: ``{"name": .., "config": {..}}``, or as ``connect_properties`` says.
+
+        Raises:
+            ConfigError: With every problem, or because the document is not of one of these forms.
+        """
+        return cls.from_properties(read.connect_properties(document))
+
+    @staticmethod
+    def check(properties: Mapping[str, object]) -> list[Problem]:
+        """Return all problems of a configuration; empty when it can be used."""
+        return read.read(properties, None).problems
+
+    def __getitem__(self, wanted: Field[T]) -> T:
+        return Lookup(self.values)[wanted]
+
+    def given(self, wanted: Field[Any]) -> bool:
+        """Say whether the property was given, rather than taken from its default."""
+        return wanted.name in self.values
+
+    def properties(self) -> dict[str, str]:
+        """Return what was given under today's names, **secrets in clear**; ``from_properties`` reads it back."""
+        return dict(self.texts)
+
+    def shown(self) -> dict[str, str]:
+        """Return what was given, secrets as ``***``; fit for logs."""
+        return {name: HIDDEN if _is_secret(name) else text for name, text in sorted(self.texts.items())}
+
+    def __repr__(self) -> str:
+        return f"ConnectorConfig({', '.join(f'{n}={v!r}' for n, v in self.shown().items())})"
+
+    def captures_database(self, database: str) -> bool:
+        """Say whether any table of a database can be captured (STRM-12, STRM-14)."""
+        if self[F.TABLE_IGNORE_BUILTIN] and database.lower() in BUILTIN_DATABASES:
+            return False
+        if include := self[F.DATABASE_INCLUDE_LIST]:
+            return include.matches(database)
+        return not self[F.DATABASE_EXCLUDE_LIST].matches(database)
+
+    def captures(self, table: TableId) -> bool:
+        """Say whether a table is captured (STRM-12 to STRM-14)."""
+        if not self.captures_database(table.db):
+            return False
+        if include := self[F.TABLE_INCLUDE_LIST]:
+            return include.matches(str(table))
+        return not self[F.TABLE_EXCLUDE_LIST].matches(str(table))
+
+    def connection_settings(self) -> ConnectionSettings:
+        """Return how to reach the MySQL server."""
+        return ConnectionSettings(
+            host=self[F.DATABASE_HOSTNAME],
+            port=self[F.DATABASE_PORT],
+            user=self[F.DATABASE_USER],
+            password=self[F.DATABASE_PASSWORD],
+            ssl_mode=self[F.DATABASE_SSL_MODE].value,
+            ssl_ca=self[F.DATABASE_SSL_CA],
+            ssl_cert=self[F.DATABASE_SSL_CERT],
+            ssl_key=self[F.DATABASE_SSL_KEY],
+            ssl_key_password=self[F.DATABASE_SSL_KEY_PASSWORD],
+            connect_timeout_s=self[F.CONNECT_TIMEOUT_MS] / 1000,
+            query_timeout_s=self[F.DATABASE_QUERY_TIMEOUT_MS] / 1000,
+            driver_options=self.families.driver,
+        )
+
+    def kafka_settings(self, role: KafkaRole | str | None = None) -> dict[str, str]:
+        """Return settings for a confluent_kafka client, **secrets in clear**.
+
+        Args:
+            role: Kind of client: ``producer``, ``consumer`` or ``admin``. Settings of other kinds are left out; with
+                None they are not, and librdkafka warns of those it passes over.
+        """
+        settings = kafka.merge(self.families.kafka, None if role is None else KafkaRole(role))
+        return {"bootstrap.servers": self[F.KAFKA_BOOTSTRAP_SERVERS], **settings}
+
+    def topic_creation_settings(self) -> dict[str, str]:
+        """Return the settings of ``topic.creation.default.*``, without partitions and replication factor."""
+        return dict(self.families.topic)
+
+    def server_id(self, writer: int) -> int:
+        """Return the replication client id of a writer, 0 to 63.
+
+        Raises:
+            ValueError: The writer's number is outside.
+        """
+        if not 0 <= writer < F.WRITER_IDS:
+            raise ValueError(f"writer {writer} is not one of 0 to {F.WRITER_IDS - 1}")
+        return self[F.DATABASE_SERVER_ID] + writer
+
+    @property
+    def topic_prefix(self) -> str:
+        """Return ``topic.prefix``."""
+        return self[F.TOPIC_PREFIX]
+
+    @property
+    def ledger_topic(self) -> str:
+        """Return the name of the ledger topic."""
+        return self[F.LEDGER_TOPIC]
+
+    @property
+    def history_topic(self) -> str:
+        """Return the name of the schema history topic."""
+        return self[F.HISTORY_KAFKA_TOPIC]
+
+
+def _is_secret(name: str) -> bool:
+    declared = F.BY_NAME.get(name)
+    return declared.secret if declared else looks_secret(name)
+
+
+def config_error(problems: list[Problem], origin: Mapping[str, str] | None = None) -> ConfigError:
+    """Return one error for all problems.
+
+    Args:
+        problems: The problems, at least one.
+        origin: Where properties came from, by name as given, or None.
+    """
+    origin = origin or {}
+    remedy = "Correct the configuration; docs/properties.md explains every property"
+    if len(problems) == 1:
+        only = problems[0]
+        shown = "" if only.value is None else f" (value {only.value!r})"
+        return ConfigError(f"{only.name}{shown}: {only.what}", where=origin.get(only.name, ""), remedy=only.fix)
+    lines = [f"{i}. {p}" + (f" [{origin[p.name]}]" if p.name in origin else "") for i, p in enumerate(problems, 1)]
+    why = "".join(f"\n  {line}" for line in lines) + "\n"
+    return ConfigError(f"The configuration has {len(problems)} problems", why=why, remedy=remedy)

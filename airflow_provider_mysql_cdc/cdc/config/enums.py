@@ -1,0 +1,121 @@
+"""Enumerated property values; each member carries its meaning.
+
+Source of the members: the enums of Debezium 3.6.1 (``BinlogConnectorConfig``, ``MySqlConnectorConfig``,
+``CommonConnectorConfig``, ``TemporalPrecisionMode``) and requirement section 12.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class DocEnum(StrEnum):
+    """A string enum whose members have a text: ``NAME = "value", "text"``."""
+
+    doc: str
+
+    def __new__(cls, value: str, doc: str = "") -> DocEnum:
+        """Create a member with its text."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        member.doc = doc
+        return member
+
+    @classmethod
+    def docs(cls) -> dict[str, str]:
+        """Return value and text of every member, in order."""
+        return {m.value: m.doc for m in cls}
+
+
+class SnapshotMode(DocEnum):
+    """When and what to snapshot."""
+
+    INITIAL = "initial", "snapshot structure and rows when no offset is stored, then drain from its position"
+    ALWAYS = "always", "snapshot structure and rows whenever the snapshot job runs, then drain from its position"
+    INITIAL_ONLY = "initial_only", "snapshot structure and rows when no offset is stored; never drain"
+    NO_DATA = "no_data", "record only the structure of the tables, then drain from that position"
+    NEVER = "never", "no snapshot; drain from the first binlog file the server still holds"
+    WHEN_NEEDED = "when_needed", "as initial, and again when the stored position is no longer in the binlog"
+    RECOVERY = "recovery", "record the structure again for a lost schema history; the stored offset stays"
+
+    @property
+    def rows(self) -> bool:
+        """Say whether the snapshot reads rows, not only the structure of tables."""
+        return self not in (SnapshotMode.NO_DATA, SnapshotMode.NEVER, SnapshotMode.RECOVERY)
+
+
+class SnapshotLockingMode(DocEnum):
+    """Which lock the snapshot takes, and for how long."""
+
+    MINIMAL = "minimal", "global read lock, or table locks where that is refused, only until every view is open"
+    MINIMAL_PERCONA = "minimal_percona", "as minimal with Percona's backup lock (LOCK TABLES FOR BACKUP)"
+    MINIMAL_PERCONA_NO_TABLE_LOCKS = (
+        "minimal_percona_no_table_locks",
+        "as minimal_percona; stops instead of falling back to table locks",
+    )
+    EXTENDED = "extended", "the lock is held until the last row is read"
+    NONE = "none", "no lock; only safe while no table changes its structure"
+
+
+class SslMode(DocEnum):
+    """Encryption of the MySQL connection."""
+
+    DISABLED = "disabled", "never encrypted"
+    PREFERRED = "preferred", "encrypted when the server offers it"
+    REQUIRED = "required", "encrypted or no connection; the certificate is not verified"
+    VERIFY_CA = "verify_ca", "as required, and the certificate must come from a trusted authority"
+    VERIFY_IDENTITY = "verify_identity", "as verify_ca, and the certificate must name the host"
+
+
+class DecimalHandlingMode(DocEnum):
+    """How DECIMAL and NUMERIC are represented."""
+
+    PRECISE = "precise", "unscaled bytes with Connect's Decimal; exact"
+    DOUBLE = "double", "double; may lose digits"
+    STRING = "string", "text; exact, the scale is kept in the text only"
+
+
+class BigIntUnsignedHandlingMode(DocEnum):
+    """How BIGINT UNSIGNED is represented."""
+
+    LONG = "long", "signed 64-bit; values above 9223372036854775807 come out negative"
+    PRECISE = "precise", "unscaled bytes with Connect's Decimal; exact"
+
+
+class BinaryHandlingMode(DocEnum):
+    """How BINARY, VARBINARY and BLOB are represented."""
+
+    BYTES = "bytes", "bytes (base64 text in JSON)"
+    BASE64 = "base64", "base64 text"
+    BASE64_URL_SAFE = "base64-url-safe", "base64 text of the URL-safe alphabet"
+    HEX = "hex", "hexadecimal text"
+
+
+class TimePrecisionMode(DocEnum):
+    """How temporal values other than TIMESTAMP are represented."""
+
+    ADAPTIVE_TIME_MICROSECONDS = (
+        "adaptive_time_microseconds",
+        "unit by the column's fraction digits; TIME always in microseconds",
+    )
+    ADAPTIVE = "adaptive", "as before, TIME by its fraction digits too (Debezium 1.9; Debezium 3 refuses it)"
+    CONNECT = "connect", "Connect's Date, Time and Timestamp in milliseconds"
+    ISOSTRING = "isostring", "ISO 8601 text"
+    MICROSECONDS = "microseconds", "always microseconds"
+    NANOSECONDS = "nanoseconds", "always nanoseconds"
+
+
+class FailureHandlingMode(DocEnum):
+    """What happens with an event that cannot be processed."""
+
+    FAIL = "fail", "stop with an error that names the event and its position"
+
+
+class Operation(DocEnum):
+    """Kinds of change that ``skipped.operations`` can leave out."""
+
+    READ = "r", "row read by a snapshot"
+    CREATE = "c", "insert"
+    UPDATE = "u", "update"
+    DELETE = "d", "delete"
+    TRUNCATE = "t", "TRUNCATE TABLE"

@@ -1,0 +1,284 @@
+"""Properties of the events: values, keys, serialisation, topics, schema history."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config.enums import (
+    BigIntUnsignedHandlingMode,
+    BinaryHandlingMode,
+    DecimalHandlingMode,
+    FailureHandlingMode,
+    Operation,
+    TimePrecisionMode,
+)
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.parse import KeyColumns
+from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
+
+JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+_PREFIX_PLACEHOLDERS = ("${database.server.name}.", "${topic.prefix}.")
+
+
+def _flag(
+    name: str, default: bool, doc: str, group: Group, *refs: str, ours: bool = False, pending: str = ""
+) -> Field[bool]:
+    return Field(name, parse.boolean, default, doc, group, ours=ours, refs=refs, pending=pending)
+
+
+DECIMAL_HANDLING_MODE: Field[DecimalHandlingMode] = Field(
+    "decimal.handling.mode",
+    parse.choice(DecimalHandlingMode),
+    DecimalHandlingMode.PRECISE,
+    "How DECIMAL and NUMERIC are represented.",
+    Group.EVENTS,
+    enum=DecimalHandlingMode.docs(),
+    form=True,
+    refs=("CFG-23",),
+)
+BIGINT_UNSIGNED_HANDLING_MODE: Field[BigIntUnsignedHandlingMode] = Field(
+    "bigint.unsigned.handling.mode",
+    parse.choice(BigIntUnsignedHandlingMode),
+    BigIntUnsignedHandlingMode.LONG,
+    "How BIGINT UNSIGNED is represented.",
+    Group.EVENTS,
+    enum=BigIntUnsignedHandlingMode.docs(),
+    refs=("CFG-24",),
+)
+BINARY_HANDLING_MODE: Field[BinaryHandlingMode] = Field(
+    "binary.handling.mode",
+    parse.choice(BinaryHandlingMode),
+    BinaryHandlingMode.BYTES,
+    "How binary columns are represented.",
+    Group.EVENTS,
+    enum=BinaryHandlingMode.docs(),
+    refs=("CFG-40",),
+)
+TIME_PRECISION_MODE: Field[TimePrecisionMode] = Field(
+    "time.precision.mode",
+    parse.choice(TimePrecisionMode),
+    TimePrecisionMode.ADAPTIVE_TIME_MICROSECONDS,
+    "How temporal values other than TIMESTAMP are represented.",
+    Group.EVENTS,
+    enum=TimePrecisionMode.docs(),
+    refused={
+        "structured": "choose another mode",
+    },
+    refs=("CFG-22",),
+)
+TOMBSTONES_ON_DELETE = _flag(
+    "tombstones.on.delete", True, "Follow each delete event by a record with a null value.", Group.EVENTS, "CFG-38"
+)
+SKIPPED_OPERATIONS: Field[frozenset[Operation]] = Field(
+    "skipped.operations",
+    parse.operations,
+    frozenset({Operation.TRUNCATE}),
+    "Kinds of change that are not emitted while streaming: a list of c, u, d, t, or none.",
+    Group.EVENTS,
+    refs=("STRM-15", "CFG-66"),
+)
+MESSAGE_KEY_COLUMNS: Field[KeyColumns] = Field(
+    "message.key.columns",
+    parse.key_columns,
+    KeyColumns(),
+    "Key columns by table, `table:column,column;table:column`; table and column are regular expressions. Overrides the "
+    "primary key.",
+    Group.EVENTS,
+    refs=("COL-13", "COL-14", "CFG-39"),
+    pending="keys are the primary key, or the first unique index without nullable columns",
+)
+INCLUDE_QUERY = _flag(
+    "include.query",
+    False,
+    "Put the original statement into `source.query`; the server needs binlog_rows_query_log_events=ON. It can show "
+    "tables and columns that are left out otherwise.",
+    Group.EVENTS,
+    "STRM-17",
+    "STRM-18",
+    "CFG-27",
+)
+PROVIDE_TRANSACTION_METADATA = _flag(
+    "provide.transaction.metadata",
+    False,
+    "Emit transaction boundaries and enrich events with their transaction.",
+    Group.EVENTS,
+    "CFG-71",
+    pending="no transaction records are written",
+)
+EXTENDED_HEADERS_ENABLED = _flag(
+    "extended.headers.enabled", True, "Give each event the headers `__debezium.context.*`.", Group.EVENTS
+)
+CDC_ID_HEADER = _flag(
+    "cdc.id.header",
+    False,
+    "Give each event a header `cdc-id` with its identity: transaction, ordinal of the event, row and leg.",
+    Group.EVENTS,
+    ours=True,
+)
+HEARTBEAT_INTERVAL_MS: Field[int] = Field(
+    "heartbeat.interval.ms",
+    parse.integer(0, parse.INT32_MAX),
+    0,
+    "Milliseconds between heartbeat records; 0 for none.",
+    Group.EVENTS,
+    refs=("CFG-56",),
+    pending="no heartbeats are written",
+)
+EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[FailureHandlingMode] = Field(
+    "event.processing.failure.handling.mode",
+    parse.choice(FailureHandlingMode),
+    FailureHandlingMode.FAIL,
+    "Reaction to binlog events that cannot be decoded.",
+    Group.EVENTS,
+    aliases=("event.deserialization.failure.handling.mode",),
+    enum=FailureHandlingMode.docs(),
+    refused=dict.fromkeys(("warn", "ignore", "skip"), "events are never left out; use fail"),
+    refs=("CFG-28",),
+)
+INCONSISTENT_SCHEMA_HANDLING_MODE: Field[FailureHandlingMode] = Field(
+    "inconsistent.schema.handling.mode",
+    parse.choice(FailureHandlingMode),
+    FailureHandlingMode.FAIL,
+    "Reaction to events of tables whose structure is not known.",
+    Group.EVENTS,
+    enum=FailureHandlingMode.docs(),
+    refused=dict.fromkeys(("warn", "ignore", "skip"), "events are never left out; use fail"),
+    refs=("CFG-29",),
+)
+
+
+def _converter(value: str) -> str:
+    if value.strip() != JSON_CONVERTER:
+        raise ValueError(f"not supported yet: this release writes JSON only; use {JSON_CONVERTER}")
+    return value.strip()
+
+
+KEY_CONVERTER: Field[str] = Field(
+    "key.converter", _converter, JSON_CONVERTER, "Serialisation of record keys.", Group.SERIALIZATION, refs=("CFG-106",)
+)
+VALUE_CONVERTER: Field[str] = Field(
+    "value.converter",
+    _converter,
+    JSON_CONVERTER,
+    "Serialisation of record values.",
+    Group.SERIALIZATION,
+    refs=("CFG-107",),
+)
+KEY_SCHEMAS_ENABLE = _flag("key.converter.schemas.enable", True, "Write each key with its schema.", Group.SERIALIZATION)
+VALUE_SCHEMAS_ENABLE = _flag(
+    "value.converter.schemas.enable", True, "Write each value with its schema.", Group.SERIALIZATION
+)
+VALUE_REPLACE_NULL_WITH_DEFAULT = _flag(
+    "value.converter.replace.null.with.default",
+    False,
+    "Write the column's default in place of NULL. Kafka Connect's default is `true`; here it is `false`, because a "
+    "value must not change on its way.",
+    Group.SERIALIZATION,
+)
+
+
+def _nonzero(number: int) -> None:
+    if number == 0:
+        raise ValueError("must be at least 1, or -1 for the broker's default")
+
+
+TOPIC_CREATION_PARTITIONS: Field[int] = Field(
+    "topic.creation.default.partitions",
+    parse.integer(1, 100_000),
+    1,
+    "Partitions of topics this provider creates. (-1, the broker's default, is not accepted: the plan of a batch fixes "
+    "the partition count beforehand.)",
+    Group.TOPICS,
+    form=True,
+)
+TOPIC_CREATION_REPLICATION_FACTOR: Field[int] = Field(
+    "topic.creation.default.replication.factor",
+    parse.integer(-1, 32_767),
+    -1,
+    "Replicas of topics this provider creates; -1 takes the broker's default.",
+    Group.TOPICS,
+    validators=(_nonzero,),
+    form=True,
+)
+TOPIC_HEARTBEAT_PREFIX: Field[str] = Field(
+    "topic.heartbeat.prefix",
+    parse.topic_part,
+    "__debezium-heartbeat",
+    "Prefix of the heartbeat topic; a dot and `topic.prefix` follow.",
+    Group.TOPICS,
+    aliases=("heartbeat.topics.prefix",),
+    refs=("CFG-57",),
+)
+
+
+def _old_transaction_topic(value: str) -> str:
+    for placeholder in _PREFIX_PLACEHOLDERS:
+        if value.startswith(placeholder):
+            return value.removeprefix(placeholder)
+    raise ValueError(
+        "only `${database.server.name}.` and a name behind it can be read; use topic.transaction, which is the part "
+        "behind topic.prefix"
+    )
+
+
+TOPIC_TRANSACTION: Field[str] = Field(
+    "topic.transaction",
+    parse.topic_part,
+    "transaction",
+    "Name of the transaction topic behind `topic.prefix` and a dot.",
+    Group.TOPICS,
+    aliases=(Alias("transaction.topic", _old_transaction_topic),),
+    refs=("CFG-72",),
+)
+LEDGER_TOPIC: Field[str] = Field(
+    "ledger.topic",
+    parse.topic_part,
+    "",
+    "Compacted topic that proves how far each writer got.",
+    Group.TOPICS,
+    derive=lambda get: f"ledger.{get[TOPIC_PREFIX]}",
+    derived_from="`ledger.` and `topic.prefix`",
+    ours=True,
+)
+
+HISTORY_KAFKA_TOPIC: Field[str] = Field(
+    "schema.history.internal.kafka.topic",
+    parse.topic_part,
+    "",
+    "Topic of the schema history.",
+    Group.HISTORY,
+    derive=lambda get: f"schemahistory.{get[TOPIC_PREFIX]}",
+    derived_from="`schemahistory.` and `topic.prefix`",
+    refs=("CFG-74",),
+)
+SKIP_UNPARSEABLE_DDL = _flag(
+    "schema.history.internal.skip.unparseable.ddl",
+    False,
+    "Pass over a statement that may touch a captured table and cannot be understood, instead of stopping.",
+    Group.HISTORY,
+    "CFG-79",
+    "FAULT-15",
+)
+INCLUDE_SCHEMA_CHANGES = _flag(
+    "include.schema.changes",
+    True,
+    "Publish schema changes to the topic named `topic.prefix`.",
+    Group.HISTORY,
+    "CFG-25",
+)
+INCLUDE_SCHEMA_COMMENTS = _flag(
+    "include.schema.comments", False, "Keep the comments of tables and columns.", Group.HISTORY, "CFG-26"
+)
+
+
+def topics_problem(get: Lookup) -> str | None:
+    """Return which of the topics with a fixed name coincide, or None."""
+    names = {
+        "ledger.topic": get[LEDGER_TOPIC],
+        "schema.history.internal.kafka.topic": get[HISTORY_KAFKA_TOPIC],
+        "the schema change topic (topic.prefix)": get[TOPIC_PREFIX],
+    }
+    for what, name in names.items():
+        for other, its in names.items():
+            if what < other and name == its:
+                return f"{what} and {other} are the same topic {name!r}"
+    return None

@@ -1,0 +1,180 @@
+"""A property is declared once, as a value.
+
+Validation, defaults, the reference page, the JSON schema and the connection form all read the same ``Field``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+
+T = TypeVar("T")
+S = TypeVar("S")
+
+HIDDEN = "***"
+
+
+class Group(StrEnum):
+    """Chapters of the reference page, in its order."""
+
+    CONNECTOR = "Connector"
+    CONNECTION = "MySQL connection"
+    TLS = "MySQL connection: TLS"
+    FILTERS = "What is captured"
+    SNAPSHOT = "Snapshot"
+    EVENTS = "Events and values"
+    SERIALIZATION = "Serialisation"
+    TOPICS = "Topics"
+    HISTORY = "Schema history and schema changes"
+    KAFKA = "Kafka"
+    DRAIN = "Draining and committing"
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Describe one thing that is wrong with a configuration.
+
+    Args:
+        name: The property.
+        what: What is wrong with it.
+        fix: What to do.
+        value: Its value as given, ``***`` for a secret, or None when it is missing.
+    """
+
+    name: str
+    what: str
+    fix: str
+    value: str | None = None
+
+    def __str__(self) -> str:
+        shown = self.name if self.value is None else f"{self.name}={self.value!r}"
+        return f"{shown}: {self.what}. {self.fix.rstrip('.')}."
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """Name a property's older or other spelling.
+
+    Args:
+        name: The other property name.
+        convert: Turns the other property's value into this one's; raises ``ValueError`` with what to do instead.
+    """
+
+    name: str
+    convert: Callable[[str], str] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Field(Generic[T]):
+    """Declare one property.
+
+    Args:
+        name: Property name (Debezium's or Kafka Connect's where one exists).
+        parse: Turns the text into the value; raises ``ValueError`` that says what is expected.
+        default: Value when the property is absent (of no meaning when ``required`` or ``derive`` is set).
+        doc: What the property does, for the reference page.
+        group: Chapter of the reference page.
+        aliases: Other names that are accepted, and reported in ``ConnectorConfig.notes``.
+        validators: Checks of the parsed value; each raises ``ValueError``.
+        required: Whether the property must be given.
+        secret: Whether the value must never be shown.
+        enum: Accepted values with their meaning, or None.
+        refused: Values that Debezium knows and this release does not support, with the reason.
+        derive: Computes the value of an absent property from the others; ``derived_from`` says how in words.
+        derived_from: Words for the reference page.
+        ours: Whether the property is this provider's own (neither Debezium nor Kafka Connect knows it).
+        form: Whether the property stands in Airflow's connection form.
+        refs: Ids of the requirements it meets.
+        pending: Why nothing but the default is supported yet, or empty.
+    """
+
+    name: str
+    parse: Callable[[str], T]
+    default: T
+    doc: str
+    group: Group
+    aliases: tuple[str | Alias, ...] = ()
+    validators: tuple[Callable[[T], None], ...] = ()
+    required: bool = False
+    secret: bool = False
+    enum: Mapping[str, str] | None = None
+    refused: Mapping[str, str] = field(default_factory=dict)
+    derive: Callable[[Lookup], T] | None = None
+    derived_from: str = ""
+    ours: bool = False
+    form: bool = False
+    refs: tuple[str, ...] = ()
+    pending: str = ""
+
+    def read(self, text: str) -> T:
+        """Return the value that ``text`` stands for.
+
+        Raises:
+            ValueError: The text is not a value of this property; the message says what is expected.
+        """
+        if (reason := self.refused.get(text.strip().lower())) is not None:
+            raise ValueError(f"not supported yet: {reason}")
+        value = self.parse(text)
+        for check in self.validators:
+            check(value)
+        if self.pending and value != self.default:
+            raise ValueError(f"not supported yet: {self.pending}")
+        return value
+
+    def show(self, text: str | None) -> str | None:
+        """Return the text as it may be shown."""
+        return HIDDEN if self.secret and text is not None else text
+
+    def alias_list(self) -> tuple[Alias, ...]:
+        """Return the aliases, the plain names too, as ``Alias`` values."""
+        return tuple(a if isinstance(a, Alias) else Alias(a) for a in self.aliases)
+
+    def default_text(self) -> str:
+        """Return the default as the reference page shows it."""
+        if self.required:
+            return "(required)"
+        if self.derive is not None:
+            return self.derived_from
+        return plain(self.default)
+
+
+class Lookup:
+    """Read typed values of other properties; given to ``Field.derive``.
+
+    Args:
+        values: Parsed values by property name.
+    """
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = values
+
+    def __getitem__(self, wanted: Field[S]) -> S:
+        if wanted.name in self._values:
+            value: S = self._values[wanted.name]
+            return value
+        if wanted.derive is not None:
+            return wanted.derive(self)
+        return wanted.default
+
+    def given(self, wanted: Field[Any]) -> bool:
+        """Say whether the property was given."""
+        return wanted.name in self._values
+
+
+def plain(value: object) -> str:
+    """Return a value as property text; a secret becomes ``***``, None the empty string."""
+    if value is None:
+        return ""
+    if isinstance(value, Secret):
+        return HIDDEN if value else ""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, (tuple, frozenset)):
+        return ",".join(sorted(map(str, value)) if isinstance(value, frozenset) else map(str, value))
+    return str(value)

@@ -1,0 +1,21 @@
+"""All properties, one constant each: ``from airflow_provider_mysql_cdc.cdc.config import fields as F``."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import event_fields, sink_fields, source_fields
+from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.field import Field
+from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
+
+ALL: tuple[Field[Any], ...] = tuple(
+    dict.fromkeys(
+        value
+        for module in (source_fields, event_fields, sink_fields)
+        for value in vars(module).values()
+        if isinstance(value, Field)
+    )
+)
+BY_NAME: dict[str, Field[Any]] = {f.name: f for f in ALL}

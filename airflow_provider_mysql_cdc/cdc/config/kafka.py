@@ -1,0 +1,293 @@
+"""From Kafka properties as people have them (Java's or librdkafka's) to settings for confluent_kafka.
+
+Five families set them. What stands later in this list wins::
+
+    schema.history.internal.producer.*   connection and security only
+    schema.history.internal.consumer.*   connection and security only, for consumers and administration
+    producer.override.*                  connection and security, for all clients
+    kafka.*                              all clients
+    producer.override.*, admin.override.*   that kind of client
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from airflow_provider_mysql_cdc.cdc.config import kafka_names
+from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Problem
+from airflow_provider_mysql_cdc.cdc.config.names import looks_secret, suggestion
+from airflow_provider_mysql_cdc.cdc.config.parse import is_pem
+
+HISTORY_PRODUCER = "schema.history.internal.producer."
+HISTORY_CONSUMER = "schema.history.internal.consumer."
+PRODUCER_OVERRIDE = "producer.override."
+ADMIN_OVERRIDE = "admin.override."
+KAFKA = "kafka."
+PREFIXES = (HISTORY_PRODUCER, HISTORY_CONSUMER, PRODUCER_OVERRIDE, ADMIN_OVERRIDE, KAFKA)
+
+
+class KafkaRole(StrEnum):
+    """Kind of Kafka client."""
+
+    PRODUCER = "producer"
+    CONSUMER = "consumer"
+    ADMIN = "admin"
+
+
+_SECURITY = ("security.", "sasl.", "ssl.", "https.", "enable.ssl.", "enable.sasl.", "client.dns.lookup")
+
+FIXED: dict[str, tuple[tuple[str, ...], str]] = {
+    "bootstrap.servers": ((), "give the cluster once, as kafka.bootstrap.servers"),
+    "metadata.broker.list": ((), "give the cluster once, as kafka.bootstrap.servers"),
+    "transactional.id": ((), "each writer has its own, made of topic.prefix and its number"),
+    "transaction.timeout.ms": ((), "use the property transaction.timeout.ms"),
+    "enable.idempotence": (("true",), "without it events could be lost or doubled"),
+    "acks": (("all", "-1"), "a transaction needs the acknowledgement of all replicas"),
+    "request.required.acks": (("all", "-1"), "a transaction needs the acknowledgement of all replicas"),
+    "partitioner": ((), "the partition is computed as Java's client does"),
+    "isolation.level": (("read_committed",), "only committed records are read"),
+    "enable.auto.commit": (("false",), "no consumer group is used"),
+    "group.id": ((), "no consumer group is used"),
+    "delivery.report.only.error": ((), "the writer needs every report"),
+}
+"""Settings that are not free: accepted values, and why."""
+
+JAVA_REFUSED: dict[str, str] = {
+    "partitioner.class": "the partition is computed as Java's default partitioner does",
+    "key.serializer": "use key.converter",
+    "value.serializer": "use value.converter",
+    "key.deserializer": "it has no counterpart here",
+    "value.deserializer": "it has no counterpart here",
+    "interceptor.classes": "Java classes cannot be loaded here",
+    "metric.reporters": "Java classes cannot be loaded here",
+    "sasl.login.callback.handler.class": "no Java classes here; for OAuth use sasl.oauthbearer.method=oidc",
+    "sasl.client.callback.handler.class": "Java classes cannot be loaded here",
+    "sasl.login.class": "Java classes cannot be loaded here",
+    "security.providers": "Java classes cannot be loaded here; see ssl.providers",
+    "ssl.engine.factory.class": "Java classes cannot be loaded here",
+    "ssl.truststore.password": "PEM files have no password; convert the trust store to PEM and set ssl.ca.location",
+    "ssl.protocol": "librdkafka negotiates the newest version both sides know",
+    "ssl.enabled.protocols": "librdkafka negotiates the newest version both sides know",
+    "ssl.provider": "set ssl.providers (OpenSSL's) where one is needed",
+    "max.block.ms": "the writer waits for room in its queue; use delivery.timeout.ms for the longest life of a record",
+    "default.api.timeout.ms": "use socket.timeout.ms",
+    "enable.metrics": "use statistics.interval.ms",
+}
+"""Java settings without a counterpart in librdkafka, with what to do instead."""
+
+
+def _kilobytes(value: str) -> str:
+    return str(max(1, int(value) // 1024))
+
+
+def _ssl_algorithm(value: str) -> str:
+    return value or "none"
+
+
+JAVA_RENAMED: dict[str, tuple[str, Callable[[str], str]]] = {
+    "buffer.memory": ("queue.buffering.max.kbytes", _kilobytes),
+    "max.request.size": ("message.max.bytes", str),
+    "receive.buffer.bytes": ("socket.receive.buffer.bytes", lambda v: "0" if v == "-1" else v),
+    "send.buffer.bytes": ("socket.send.buffer.bytes", lambda v: "0" if v == "-1" else v),
+    "fetch.max.wait.ms": ("fetch.wait.max.ms", str),
+    "socket.connection.setup.timeout.max.ms": ("socket.connection.setup.timeout.ms", str),
+    "ssl.endpoint.identification.algorithm": ("ssl.endpoint.identification.algorithm", _ssl_algorithm),
+    "ssl.truststore.certificates": ("ssl.ca.pem", str),
+    "ssl.keystore.certificate.chain": ("ssl.certificate.pem", str),
+    "ssl.keystore.key": ("ssl.key.pem", str),
+    "sasl.oauthbearer.token.endpoint.url": ("sasl.oauthbearer.token.endpoint.url", str),
+}
+"""Java settings with another name or form in librdkafka."""
+
+_NO_EFFECT = frozenset(
+    {"ssl.truststore.type", "ssl.keystore.type", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm"}
+)
+_JAAS = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
+_JAAS_OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
+_PLAIN_MODULES = ("PlainLoginModule", "ScramLoginModule")
+
+
+@dataclass(slots=True, repr=False)
+class Translated:
+    """Collect a family's settings in librdkafka's names.
+
+    Args:
+        prefix: Prefix of the family's properties.
+        settings: Settings by librdkafka name.
+        problems: What cannot be used.
+    """
+
+    prefix: str
+    settings: dict[str, str] = field(default_factory=dict)
+    problems: list[Problem] = field(default_factory=list)
+
+    def refuse(self, name: str, value: str, what: str, fix: str) -> None:
+        """Add a problem; the value is hidden where the name speaks of a secret."""
+        shown = HIDDEN if looks_secret(name) else value
+        self.problems.append(Problem(self.prefix + name, what, fix, shown))
+
+
+def translate(prefix: str, given: Mapping[str, str]) -> Translated:
+    """Translate one family.
+
+    Args:
+        prefix: The family's prefix, for messages.
+        given: Property text by name without the prefix, in Java's or librdkafka's names.
+    """
+    out = Translated(prefix)
+    for name, value in given.items():
+        if name in _NO_EFFECT:
+            continue
+        if name in _SPECIAL:
+            _SPECIAL[name](out, given, value)
+        elif name in JAVA_REFUSED:
+            hint = JAVA_REFUSED[name]
+            out.refuse(name, value, "librdkafka has no such setting", hint[0].upper() + hint[1:])
+        elif name in JAVA_RENAMED:
+            _rename(out, name, value)
+        elif name in FIXED:
+            _fixed(out, name, value)
+        elif name in kafka_names.ALL:
+            out.settings[name] = value
+        else:
+            near = suggestion(name, kafka_names.ALL | set(JAVA_RENAMED) | set(_SPECIAL))
+            fix = (
+                f"Write {prefix}{near}, if that is meant"
+                if near
+                else "librdkafka's CONFIGURATION.md lists its settings"
+            )
+            out.refuse(name, value, "librdkafka has no such setting", fix)
+    return out
+
+
+def _rename(out: Translated, name: str, value: str) -> None:
+    target, convert = JAVA_RENAMED[name]
+    try:
+        out.settings.setdefault(target, convert(value.strip()))
+    except ValueError:
+        out.refuse(name, value, "must be a whole number", f"Correct it, or set {out.prefix}{target}")
+
+
+def _fixed(out: Translated, name: str, value: str) -> None:
+    accepted, why = FIXED[name]
+    if value.strip().lower() not in accepted:
+        out.refuse(name, value, f"cannot be set here: {why}", "Remove it")
+
+
+def _security_protocol(out: Translated, given: Mapping[str, str], value: str) -> None:
+    protocols = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
+    if value.strip().lower() not in protocols:
+        out.refuse("security.protocol", value, f"must be one of {', '.join(protocols)}", "Correct it")
+    else:
+        out.settings["security.protocol"] = value.strip().lower()
+
+
+def _jaas(out: Translated, given: Mapping[str, str], value: str) -> None:
+    name = "sasl.jaas.config"
+    match = _JAAS.fullmatch(value)
+    module = match[1].rpartition(".")[2] if match else ""
+    if match is None or module not in _PLAIN_MODULES:
+        what = f"the login module {module} cannot be used here" if module else "is not a JAAS login line"
+        fix = "Set sasl.mechanism and sasl.username/sasl.password, sasl.kerberos.* or sasl.oauthbearer.* instead"
+        out.refuse(name, value, what, fix)
+        return
+    options = {m[1]: next(g for g in m.groups()[1:] if g is not None) for m in _JAAS_OPTION.finditer(match[2])}
+    if "username" not in options or "password" not in options:
+        out.refuse(name, value, "holds no username and password", "Set sasl.username and sasl.password instead")
+        return
+    for option in ("username", "password"):
+        text = re.sub(r"\\(.)", r"\1", options[option])
+        out.settings.setdefault(f"sasl.{option}", text)
+    if module == "PlainLoginModule" and not {"sasl.mechanism", "sasl.mechanisms"} & set(given):
+        out.settings["sasl.mechanism"] = "PLAIN"
+
+
+def _truststore(out: Translated, given: Mapping[str, str], value: str) -> None:
+    if given.get("ssl.truststore.type", "").upper() == "PEM" or is_pem(value):
+        out.settings.setdefault("ssl.ca.location", value)
+        return
+    out.refuse(
+        "ssl.truststore.location",
+        value,
+        "librdkafka cannot read Java trust stores",
+        f"Convert it with keytool -exportcert -rfc and set {out.prefix}ssl.ca.location to the PEM file",
+    )
+
+
+def _keystore(out: Translated, given: Mapping[str, str], value: str) -> None:
+    kind = given.get("ssl.keystore.type", "").upper()
+    if kind == "PKCS12" or (not kind and value.lower().endswith((".p12", ".pfx"))):
+        out.settings["ssl.keystore.location"] = value
+    elif kind == "PEM" or (not kind and is_pem(value)):
+        out.settings.setdefault("ssl.certificate.location", value)
+        out.settings.setdefault("ssl.key.location", value)
+    else:
+        out.refuse(
+            "ssl.keystore.location",
+            value,
+            "librdkafka cannot read JKS key stores",
+            "Convert it with keytool -importkeystore -deststoretype PKCS12 and give the .p12 file",
+        )
+
+
+_SPECIAL: dict[str, Callable[[Translated, Mapping[str, str], str], None]] = {
+    "security.protocol": _security_protocol,
+    "sasl.jaas.config": _jaas,
+    "ssl.truststore.location": _truststore,
+    "ssl.keystore.location": _keystore,
+}
+
+
+def merge(families: Mapping[str, Mapping[str, str]], role: KafkaRole | None) -> dict[str, str]:
+    """Return the settings of one kind of client, without ``bootstrap.servers``.
+
+    Args:
+        families: Translated settings by family prefix.
+        role: The kind of client, or None for any: then settings of every kind are kept.
+    """
+    merged: dict[str, str] = {}
+    overlay(merged, security(families.get(HISTORY_PRODUCER, {})))
+    if role in (KafkaRole.CONSUMER, KafkaRole.ADMIN):
+        overlay(merged, security(families.get(HISTORY_CONSUMER, {})))
+    overlay(merged, security(families.get(PRODUCER_OVERRIDE, {})))
+    overlay(merged, families.get(KAFKA, {}))
+    overlay(merged, families.get(_OWN.get(role, ""), {}))
+    foreign = _FOREIGN.get(role, frozenset())
+    return {k: v for k, v in merged.items() if k not in foreign}
+
+
+_OWN: dict[KafkaRole | None, str] = {
+    None: PRODUCER_OVERRIDE,
+    KafkaRole.PRODUCER: PRODUCER_OVERRIDE,
+    KafkaRole.ADMIN: ADMIN_OVERRIDE,
+}
+_FOREIGN: dict[KafkaRole | None, frozenset[str]] = {
+    KafkaRole.PRODUCER: kafka_names.CONSUMER,
+    KafkaRole.CONSUMER: kafka_names.PRODUCER,
+    KafkaRole.ADMIN: kafka_names.PRODUCER | kafka_names.CONSUMER,
+}
+_SYNONYMS = {
+    "sasl.mechanisms": "sasl.mechanism",
+    "max.in.flight": "max.in.flight.requests.per.connection",
+    "request.required.acks": "acks",
+    "queue.buffering.max.ms": "linger.ms",
+    "message.send.max.retries": "retries",
+    "message.timeout.ms": "delivery.timeout.ms",
+    "compression.codec": "compression.type",
+    "fetch.message.max.bytes": "max.partition.fetch.bytes",
+}
+"""librdkafka's own aliases: one spelling is kept, so that two of them never contradict each other."""
+
+
+def overlay(target: dict[str, str], settings: Mapping[str, str]) -> None:
+    """Lay settings over others, under one spelling."""
+    for name, value in settings.items():
+        target[_SYNONYMS.get(name, name)] = value
+
+
+def security(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that say how to reach the cluster and who one is."""
+    return {k: v for k, v in settings.items() if k.startswith(_SECURITY)}

@@ -1,0 +1,256 @@
+"""Properties of Debezium and Kafka Connect that are known here but not declared as fields.
+
+Either they have **no effect** (they tune machinery this provider does not have; accepted and noted), or they are
+**refused** with the reason, because leaving them out silently would change what comes out. A refused property is
+accepted with a value that asks for what happens anyway (Debezium's default, as a rule).
+
+Source of the names: Debezium 3.6.1's ``Field`` declarations, Kafka Connect's worker and connector settings, and
+requirement section 12.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_QUEUE = "events go from the decoder straight to Kafka; there is no queue to size"
+_CONNECT = "it belongs to a Kafka Connect worker"
+_RETRY = "retries are Airflow's: set them on the task"
+_HISTORY = "the schema history is read to its end, however long that takes"
+_INCREMENTAL = "incremental snapshots are not part of this release"
+_SOCKET = "source.silence.timeout.ms watches the binlog connection"
+_DRIVER = "it is a setting of MySQL's Java driver, which is not used here"
+_ZONE = "TIMESTAMP values are read in UTC, whatever zone the server or a session is in"
+_METRICS = "there are no JMX beans here"
+_WHEN = "Airflow's schedule decides when a job runs"
+
+NO_EFFECT: dict[str, str] = {
+    "tasks.max": "the number of writers is drain.writers",
+    "max.queue.size": _QUEUE,
+    "max.queue.size.in.bytes": _QUEUE,
+    "max.batch.size": _QUEUE,
+    "queue.provider.type": _QUEUE,
+    "poll.interval.ms": _QUEUE,
+    "poll.dispatch.interval.ms": _QUEUE,
+    "min.row.count.to.stream.results": "snapshot rows are always streamed",
+    "snapshot.fetch.size": "snapshot rows are always streamed",
+    "query.fetch.size": "query results are small or streamed",
+    "connect.keep.alive": _SOCKET,
+    "connect.keep.alive.interval.ms": _SOCKET,
+    "use.nongraceful.disconnect": _SOCKET,
+    "connection.validation.timeout.ms": "connect.timeout.ms bounds the connection",
+    "executor.shutdown.timeout.ms": "there are no executor threads",
+    "retriable.restart.connector.wait.ms": _RETRY,
+    "errors.max.retries": _RETRY,
+    "errors.retry.timeout": _RETRY,
+    "errors.retry.delay.max.ms": _RETRY,
+    "errors.log.enable": "errors are always logged",
+    "errors.log.include.messages": "errors are always logged",
+    "config.action.reload": _CONNECT,
+    "exactly.once.support": "events are always delivered exactly once",
+    "transaction.boundary": "commit.bytes and commit.interval.ms say when a writer commits",
+    "transaction.boundary.interval.ms": "commit.interval.ms says when a writer commits",
+    "offsets.storage.topic": "offsets are kept by Airflow, with ledger.topic as the second copy",
+    "offset.storage": _CONNECT,
+    "offset.storage.file.filename": _CONNECT,
+    "offset.storage.topic": _CONNECT,
+    "offset.flush.interval.ms": _CONNECT,
+    "offset.flush.timeout.ms": _CONNECT,
+    "config.storage.topic": _CONNECT,
+    "status.storage.topic": _CONNECT,
+    "plugin.path": _CONNECT,
+    "plugin.discovery": _CONNECT,
+    "listeners": _CONNECT,
+    "topic.cache.size": "topic names are computed once for each table version",
+    "advanced.metrics.enable": _METRICS,
+    "statistics.metrics.enabled": _METRICS,
+    "custom.metric.tags": _METRICS,
+    "unavailable.value.placeholder": "MySQL never leaves values out of a full row image",
+    "snapshot.delay.ms": _WHEN,
+    "streaming.delay.ms": _WHEN,
+    "snapshot.tables.order.by.row.count": "chunks of all tables are read in parallel",
+    "legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
+    "internal.legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
+    "snapshot.max.threads.multiplier": "snapshot.chunk.rows says how tables are cut",
+    "incremental.snapshot.chunk.size": _INCREMENTAL,
+    "incremental.snapshot.allow.schema.changes": _INCREMENTAL,
+    "incremental.snapshot.watermarking.strategy": _INCREMENTAL,
+    "signal.poll.interval.ms": _INCREMENTAL,
+    "signal.emit.failure.max.retries": _INCREMENTAL,
+    "signal.emit.failure.backoff.ms": _INCREMENTAL,
+    "signal.kafka.poll.timeout.ms": _INCREMENTAL,
+    "signal.kafka.groupId": _INCREMENTAL,
+    "internal.offset.activity.monitor.interval.ms": _SOCKET,
+    "internal.log.position.check.enable": "the position is always checked",
+    "gtid.new.channel.position": "a stored position that is no longer there always stops the run",
+    "ddl.parser.type": "there is one DDL parser",
+    "database.server.id.offset": "snapshots register no replication clients",
+    "connectionTimeZone": _ZONE,
+    "database.connectionTimeZone": _ZONE,
+    "database.serverTimezone": _ZONE,
+    "driver.connectionTimeZone": _ZONE,
+    "driver.serverTimezone": _ZONE,
+    "database.jdbc.driver": _DRIVER,
+    "database.allowPublicKeyRetrieval": "the server's public key is fetched when the connection needs it",
+    "database.useUnicode": _DRIVER,
+    "database.characterEncoding": _DRIVER,
+    "database.useCursorFetch": _DRIVER,
+    "database.tinyInt1isBit": _DRIVER,
+    "database.zeroDateTimeBehavior": _DRIVER,
+    "database.ssl.truststore.password": "PEM files of certificates have no password",
+    "schema.history.internal.name": _HISTORY,
+    "schema.history.internal.connector.class": _HISTORY,
+    "schema.history.internal.connector.id": _HISTORY,
+    "schema.history.internal.kafka.recovery.poll.interval.ms": _HISTORY,
+    "schema.history.internal.recovery.poll.interval.ms": _HISTORY,
+    "schema.history.internal.kafka.recovery.attempts": _HISTORY,
+    "schema.history.internal.recovery.attempts": _HISTORY,
+    "schema.history.internal.kafka.query.timeout.ms": _HISTORY,
+    "schema.history.internal.kafka.create.timeout.ms": _HISTORY,
+    "schema.history.internal.kafka.buffer.batch.size": _HISTORY,
+    "schema.history.internal.memory.optimization": "equal columns share memory in any case",
+    "schema.history.internal.prefer.ddl": "the history holds statements",
+    "schema.history.internal.store.only.captured.tables.ddl": "the history holds what captured tables need",
+    "schema.history.internal.store.only.monitored.tables.ddl": "the history holds what captured tables need",
+    "schema.history.internal.store.only.captured.databases.ddl": "the history holds what captured tables need",
+    "key.converter.schemas.cache.size": "schemas are compiled once for each table version",
+    "value.converter.schemas.cache.size": "schemas are compiled once for each table version",
+    "topic.creation.enable": "missing topics are always created",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Describe a known property that this release does not support.
+
+    Args:
+        name: Property name; ``*`` stands for any text.
+        why: The reason.
+        harmless: Values (lower case) that ask for what happens anyway.
+    """
+
+    name: str
+    why: str
+    harmless: tuple[str, ...] = ()
+
+
+_COLUMNS = "columns are written as they are; leaving the property out would show what it is to hide"
+_TRANSFORMS = "transforms are Java code of Kafka Connect; transform in the consumer"
+_SIGNALS = "signals and incremental snapshots are not part of this release"
+_CONTRACT = "this release writes one form of events, Debezium 3's"
+_CLASSES = "Java classes cannot be loaded here"
+_NAMING = "topics are named topic.prefix.database.table"
+_GTID = "the start position is the stored one, on the same server"
+
+REFUSED: tuple[Refused, ...] = (
+    Refused("column.exclude.list", _COLUMNS, ("",)),
+    Refused("column.blacklist", _COLUMNS, ("",)),
+    Refused("column.include.list", _COLUMNS, ("",)),
+    Refused("column.whitelist", _COLUMNS, ("",)),
+    Refused("column.truncate.to.*.chars", _COLUMNS),
+    Refused("column.mask.with.*.chars", _COLUMNS),
+    Refused("column.mask.hash.*", _COLUMNS),
+    Refused("column.propagate.source.type", _CONTRACT, ("",)),
+    Refused("datatype.propagate.source.type", _CONTRACT, ("",)),
+    Refused("schema.name.adjustment.mode", _CONTRACT, ("none",)),
+    Refused("field.name.adjustment.mode", _CONTRACT, ("none",)),
+    Refused("sanitize.field.names", _CONTRACT, ("false",)),
+    Refused("source.struct.version", _CONTRACT, ("v2",)),
+    Refused("sourceinfo.struct.maker", _CLASSES, ("io.debezium.connector.mysql.mysqlsourceinfostructmaker",)),
+    Refused("transaction.metadata.factory", _CLASSES,
+            ("io.debezium.pipeline.txmetadata.defaulttransactionmetadatafactory",)),
+    Refused("topic.naming.strategy", _NAMING, ("io.debezium.schema.defaulttopicnamingstrategy",)),
+    Refused("topic.delimiter", _NAMING, (".",)),
+    Refused("topic.heartbeat.name", _NAMING),
+    Refused("topic.regex", _NAMING),
+    Refused("topic.replacement", _NAMING),
+    Refused("topic.key.*", _NAMING),
+    Refused("topic.creation.groups", "all topics are created alike, by topic.creation.default.*", ("",)),
+    Refused("skip.messages.without.change", "every change is written", ("false",)),
+    Refused("enable.time.adjuster", "the binlog holds the year as the server stored it", ("true",)),
+    Refused("event.converting.failure.handling.mode", "values are never left out", ("fail",)),
+    Refused("resolve.create.table.like.schema", "the structure comes from the history alone", ("false",)),
+    Refused("binlog.buffer.size", "transactions are never held back", ("0",)),
+    Refused("binlog.net.write.timeout", "the server's own setting applies", ("0",)),
+    Refused("binlog.net.read.timeout", "the server's own setting applies", ("0",)),
+    Refused("gtid.source.includes", _GTID, ("",)),
+    Refused("gtid.source.excludes", _GTID, ("",)),
+    Refused("gtid.source.filter.dml.events", _GTID, ("true",)),
+    Refused("gtid.ignore.on.recovery", _GTID, ("false",)),
+    Refused("snapshot.include.collection.list", "a snapshot reads all captured tables", ("",)),
+    Refused("snapshot.select.statement.overrides", "a snapshot reads whole tables", ("",)),
+    Refused("snapshot.select.statement.overrides.*", "a snapshot reads whole tables"),
+    Refused("snapshot.query.mode", "a snapshot reads whole tables", ("select_all",)),
+    Refused("snapshot.query.mode.custom.name", _CLASSES),
+    Refused("snapshot.mode.custom.name", _CLASSES),
+    Refused("snapshot.mode.configuration.based.*", "choose one of the named modes of snapshot.mode", ("false",)),
+    Refused("snapshot.locking.mode.custom.name", _CLASSES),
+    Refused("snapshot.new.tables", "new tables are captured from their creation on", ("off",)),
+    Refused("signal.data.collection", _SIGNALS, ("",)),
+    Refused("signal.enabled.channels", _SIGNALS, ("", "source")),
+    Refused("signal.kafka.*", _SIGNALS),
+    Refused("signal.file", _SIGNALS),
+    Refused("signal.consumer.*", _SIGNALS),
+    Refused("signals.consumer.*", _SIGNALS),
+    Refused("read.only", _SIGNALS, ("false",)),
+    Refused("notification.*", "Airflow's own notifications tell of a run's outcome", ("",)),
+    Refused("heartbeat.action.query", "nothing is written to the source", ("",)),
+    Refused("database.initial.statements", "sessions are set up by this provider alone", ("",)),
+    Refused("database.protocol", _DRIVER, ("jdbc:mysql",)),
+    Refused("database.useSSL", "use database.ssl.mode"),
+    Refused("database.requireSSL", "use database.ssl.mode"),
+    Refused("database.verifyServerCertificate", "use database.ssl.mode"),
+    Refused("database.sslMode", "use database.ssl.mode"),
+    Refused("database.dbname", "databases are chosen by database.include.list", ("",)),
+    Refused("driver.*", "driver settings stand under database. here, in pymysql's names"),
+    Refused("schema.history.internal", "the schema history is kept in Kafka",
+            ("io.debezium.storage.kafka.history.kafkaschemahistory",
+             "io.debezium.relational.history.kafkadatabasehistory")),
+    Refused("schema.history.internal.ddl.filter", "statements are judged by what they touch"),
+    Refused("schema.history.internal.file.*", "the schema history is kept in Kafka"),
+    Refused("transforms", _TRANSFORMS, ("",)),
+    Refused("predicates", _TRANSFORMS, ("",)),
+    Refused("converters", "custom converters are Java code", ("",)),
+    Refused("post.processors", "post-processors are Java code", ("",)),
+    Refused("header.converter", _CLASSES, ("org.apache.kafka.connect.storage.simpleheaderconverter",)),
+    Refused("key.converter.replace.null.with.default", "key columns are never NULL with a default", ("true", "false")),
+    Refused("key.converter.decimal.format", _CONTRACT, ("base64",)),
+    Refused("value.converter.decimal.format", _CONTRACT, ("base64",)),
+    Refused("key.converter.*", "only JSON without a registry is written", ("",)),
+    Refused("value.converter.*", "only JSON without a registry is written", ("",)),
+    Refused("errors.tolerance", "events are never left out", ("none",)),
+    Refused("errors.deadletterqueue.*", "events are never left out", ("",)),
+    Refused("guardrail.collections.max", "the number of tables is not limited", ("0",)),
+    Refused("guardrail.collections.limit.action", "the number of tables is not limited", ("warn",)),
+    Refused("openlineage.integration.*", "lineage is reported by Airflow", ("", "false")),
+    Refused("custom.sanitize.pattern", "secrets are recognised by their property"),
+    Refused("internal.implementation", "there is one implementation"),
+    Refused("test.disable.global.locking", "use snapshot.locking.mode", ("false",)),
+    Refused("internal.*", "internal switches of Debezium have no counterpart"),
+)  # fmt: skip
+
+_EXACT = {r.name: r for r in REFUSED if "*" not in r.name}
+_WILD = tuple((re.compile(".+".join(map(re.escape, r.name.split("*")))), r) for r in REFUSED if "*" in r.name)
+
+PLUGIN_LISTS = {
+    "transforms": "transforms.",
+    "predicates": "predicates.",
+    "converters": "",
+    "post.processors": "",
+}
+"""Properties that list names of Java plug-ins, and the prefix under which a plug-in's own settings stand."""
+
+
+def refused(name: str) -> Refused | None:
+    """Return why a property is not supported, or None when it is not one of the known ones."""
+    return _EXACT.get(name) or next((r for pattern, r in _WILD if pattern.fullmatch(name)), None)
+
+
+def plugin_prefixes(properties: dict[str, str]) -> tuple[str, ...]:
+    """Return the prefixes of the settings that belong to plug-ins which the configuration lists."""
+    return tuple(
+        f"{prefix}{plugin.strip()}."
+        for key, prefix in PLUGIN_LISTS.items()
+        for plugin in properties.get(key, "").split(",")
+        if plugin.strip()
+    )

@@ -1,0 +1,33 @@
+"""Judge property names: which is meant, which hides a secret."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable
+
+_SECRET = re.compile(
+    r"pass?w(?:or)?d|passphrase|secret|token(?!\.endpoint)|credential|jaas|\.pem$|keystore\.key$|\.salt\.", re.I
+)
+
+
+def looks_secret(name: str) -> bool:
+    """Say whether a property of this name may hold a secret."""
+    return _SECRET.search(name) is not None
+
+
+def suggestion(name: str, known: Iterable[str], cutoff: float = 0.82) -> str | None:
+    """Return the known name nearest to ``name``, or None when none is near.
+
+    Args:
+        name: The name as given.
+        known: Names that exist.
+        cutoff: Least similarity, 0 to 1.
+    """
+    plain = {_plain(k): k for k in sorted(known)}
+    found = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=cutoff)
+    return plain[found[0]] if found else None
+
+
+def _plain(name: str) -> str:
+    return name.strip().lower().replace("_", ".")

@@ -1,0 +1,278 @@
+"""From properties as given to parsed values, problems and notes; nothing here stops at the first problem."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import families, known
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.families import Families
+from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Alias, Field, Lookup, Problem
+from airflow_provider_mysql_cdc.cdc.config.names import looks_secret, suggestion
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+OLD_HISTORY, HISTORY = "database.history", "schema.history.internal"
+# The salt of a hash is part of the property's name (COL-05).
+_SALT = re.compile(r"(\.with\.salt\.).+")
+_PROVIDER = re.compile(r"\$\{[\w-]+:[^}]*\}")
+
+ALIASES: dict[str, tuple[Field[Any], Alias]] = {a.name: (f, a) for f in F.ALL for a in f.alias_list()}
+
+EXCLUSIVE = tuple(
+    (f"{what}.{a}", f"{what}.{b}")
+    for what, a, b in (
+        ("database", "include.list", "exclude.list"),
+        ("table", "include.list", "exclude.list"),
+        ("column", "include.list", "exclude.list"),
+        ("gtid.source", "includes", "excludes"),
+    )
+)
+"""Pairs of which only one may be set (FAULT-20, COL-02)."""
+
+
+@dataclass(slots=True, repr=False)
+class Reading:
+    """Collect what a configuration says.
+
+    Args:
+        texts: Property text by today's name.
+        values: Parsed values of declared properties.
+        families: What the families say.
+        notes: What a person should know.
+        problems: What is wrong.
+        origin: The name as given, by today's name.
+        members: Family members: property text by prefix and rest of the name.
+    """
+
+    texts: dict[str, str] = field(default_factory=dict)
+    values: dict[str, Any] = field(default_factory=dict)
+    families: Families = field(default_factory=Families)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    origin: dict[str, str] = field(default_factory=dict)
+    members: dict[str, dict[str, str]] = field(default_factory=dict)
+
+    def refuse(self, name: str, value: str | None, what: str, fix: str) -> None:
+        """Add a problem; a secret's value is hidden."""
+        shown = HIDDEN if value is not None and is_secret(name) else value
+        self.problems.append(Problem(_SALT.sub(rf"\1{HIDDEN}", name), what, fix, shown))
+
+
+def is_secret(name: str) -> bool:
+    """Say whether a property's value must not be shown, whatever its name is: declared, an alias, or free."""
+    declared = F.BY_NAME.get(name) or (ALIASES[name][0] if name in ALIASES else None)
+    return declared.secret if declared else looks_secret(name)
+
+
+def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str] | None) -> Reading:
+    """Read properties.
+
+    Args:
+        properties: Property values by name.
+        looked_in: Says for a missing property where it was looked for.
+    """
+    out = Reading()
+    texts = _texts(out, properties)
+    plugins = known.plugin_prefixes(texts)
+    for name, text in texts.items():
+        if not (plugins and name.startswith(plugins)):
+            _place(out, name, text)
+    _exclusive(out)
+    out.families = families.read(out.members)
+    out.problems += out.families.problems
+    out.notes += out.families.notes
+    for name, text in out.texts.items():
+        if name in F.BY_NAME:
+            _parse(out, F.BY_NAME[name], text)
+    _required(out, looked_in)
+    _cross_checks(out)
+    return out
+
+
+def canonical(name: str) -> str:
+    """Return today's name of a property: aliases and the old history prefix replaced."""
+    if name == OLD_HISTORY or name.startswith(OLD_HISTORY + "."):
+        name = HISTORY + name.removeprefix(OLD_HISTORY)
+    return ALIASES[name][0].name if name in ALIASES else name
+
+
+def _texts(out: Reading, properties: Mapping[str, object]) -> dict[str, str]:
+    texts = {}
+    for name, value in properties.items():
+        if value is None:
+            continue
+        if isinstance(value, bool):
+            texts[name] = str(value).lower()
+        elif isinstance(value, (str, int)):
+            texts[name] = str(value)
+        else:
+            out.refuse(name, type(value).__name__, "must be a text, a whole number or a boolean", "Write it as text")
+            continue
+        if _PROVIDER.search(texts[name]):
+            out.refuse(
+                name,
+                texts.pop(name),
+                "is a placeholder that a Kafka Connect worker would fill in",
+                "Put the value into the Airflow connection, or into its secrets backend",
+            )
+            out.origin.setdefault(canonical(name), name)
+    return texts
+
+
+def _place(out: Reading, name: str, text: str) -> None:
+    old_history = name == OLD_HISTORY or name.startswith(OLD_HISTORY + ".")
+    today = HISTORY + name.removeprefix(OLD_HISTORY) if old_history else name
+    if old_history:
+        out.notes.append(f"{name} is read as {today}")
+    if today in F.BY_NAME:
+        _set(out, today, text, name)
+    elif today in ALIASES:
+        _alias(out, today, text, name)
+    elif today in known.NO_EFFECT:
+        _set(out, today, text, name)
+        out.notes.append(f"{name} has no effect: {known.NO_EFFECT[today]}")
+    elif (prefix := families.prefix_of(today)) is not None:
+        _set(out, today, text, name)
+        out.members.setdefault(prefix, {})[today.removeprefix(prefix)] = text
+    elif (reason := known.refused(today)) is not None:
+        _known(out, name, text, reason, today)
+    else:
+        _unknown(out, name, text)
+
+
+def _set(out: Reading, today: str, text: str, name: str) -> None:
+    if today in out.texts and out.texts[today] != text:
+        other = out.origin[today]
+        out.refuse(name, text, f"contradicts {other}, which means the same", f"Keep one of the two, best {today}")
+        return
+    out.texts[today], out.origin[today] = text, name
+
+
+def _alias(out: Reading, alias: str, text: str, name: str) -> None:
+    declared, how = ALIASES[alias]
+    try:
+        converted = how.convert(text) if how.convert else text
+    except ValueError as e:
+        out.refuse(name, text, str(e), f"Use {declared.name}")
+        out.origin.setdefault(declared.name, name)
+        return
+    if alias == name:
+        out.notes.append(f"{name} is read as {declared.name}")
+    _set(out, declared.name, converted, name)
+
+
+def _known(out: Reading, name: str, text: str, reason: known.Refused, today: str) -> None:
+    if text.strip().lower() in reason.harmless:
+        _set(out, today, text, name)
+        return
+    fix = "Remove it"
+    if reason.harmless and reason.harmless != ("",):
+        fix += f", or set it to {' or '.join(repr(h) for h in reason.harmless if h)}"
+    out.origin.setdefault(today, name)
+    out.refuse(name, text, f"not supported yet: {reason.why}", fix)
+
+
+def _unknown(out: Reading, name: str, text: str) -> None:
+    drivers = {families.DRIVER + option for option in families.DRIVER_OPTIONS}
+    near = suggestion(name, {*F.BY_NAME, *ALIASES, *known.NO_EFFECT, *drivers, *(r.name for r in known.REFUSED)})
+    if near:
+        today = canonical(near)
+        out.origin.setdefault(today, name)
+        shown = HIDDEN if is_secret(name) or is_secret(today) else text
+        out.problems.append(Problem(name, "unknown property", f"Write {near}, if that is meant", shown))
+    elif name.startswith(families.DRIVER):
+        options = ", ".join(sorted(drivers))
+        out.refuse(
+            name, text, "is neither a property nor a known driver option", f"Remove it; driver options: {options}"
+        )
+    else:
+        out.refuse(name, text, "unknown property", "Remove it; docs/properties.md lists all properties")
+
+
+def _exclusive(out: Reading) -> None:
+    seen = {*out.texts, *out.origin}
+    for include, exclude in EXCLUSIVE:
+        both = include in seen and exclude in seen
+        if both and out.texts.get(include, "-").strip() and out.texts.get(exclude, "-").strip():
+            name = out.origin.get(exclude, exclude)
+            what = f"cannot stand beside {out.origin.get(include, include)}"
+            out.refuse(name, out.texts.get(exclude), what, "Keep one of the two")
+
+
+def _parse(out: Reading, declared: Field[Any], text: str) -> None:
+    try:
+        out.values[declared.name] = declared.read(text)
+    except ValueError as e:
+        name = out.origin[declared.name]
+        fix = "Correct the value"
+        if declared.enum and (near := suggestion(text, declared.enum, cutoff=0.5)):
+            fix = f"Write {near}, if that is meant"
+        out.refuse(name, text, str(e), fix)
+
+
+def _required(out: Reading, looked_in: Callable[[Field[Any]], str] | None) -> None:
+    for declared in F.ALL:
+        # A property that was given wrongly, or under a misspelt name, is not missing as well.
+        if declared.required and declared.name not in out.values and declared.name not in out.origin:
+            _missing(out, declared, looked_in)
+
+
+def _missing(out: Reading, declared: Field[Any], looked_in: Callable[[Field[Any]], str] | None) -> None:
+    where = f"; looked for in {looked_in(declared)}" if looked_in else ""
+    out.refuse(declared.name, None, f"is required and missing{where}", f"Set it: {declared.doc.split('.')[0]}")
+
+
+def _cross_checks(out: Reading) -> None:
+    get = Lookup(out.values)
+    what: str | None
+    wrong = {p.name for p in out.problems}
+    bootstrap, history = F.KAFKA_BOOTSTRAP_SERVERS, F.HISTORY_KAFKA_BOOTSTRAP_SERVERS
+    if not get[bootstrap] and not {bootstrap.name, history.name} & {*out.origin}:
+        out.refuse(bootstrap.name, None, "is required and missing", "Set it: Kafka cluster, as a list of host:port")
+    if get.given(bootstrap) and get.given(history) and _disjoint(get[bootstrap], get[history]):
+        what = (
+            f"names other servers than {bootstrap.name}; both topics are written in one transaction, so in one cluster"
+        )
+        out.refuse(history.name, get[history], what, "Remove it, or name the same servers")
+    if get[F.TRANSACTION_TIMEOUT_MS] <= get[F.COMMIT_INTERVAL_MS]:
+        name, fix = F.TRANSACTION_TIMEOUT_MS.name, f"Raise it, or lower {F.COMMIT_INTERVAL_MS.name}"
+        out.refuse(name, str(get[F.TRANSACTION_TIMEOUT_MS]), f"must be above {F.COMMIT_INTERVAL_MS.name}", fix)
+    if what := F.ssl_files_problem(get):
+        out.refuse(F.DATABASE_SSL_KEY.name, get[F.DATABASE_SSL_KEY], what, f"Set {F.DATABASE_SSL_CERT.name}")
+    if F.TOPIC_PREFIX.name not in wrong and get.given(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
+        out.refuse(F.LEDGER_TOPIC.name, get[F.LEDGER_TOPIC], what, "Give each its own name")
+
+
+def _disjoint(some: str, others: str) -> bool:
+    return not {*some.lower().split(",")} & {*others.lower().split(",")}
+
+
+def connect_properties(document: str | Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties of a Kafka Connect configuration.
+
+    Args:
+        document: JSON text or the object: ``{"name": .., "config": {..}}``, a bare configuration, or Strimzi's
+            KafkaConnector resource.
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    try:
+        data = json.loads(document) if isinstance(document, str) else document
+    except ValueError as e:
+        raise ConfigError("The configuration is not JSON", why=str(e), remedy="Correct the JSON text") from e
+    if isinstance(data, Mapping) and isinstance(data.get("spec"), Mapping):
+        spec, meta = data["spec"], data.get("metadata") or {}
+        head = {"name": meta.get("name"), "connector.class": spec.get("class"), "tasks.max": spec.get("tasksMax")}
+        data = {"name": meta.get("name"), "config": {**{k: v for k, v in head.items() if v}, **spec.get("config", {})}}
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            "The configuration is not a JSON object", remedy='Give {"name": .., "config": {..}} or the properties alone'
+        )
+    if isinstance(data.get("config"), Mapping):
+        return {"name": data.get("name"), **data["config"]}
+    return dict(data)

@@ -1,0 +1,131 @@
+"""Render docs/properties.md from the declarations: ``python -m airflow_provider_mysql_cdc.cdc.config.reference``."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import families, kafka, known
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group
+from airflow_provider_mysql_cdc.cdc.config.sources import ENV_DOCUMENT, env_name
+
+_HEAD = f"""# Properties
+
+Generated from the declarations in `airflow_provider_mysql_cdc/cdc/config`; write it again with
+`python -m airflow_provider_mysql_cdc.cdc.config.reference docs/properties.md`.
+
+Names are Debezium's and Kafka Connect's where one exists, of either generation; older names are accepted and noted in
+the log. Properties marked *ours* are this provider's own. A Kafka Connect JSON configuration can be used as it is.
+Unknown names are refused with the nearest known one, and all problems are reported at once.
+
+A property is looked for in this order: operator parameters, the Airflow connection (host, port, login, password; then
+its extra, by property name), the environment (`{env_name("topic.prefix")}` for `topic.prefix`; `{ENV_DOCUMENT}` holds
+a JSON object for the rest), the default.
+
+Values of Kafka Connect's config providers (`${{file:..}}`) are refused: keep secrets in the Airflow connection.
+"""
+
+_KAFKA = """
+| Prefix | Used for |
+|---|---|
+| `kafka.*` | all Kafka clients |
+| `producer.override.*` | the writers; connection and security settings serve all clients |
+| `admin.override.*` | topic creation |
+| `schema.history.internal.producer.*` | connection and security of all clients, where no other family sets it |
+| `schema.history.internal.consumer.*` | the same for reading and for topic creation |
+
+Names behind the prefix are librdkafka's. Names of Java's clients are translated:
+"""
+
+
+def cell(text: str) -> str:
+    """Return text fit for a table cell."""
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+    """Yield the lines of a Markdown table."""
+    columns = list(head)
+    yield f"| {' | '.join(columns)} |"
+    yield "|" + "---|" * len(columns)
+    for row in rows:
+        yield f"| {' | '.join(map(cell, row))} |"
+
+
+def field_lines(declared: Field[Any]) -> Iterator[str]:
+    """Yield one property's chapter."""
+    yield f"### `{declared.name}`" + (" (*ours*)" if declared.ours else "")
+    yield ""
+    if declared.pending:
+        yield f"Only the default is supported yet: {declared.pending}."
+        yield ""
+    yield declared.doc
+    yield ""
+    default = declared.default_text()
+    shown = default if declared.required or declared.derive else f"`{default}`" if default else "none"
+    yield f"- Default: {shown}"
+    for value, meaning in (declared.enum or {}).items():
+        yield f"- `{value}`: {meaning}"
+    for value, why in declared.refused.items():
+        yield f"- `{value}`: not supported yet: {why}"
+    if declared.aliases:
+        yield "- Also read: " + ", ".join(f"`{a.name}`" for a in declared.alias_list())
+    if declared.secret:
+        yield "- Secret: never shown"
+    yield ""
+
+
+def family_lines() -> Iterator[str]:
+    """Yield the chapter on properties with a free part in their name."""
+    yield "## Families"
+    yield ""
+    yield f"### `{families.TOPIC_CREATION}*`"
+    yield ""
+    yield "Any topic setting of Kafka, for topics this provider creates: `cleanup.policy`, `compression.type`, .."
+    yield ""
+    yield f"### `{families.DRIVER}<option>`"
+    yield ""
+    options = ((f"`{families.DRIVER}{name}`", doc) for name, (_, doc) in families.DRIVER_OPTIONS.items())
+    yield from table(("Option of the MySQL driver", "Meaning"), options)
+    yield ""
+    yield "### Kafka clients"
+    yield _KAFKA
+    yield from table(("Java", "librdkafka"), kafka_rows())
+    yield ""
+
+
+def kafka_rows() -> Iterator[tuple[str, str]]:
+    """Yield how Java's Kafka settings are read."""
+    yield "`sasl.jaas.config`", "`sasl.username` and `sasl.password` of PlainLoginModule and ScramLoginModule"
+    yield "`ssl.truststore.location`", "`ssl.ca.location`, when it is PEM; Java trust stores are refused"
+    yield "`ssl.keystore.location`", "the same, when it is PKCS12; PEM: `ssl.certificate.location`; JKS is refused"
+    for name, (target, _) in kafka.JAVA_RENAMED.items():
+        yield f"`{name}`", f"`{target}`"
+    for name, why in kafka.JAVA_REFUSED.items():
+        yield f"`{name}`", f"refused: {why}"
+    for name, (accepted, why) in kafka.FIXED.items():
+        yield f"`{name}`", f"only {', '.join(f'`{a}`' for a in accepted)}: {why}" if accepted else f"refused: {why}"
+
+
+def render() -> str:
+    """Return the whole page."""
+    lines = [_HEAD]
+    for group in Group:
+        lines += [f"## {group}", ""]
+        for declared in (f for f in F.ALL if f.group is group):
+            lines += field_lines(declared)
+    lines += family_lines()
+    lines += ["## Accepted without effect", ""]
+    lines += table(("Property", "Why"), ((f"`{n}`", why) for n, why in known.NO_EFFECT.items()))
+    lines += ["", "## Not supported yet", ""]
+    lines += ["Refused with the reason, unless the value is one of those in the last column.", ""]
+    rows = ((f"`{r.name}`", r.why, ", ".join(f"`{h}`" if h else "empty" for h in r.harmless)) for r in known.REFUSED)
+    lines += table(("Property", "Why", "Accepted"), rows)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1] if len(sys.argv) > 1 else "docs/properties.md").write_text(render(), encoding="utf-8")

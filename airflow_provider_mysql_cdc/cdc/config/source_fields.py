@@ -1,0 +1,300 @@
+"""Properties of the MySQL side: connection, what is captured, snapshot."""
+
+from __future__ import annotations
+
+import zlib
+
+from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config.enums import SnapshotLockingMode, SnapshotMode, SslMode
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.parse import Patterns
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+
+CONNECTOR_CLASS_NAME = "io.debezium.connector.mysql.MySqlConnector"
+WRITER_IDS = 64
+"""Server ids a connector reserves: ``database.server.id`` and the 63 after it, one for each writer."""
+DERIVED_ID_FIRST = 2**30
+DERIVED_ID_LAST = 2**31 - 1
+
+
+def derived_server_id(prefix: str) -> int:
+    """Return the first server id for a ``topic.prefix``: the same for every run, a multiple of 64 from 2**30 up."""
+    slots = (DERIVED_ID_LAST + 1 - DERIVED_ID_FIRST) // WRITER_IDS
+    return DERIVED_ID_FIRST + zlib.crc32(prefix.encode()) % slots * WRITER_IDS
+
+
+def _connector_class(value: str) -> str:
+    if value.strip() != CONNECTOR_CLASS_NAME:
+        raise ValueError(f"must be {CONNECTOR_CLASS_NAME}")
+    return value.strip()
+
+
+def _pem(value: str) -> str:
+    if value.strip() and not parse.is_pem(value.strip()):
+        raise ValueError(
+            "a Java key store cannot be read here; convert it to PEM (keytool -importkeystore -deststoretype PKCS12, "
+            "then openssl pkcs12) and give a file that ends in .pem, .crt or .cer"
+        )
+    return value
+
+
+TOPIC_PREFIX: Field[str] = Field(
+    "topic.prefix",
+    parse.topic_part,
+    "",
+    "Logical name of this source and prefix of all its topics. Unique; changing it means starting anew.",
+    Group.CONNECTOR,
+    aliases=("database.server.name",),
+    required=True,
+    form=True,
+    refs=("CFG-08",),
+)
+NAME: Field[str] = Field(
+    "name",
+    parse.text,
+    "",
+    "Connector name, as in a Kafka Connect configuration; used in messages only.",
+    Group.CONNECTOR,
+    derive=lambda get: get[TOPIC_PREFIX],
+    derived_from="`topic.prefix`",
+    refs=("CFG-01",),
+)
+CONNECTOR_CLASS: Field[str] = Field(
+    "connector.class",
+    _connector_class,
+    CONNECTOR_CLASS_NAME,
+    "Connector class of a Kafka Connect configuration; only the MySQL connector's is accepted.",
+    Group.CONNECTOR,
+    refs=("CFG-02",),
+)
+
+DATABASE_HOSTNAME: Field[str] = Field(
+    "database.hostname",
+    parse.text,
+    "",
+    "Host name or address of the MySQL server.",
+    Group.CONNECTION,
+    required=True,
+    refs=("CFG-04",),
+)
+DATABASE_PORT: Field[int] = Field(
+    "database.port",
+    parse.integer(1, 65535),
+    3306,
+    "TCP port of the MySQL server.",
+    Group.CONNECTION,
+    refs=("CFG-05",),
+)
+DATABASE_USER: Field[str] = Field(
+    "database.user",
+    parse.text,
+    "",
+    "MySQL account.",
+    Group.CONNECTION,
+    required=True,
+    refs=("CFG-06",),
+)
+DATABASE_PASSWORD: Field[Secret] = Field(
+    "database.password",
+    parse.secret,
+    Secret(""),
+    "Password of the account; absent for an account without one.",
+    Group.CONNECTION,
+    secret=True,
+    refs=("CFG-07",),
+)
+DATABASE_SERVER_ID: Field[int] = Field(
+    "database.server.id",
+    parse.integer(1, 2**32 - WRITER_IDS),
+    0,
+    f"First of {WRITER_IDS} replication client ids; writer N registers with this number plus N. They must be unique "
+    f"among all servers and replication clients of the cluster. When absent, it is computed from `topic.prefix` "
+    f"(CRC-32, a multiple of {WRITER_IDS} from {DERIVED_ID_FIRST} to {DERIVED_ID_LAST}): the same in every run, so "
+    "that a retry takes the place of the run before it.",
+    Group.CONNECTION,
+    derive=lambda get: derived_server_id(get[TOPIC_PREFIX]),
+    derived_from="computed from `topic.prefix`",
+    form=True,
+    refs=("CFG-09", "STRM-02"),
+)
+CONNECT_TIMEOUT_MS: Field[int] = Field(
+    "connect.timeout.ms",
+    parse.integer(1, parse.INT32_MAX),
+    30_000,
+    "Longest wait for a connection to MySQL, in milliseconds.",
+    Group.CONNECTION,
+    refs=("CFG-34",),
+)
+DATABASE_QUERY_TIMEOUT_MS: Field[int] = Field(
+    "database.query.timeout.ms",
+    parse.integer(0, parse.INT32_MAX),
+    600_000,
+    "Longest wait for the answer to a statement, in milliseconds; 0 for no limit.",
+    Group.CONNECTION,
+)
+SOURCE_SILENCE_TIMEOUT_MS: Field[int] = Field(
+    "source.silence.timeout.ms",
+    parse.integer(1_000, parse.INT32_MAX),
+    60_000,
+    "A binlog connection on which neither an event nor a heartbeat arrives for this long counts as broken, in "
+    "milliseconds.",
+    Group.CONNECTION,
+    ours=True,
+    refs=("FAULT-06",),
+)
+
+DATABASE_SSL_MODE: Field[SslMode] = Field(
+    "database.ssl.mode",
+    parse.choice(SslMode),
+    SslMode.PREFERRED,
+    "Encryption of the MySQL connection. (Debezium 1.9 defaults to `disabled`.)",
+    Group.TLS,
+    enum=SslMode.docs(),
+    form=True,
+    refs=("CFG-48",),
+)
+DATABASE_SSL_CA: Field[str | None] = Field(
+    "database.ssl.ca",
+    parse.optional_text,
+    None,
+    "PEM file with the authorities that may sign the server's certificate.",
+    Group.TLS,
+    aliases=(Alias("database.ssl.truststore", _pem),),
+    ours=True,
+    form=True,
+)
+DATABASE_SSL_CERT: Field[str | None] = Field(
+    "database.ssl.cert",
+    parse.optional_text,
+    None,
+    "PEM file with the client's certificate (and its key, when `database.ssl.key` is absent).",
+    Group.TLS,
+    aliases=(Alias("database.ssl.keystore", _pem),),
+    ours=True,
+    form=True,
+)
+DATABASE_SSL_KEY: Field[str | None] = Field(
+    "database.ssl.key",
+    parse.optional_text,
+    None,
+    "PEM file with the client's key.",
+    Group.TLS,
+    ours=True,
+    form=True,
+)
+DATABASE_SSL_KEY_PASSWORD: Field[Secret | None] = Field(
+    "database.ssl.key.password",
+    parse.optional_secret,
+    None,
+    "Password of the client's key.",
+    Group.TLS,
+    aliases=("database.ssl.keystore.password",),
+    secret=True,
+    ours=True,
+    form=True,
+)
+
+
+def _filter(name: str, doc: str, old: str, *refs: str) -> Field[Patterns]:
+    return Field(name, parse.patterns, Patterns(), doc, Group.FILTERS, aliases=(old,), form=True, refs=refs)
+
+
+_HOW = "Comma-separated regular expressions, each for the whole name, ASCII letters without case; `\\,` is a comma."
+
+DATABASE_INCLUDE_LIST = _filter(
+    "database.include.list", f"Databases to capture; all when empty. {_HOW}", "database.whitelist", "STRM-12", "CFG-10"
+)
+DATABASE_EXCLUDE_LIST = _filter(
+    "database.exclude.list",
+    f"Databases not to capture; not together with the include list. {_HOW}",
+    "database.blacklist",
+    "STRM-12",
+    "FAULT-20",
+    "CFG-11",
+)
+TABLE_INCLUDE_LIST = _filter(
+    "table.include.list",
+    f"Tables (`database.table`) to capture; all of the captured databases when empty. {_HOW}",
+    "table.whitelist",
+    "STRM-13",
+    "CFG-12",
+)
+TABLE_EXCLUDE_LIST = _filter(
+    "table.exclude.list",
+    f"Tables (`database.table`) not to capture; not together with the include list. {_HOW}",
+    "table.blacklist",
+    "STRM-13",
+    "FAULT-20",
+    "CFG-13",
+)
+TABLE_IGNORE_BUILTIN: Field[bool] = Field(
+    "table.ignore.builtin",
+    parse.boolean,
+    True,
+    "Leave out the system databases mysql, performance_schema, sys and information_schema, whatever the lists say.",
+    Group.FILTERS,
+    refs=("STRM-14", "CFG-47"),
+)
+
+OLD_SNAPSHOT_MODES = {"schema_only": "no_data", "schema_only_recovery": "recovery"}
+
+SNAPSHOT_MODE: Field[SnapshotMode] = Field(
+    "snapshot.mode",
+    parse.choice(SnapshotMode, OLD_SNAPSHOT_MODES),
+    SnapshotMode.INITIAL,
+    "When and what to snapshot. The older names `schema_only` (no_data) and `schema_only_recovery` (recovery) are "
+    "accepted.",
+    Group.SNAPSHOT,
+    enum=SnapshotMode.docs(),
+    refused={
+        "custom": "a snapshotter class is Java code; write the choice into the DAG instead",
+        "configuration_based": "choose one of the named modes",
+    },
+    form=True,
+    refs=("CFG-50",),
+)
+SNAPSHOT_LOCKING_MODE: Field[SnapshotLockingMode] = Field(
+    "snapshot.locking.mode",
+    parse.choice(SnapshotLockingMode),
+    SnapshotLockingMode.MINIMAL,
+    "Which lock the snapshot takes, and for how long.",
+    Group.SNAPSHOT,
+    enum=SnapshotLockingMode.docs(),
+    refused={
+        "custom": "a locking class is Java code",
+        "minimal_at_least_once": "rows read without a consistent view cannot be delivered exactly once",
+    },
+    refs=("CFG-51",),
+)
+SNAPSHOT_LOCK_TIMEOUT_MS: Field[int] = Field(
+    "snapshot.lock.timeout.ms",
+    parse.integer(1, parse.INT32_MAX),
+    10_000,
+    "Longest wait for the snapshot's lock, in milliseconds; then the snapshot fails.",
+    Group.SNAPSHOT,
+    refs=("CFG-62", "FAULT-17"),
+)
+SNAPSHOT_CHUNK_ROWS: Field[int] = Field(
+    "snapshot.chunk.rows",
+    parse.integer(1, parse.INT32_MAX),
+    100_000,
+    "Rows of a snapshot chunk, the unit of parallel work and of resuming.",
+    Group.SNAPSHOT,
+    ours=True,
+)
+SNAPSHOT_PARALLELISM: Field[int] = Field(
+    "snapshot.parallelism",
+    parse.integer(0, 1_024),
+    0,
+    "Tasks that read the snapshot at once; 0 takes as many as Spark has slots.",
+    Group.SNAPSHOT,
+    aliases=("snapshot.max.threads",),
+    ours=True,
+)
+
+
+def ssl_files_problem(get: Lookup) -> str | None:
+    """Return what is wrong with the TLS files, or None."""
+    if get[DATABASE_SSL_KEY] and not get[DATABASE_SSL_CERT]:
+        return "a client key needs its certificate"
+    return None

@@ -1,0 +1,244 @@
+"""Kafka Connect types of columns: literal type, semantic type, parameters.
+
+What Debezium 3.6.1 writes is the reference (requirements TYPE-01 to TYPE-72 as settled in section 18).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Protocol
+
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
+
+class TypeModes(Protocol):
+    """The settings that decide how a column is represented (values as the properties take them)."""
+
+    @property
+    def decimal_mode(self) -> str:
+        """``decimal.handling.mode``: precise, double or string."""
+
+    @property
+    def bigint_unsigned_mode(self) -> str:
+        """``bigint.unsigned.handling.mode``: long or precise."""
+
+    @property
+    def binary_mode(self) -> str:
+        """``binary.handling.mode``: bytes, base64, base64-url-safe or hex."""
+
+    @property
+    def time_mode(self) -> str:
+        """``time.precision.mode``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectType:
+    """Describe a Connect type without name-independent members (``optional``, ``default``, ``field``).
+
+    Args:
+        type: Literal type.
+        name: Semantic type or None.
+        version: Version of the semantic type or None.
+        parameters: Schema parameters in order.
+        fields: Fields of a struct.
+        items: Item schema of an array.
+        doc: Fixed documentation text.
+    """
+
+    type: str
+    name: str | None = None
+    version: int | None = None
+    parameters: tuple[tuple[str, str], ...] = ()
+    fields: tuple[MappingProxyType[str, Any], ...] = ()
+    items: MappingProxyType[str, Any] | None = None
+    doc: str | None = None
+
+
+def semantic(literal: str, name: str, *parameters: tuple[str, str]) -> ConnectType:
+    """Return a version 1 semantic type."""
+    return ConnectType(literal, name, 1, parameters)
+
+
+def _member(field: str, type_: str, *, optional: bool) -> MappingProxyType[str, Any]:
+    return MappingProxyType({"type": type_, "optional": optional, "field": field})
+
+
+_STRING = ConnectType("string")
+_WKB = (_member("wkb", "bytes", optional=False), _member("srid", "int32", optional=True))
+_GEOMETRY = ConnectType("struct", "io.debezium.data.geometry.Geometry", 1, fields=_WKB, doc="Geometry")
+_POINT = ConnectType(
+    "struct",
+    "io.debezium.data.geometry.Point",
+    1,
+    fields=(
+        _member("x", "double", optional=False),
+        _member("y", "double", optional=False),
+        _member("wkb", "bytes", optional=True),
+        _member("srid", "int32", optional=True),
+    ),
+    doc="Geometry (POINT)",
+)
+_VECTOR = ConnectType(
+    "array", "io.debezium.data.FloatVector", 1, items=MappingProxyType({"type": "float", "optional": False})
+)
+_ZONED_TIMESTAMP = semantic("string", "io.debezium.time.ZonedTimestamp")
+_MICRO_TIMESTAMP = semantic("int64", "io.debezium.time.MicroTimestamp")
+_MILLI_TIMESTAMP = semantic("int64", "io.debezium.time.Timestamp")
+_MICRO_TIME = semantic("int64", "io.debezium.time.MicroTime")
+_MILLI_TIME = semantic("int32", "io.debezium.time.Time")
+_DATE = semantic("int32", "io.debezium.time.Date")
+
+# Literal type of a signed and of an unsigned column (TYPE-69).
+_INTEGERS = {
+    "TINYINT": ("int16", "int16"),
+    "SMALLINT": ("int16", "int32"),
+    "MEDIUMINT": ("int32", "int32"),
+    "INT": ("int32", "int64"),
+    "BIGINT": ("int64", "int64"),
+}
+
+_DATE_MODES = {
+    "connect": semantic("int32", "org.apache.kafka.connect.data.Date"),
+    "isostring": semantic("string", "io.debezium.time.IsoDate"),
+}
+# Types for up to 3 and for more fraction digits.
+_TIME_MODES = {
+    "adaptive": (_MILLI_TIME, _MICRO_TIME),
+    "adaptive_time_microseconds": (_MICRO_TIME, _MICRO_TIME),
+    "microseconds": (_MICRO_TIME, _MICRO_TIME),
+    "nanoseconds": (semantic("int64", "io.debezium.time.NanoTime"),) * 2,
+    "connect": (semantic("int32", "org.apache.kafka.connect.data.Time"),) * 2,
+    "isostring": (semantic("string", "io.debezium.time.IsoTime"),) * 2,
+}
+_DATETIME_MODES = {
+    "adaptive": (_MILLI_TIMESTAMP, _MICRO_TIMESTAMP),
+    "adaptive_time_microseconds": (_MILLI_TIMESTAMP, _MICRO_TIMESTAMP),
+    "microseconds": (_MICRO_TIMESTAMP, _MICRO_TIMESTAMP),
+    "nanoseconds": (semantic("int64", "io.debezium.time.NanoTimestamp"),) * 2,
+    "connect": (semantic("int64", "org.apache.kafka.connect.data.Timestamp"),) * 2,
+    "isostring": (semantic("string", "io.debezium.time.IsoTimestamp"),) * 2,
+}
+
+DECIMAL_NAME = "org.apache.kafka.connect.data.Decimal"
+
+
+def decimal_precision(column: Column) -> tuple[int, int]:
+    """Return precision and scale of a DECIMAL column; MySQL's defaults are 10 and 0."""
+    return (10 if column.length is None else column.length), column.scale or 0
+
+
+def _decimal_type(precision: int, scale: int) -> ConnectType:
+    parameters = (("scale", str(scale)), ("connect.decimal.precision", str(precision)))
+    return semantic("bytes", DECIMAL_NAME, *parameters)
+
+
+def _integer(column: Column, modes: TypeModes) -> ConnectType:
+    if column.type_name == "BIGINT" and column.unsigned and modes.bigint_unsigned_mode == "precise":
+        return _decimal_type(20, 0)
+    return ConnectType(_INTEGERS[column.type_name][column.unsigned])
+
+
+def _decimal(column: Column, modes: TypeModes) -> ConnectType:
+    if modes.decimal_mode != "precise":
+        return ConnectType(modes.decimal_mode)
+    return _decimal_type(*decimal_precision(column))
+
+
+def is_single_float(column: Column) -> bool:
+    """Return whether a FLOAT column has Connect's 4-byte type: no scale and at most 24 bits (TYPE-69)."""
+    return column.type_name == "FLOAT" and column.scale is None and (column.length or 0) <= 24
+
+
+def _float(column: Column, modes: TypeModes) -> ConnectType:
+    return ConnectType("float" if is_single_float(column) else "double")
+
+
+def bit_length(column: Column) -> int:
+    """Return the number of bits of a BIT column."""
+    return column.length or 1
+
+
+def _bit(column: Column, modes: TypeModes) -> ConnectType:
+    if bit_length(column) == 1:
+        return ConnectType("boolean")
+    return semantic("bytes", "io.debezium.data.Bits", ("length", str(bit_length(column))))
+
+
+def _binary(column: Column, modes: TypeModes) -> ConnectType:
+    return ConnectType("bytes" if modes.binary_mode == "bytes" else "string")
+
+
+def _character(column: Column, modes: TypeModes) -> ConnectType:
+    return _binary(column, modes) if column.charset == "binary" else _STRING
+
+
+def _members(name: str) -> Callable[[Column, TypeModes], ConnectType]:
+    def build(column: Column, modes: TypeModes) -> ConnectType:
+        # A comma inside a member is escaped, so that the list can be split again.
+        allowed = ",".join(v.replace(",", "\\,") for v in column.enum_values)
+        return semantic("string", name, ("allowed", allowed))
+
+    return build
+
+
+def fraction_digits(column: Column) -> int:
+    """Return the fraction digits of a temporal column."""
+    return column.length or 0
+
+
+def _by_fraction(table: dict[str, tuple[ConnectType, ConnectType]]) -> Callable[[Column, TypeModes], ConnectType]:
+    def build(column: Column, modes: TypeModes) -> ConnectType:
+        return table[modes.time_mode][fraction_digits(column) > 3]
+
+    return build
+
+
+def _fixed(kind: ConnectType) -> Callable[[Column, TypeModes], ConnectType]:
+    return lambda column, modes: kind
+
+
+_BUILDERS: dict[str, Callable[[Column, TypeModes], ConnectType]] = {
+    **dict.fromkeys(_INTEGERS, _integer),
+    **dict.fromkeys(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"), _character),
+    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), _binary),
+    **dict.fromkeys(
+        ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
+        _fixed(_GEOMETRY),
+    ),
+    "POINT": _fixed(_POINT),
+    "DECIMAL": _decimal,
+    "FLOAT": _float,
+    "DOUBLE": _float,
+    "BIT": _bit,
+    "DATE": lambda column, modes: _DATE_MODES.get(modes.time_mode, _DATE),
+    "TIME": _by_fraction(_TIME_MODES),
+    "DATETIME": _by_fraction(_DATETIME_MODES),
+    "TIMESTAMP": _fixed(_ZONED_TIMESTAMP),
+    "YEAR": _fixed(semantic("int32", "io.debezium.time.Year")),
+    "ENUM": _members("io.debezium.data.Enum"),
+    "SET": _members("io.debezium.data.EnumSet"),
+    "JSON": _fixed(semantic("string", "io.debezium.data.Json")),
+    "VECTOR": _fixed(_VECTOR),
+}
+
+
+def connect_type(column: Column, modes: TypeModes) -> ConnectType:
+    """Return the Connect type of a column.
+
+    Args:
+        column: The column.
+        modes: The type settings.
+
+    Raises:
+        SchemaError: No Connect type is known for the column's type.
+    """
+    builder = _BUILDERS.get(column.type_name)
+    if builder is None:
+        raise SchemaError(
+            f"column {column.name} has type {column.type_name}, for which no event type is known",
+            remedy="exclude the column or the table, or report the type",
+        )
+    return builder(column, modes)

@@ -1,0 +1,254 @@
+"""Column defaults as the ``default`` member of Connect schemas.
+
+Rules read from Debezium 3.6.1: expression defaults are left out, except that CURRENT_TIMESTAMP stands for the epoch
+(TYPE-54); a zero date is the epoch in a NOT NULL column and no default in a nullable one (TYPE-53); a nullable
+TIMESTAMP whose default is the epoch has none. Where Debezium writes a default that no row could hold (quotes left
+doubled, hexadecimal literals cut, YEAR 0 as 2000), the value MySQL stores is written instead.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
+from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
+EPOCH_TEXT = "1970-01-01 00:00:00"
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_DAY_US = 86_400_000_000
+_LONG_MAX = 2**63 - 1
+_NOW = re.compile(r"(CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)(\s*\(\s*\d*\s*\))?", re.IGNORECASE)
+_DATETIME = re.compile(
+    r"(\d{2,4})\D(\d{1,2})\D(\d{1,2})(?:[T\s]+(\d{1,2})(?:\D(\d{1,2}))?(?:\D(\d{1,2})(?:\.(\d*))?)?)?\s*"
+)
+_DATETIME_DIGITS = re.compile(r"(\d{4})(\d{2})(\d{2})(?:(\d{2})(\d{2})(\d{2})(?:\.(\d*))?)?")
+_TIME = re.compile(r"(-?)(?:(\d+)\s+)?(\d{1,3}):(\d{1,2})(?::(\d{1,2})(?:\.(\d*))?)?")
+_TIME_DIGITS = re.compile(r"(-?)()(\d{0,3}?)(\d{0,2}?)(\d{1,2})(?:\.(\d*))?")
+_BITS = re.compile(r"(?:b'([01]*)'|0b([01]+))", re.IGNORECASE)
+_HEX = re.compile(r"(?:x'([0-9a-f]*)'|0x([0-9a-f]+))", re.IGNORECASE)
+
+
+def is_current_timestamp(column: Column) -> bool:
+    """Return whether the default is CURRENT_TIMESTAMP or a synonym of it."""
+    return column.default is not None and column.default_is_expression and bool(_NOW.fullmatch(column.default.strip()))
+
+
+def default_literal(column: Column) -> str | None:
+    """Return the default as a literal's text: the epoch for CURRENT_TIMESTAMP, None for other expressions and NULL."""
+    if column.default is None or not column.has_default or column.generated:
+        return None
+    if column.default_is_expression:
+        return EPOCH_TEXT if is_current_timestamp(column) else None
+    bits = _BITS.fullmatch(column.default) if column.type_name == "BIT" else None
+    return bits[1] or bits[2] if bits else column.default
+
+
+def default_value(column: Column, modes: ct.TypeModes) -> Any:
+    """Return the ``default`` member of the column's Connect schema, or None when it has none.
+
+    Args:
+        column: The column.
+        modes: The type settings.
+    """
+    literal = default_literal(column)
+    convert = _CONVERTERS.get(column.type_name)
+    if literal is None or convert is None:
+        return None
+    text = (column.default or "") if column.type_name == "BIT" else literal
+    try:
+        return convert(text, column, modes)
+    except (ValueError, InvalidOperation):
+        # A literal MySQL itself reads with a warning only; the row values do not depend on it.
+        return None
+
+
+def _whole(text: str) -> int:
+    lowered = text.strip().lower()
+    if lowered in ("true", "false"):
+        return int(lowered == "true")
+    if bits := _BITS.fullmatch(lowered):
+        return int(bits[1] or bits[2] or "0", 2)
+    if digits := _HEX.fullmatch(lowered):
+        return int(digits[1] or digits[2] or "0", 16)
+    return int(Decimal(lowered).to_integral_value(ROUND_HALF_UP))
+
+
+def _integer(text: str, column: Column, modes: ct.TypeModes) -> Any:
+    value = _whole(text)
+    if column.type_name == "BIGINT" and column.unsigned:
+        return unscaled_base64(value) if modes.bigint_unsigned_mode == "precise" else min(value, _LONG_MAX)
+    return value
+
+
+def unscaled_base64(value: int) -> str:
+    """Return a decimal's unscaled value as base64 of its shortest two's complement bytes, highest first."""
+    size = (value + (value < 0)).bit_length() // 8 + 1
+    return base64.b64encode(value.to_bytes(size, "big", signed=True)).decode()
+
+
+def _decimal(text: str, column: Column, modes: ct.TypeModes) -> Any:
+    _, scale = ct.decimal_precision(column)
+    with localcontext() as context:
+        context.prec = 130
+        value = Decimal(text.strip()).quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP)
+        if modes.decimal_mode == "string":
+            return f"{value:f}"
+        if modes.decimal_mode == "double":
+            return float(value)
+        return unscaled_base64(int(value.scaleb(scale)))
+
+
+def _floating(text: str, column: Column, modes: ct.TypeModes) -> float:
+    return Float32(text) if ct.is_single_float(column) else float(text)
+
+
+def _bit(text: str, column: Column, modes: ct.TypeModes) -> Any:
+    value, length = _whole(text), ct.bit_length(column)
+    if length == 1:
+        return bool(value)
+    return base64.b64encode(value.to_bytes((length + 7) // 8, "little")).decode()
+
+
+def _text(text: str, column: Column, modes: ct.TypeModes) -> str:
+    return _bytes(text, column, modes) if column.charset == "binary" else text
+
+
+_BINARY_TEXT: dict[str, Callable[[bytes], str]] = {
+    "bytes": lambda b: base64.b64encode(b).decode(),
+    "base64": lambda b: base64.b64encode(b).decode(),
+    "base64-url-safe": lambda b: base64.urlsafe_b64encode(b).decode(),
+    "hex": bytes.hex,
+}
+
+
+def _bytes(text: str, column: Column, modes: ct.TypeModes) -> str:
+    digits = _HEX.fullmatch(text)
+    raw = bytes.fromhex(digits[1] or digits[2] or "") if digits else text.encode("utf-8", "surrogateescape")
+    return _BINARY_TEXT[modes.binary_mode](raw)
+
+
+def parse_datetime_us(text: str) -> int | None:
+    """Return microseconds since the epoch of a date or datetime literal read as UTC; None for a zero date.
+
+    Raises:
+        ValueError: The text is no date.
+    """
+    match = _DATETIME.fullmatch(text.strip()) or _DATETIME_DIGITS.fullmatch(text.strip())
+    if match is None:
+        if text.strip(" 0.") == "":
+            return None
+        raise ValueError(text)
+    year, month, day, hour, minute, second = (int(g or 0) for g in match.groups()[:6])
+    if len(match[1]) == 2:
+        year += 2000 if year < 70 else 1900
+    if not (year and month and day):
+        return None
+    days = date(year, month, day).toordinal() - _EPOCH_DAY
+    return days * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + _micros(match[7])
+
+
+def _micros(fraction: str | None) -> int:
+    return int((fraction or "")[:6].ljust(6, "0"))
+
+
+def _is_zero_and_nullable(us: int | None, column: Column) -> bool:
+    return us is None and column.nullable
+
+
+def _date(text: str, column: Column, modes: ct.TypeModes) -> Any:
+    us = parse_datetime_us(text)
+    if _is_zero_and_nullable(us, column):
+        return None
+    days = (us or 0) // _DAY_US
+    return f"{date.fromordinal(days + _EPOCH_DAY).isoformat()}Z" if modes.time_mode == "isostring" else days
+
+
+def iso_timestamp(us: int) -> str:
+    """Return microseconds since the epoch as ISO 8601 in UTC, without trailing zeros in the fraction."""
+    days, rest = divmod(us, _DAY_US)
+    return f"{date.fromordinal(days + _EPOCH_DAY).isoformat()}T{_clock(rest)}Z"
+
+
+def _clock(us: int) -> str:
+    seconds, micros = divmod(us, 1_000_000)
+    fraction = f".{micros:06d}".rstrip("0") if micros else ""
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+
+
+_SCALED: dict[str, Callable[[int], Any]] = {
+    "io.debezium.time.Timestamp": lambda us: us // 1000,
+    "io.debezium.time.MicroTimestamp": lambda us: us,
+    "io.debezium.time.NanoTimestamp": lambda us: us * 1000,
+    "org.apache.kafka.connect.data.Timestamp": lambda us: us // 1000,
+    "io.debezium.time.IsoTimestamp": iso_timestamp,
+    "io.debezium.time.Time": lambda us: int(us / 1000),
+    "io.debezium.time.MicroTime": lambda us: us,
+    "io.debezium.time.NanoTime": lambda us: us * 1000,
+    "org.apache.kafka.connect.data.Time": lambda us: us // 1000,
+    "io.debezium.time.IsoTime": lambda us: f"{_clock(us)}Z",
+}
+# These two hold a time of day only (TYPE-46).
+_WITHIN_A_DAY = ("org.apache.kafka.connect.data.Time", "io.debezium.time.IsoTime")
+
+
+def _datetime(text: str, column: Column, modes: ct.TypeModes) -> Any:
+    us = parse_datetime_us(text)
+    if _is_zero_and_nullable(us, column):
+        return None
+    return _SCALED[ct.connect_type(column, modes).name or ""](us or 0)
+
+
+def _timestamp(text: str, column: Column, modes: ct.TypeModes) -> Any:
+    us = parse_datetime_us(text) or 0
+    return None if us == 0 and column.nullable else iso_timestamp(us)
+
+
+def parse_time_us(text: str) -> int:
+    """Return microseconds of a TIME literal (``[-][D ]HH:MM[:SS[.f]]`` or digits ``[-]HHMMSS``).
+
+    Raises:
+        ValueError: The text is no time.
+    """
+    match = _TIME.fullmatch(text.strip()) or _TIME_DIGITS.fullmatch(text.strip())
+    if match is None:
+        raise ValueError(text)
+    days, hours, minutes, seconds = (int(g or 0) for g in match.groups()[1:5])
+    us = (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000_000 + _micros(match[6])
+    return -us if match[1] else us
+
+
+def _time(text: str, column: Column, modes: ct.TypeModes) -> Any:
+    us = parse_time_us(text)
+    name = ct.connect_type(column, modes).name or ""
+    if name in _WITHIN_A_DAY and not 0 <= us < _DAY_US:
+        return None if column.nullable else _SCALED[name](0)
+    return _SCALED[name](us)
+
+
+def _year(text: str, column: Column, modes: ct.TypeModes) -> int:
+    value = _whole(text)
+    if len(text.strip()) >= 3 or text.strip() == "0":
+        return value
+    return value + (2000 if value < 70 else 1900)
+
+
+_CONVERTERS: dict[str, Callable[[str, Column, ct.TypeModes], Any]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"), _integer),
+    "DECIMAL": _decimal,
+    **dict.fromkeys(("FLOAT", "DOUBLE"), _floating),
+    "BIT": _bit,
+    **dict.fromkeys(("CHAR", "VARCHAR"), _text),
+    **dict.fromkeys(("ENUM", "SET"), lambda text, column, modes: text),
+    **dict.fromkeys(("BINARY", "VARBINARY"), _bytes),
+    "DATE": _date,
+    "DATETIME": _datetime,
+    "TIMESTAMP": _timestamp,
+    "TIME": _time,
+    "YEAR": _year,
+}

@@ -1,0 +1,272 @@
+"""Apply statements to table structures: pure, ``(SchemaState, SQL) -> (SchemaState, changes)``.
+
+Source: SCH-01, SCH-23, SCH-37 to SCH-40.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from airflow_provider_mysql_cdc.cdc.ddl.alteration import Structure, altered, copied, created
+from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures, classify, full_name
+from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import quote_name
+from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
+from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
+from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.statements import (
+    AlterTable,
+    CreateTable,
+    DatabaseStatement,
+    DropTables,
+    RenameTables,
+    RenameTo,
+    SetServer,
+    TruncateTable,
+    UseDatabase,
+)
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+
+ChangeKind = Literal["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "INDEX", "DATABASE", "NONE"]
+"""What happened; INDEX is CREATE or DROP INDEX, NONE a CREATE TABLE IF NOT EXISTS of a table that exists."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableChange:
+    """Describe what a statement did to one table or database.
+
+    Args:
+        kind: What happened.
+        id: The table, by its new name; None for a database.
+        previous_id: Its name before a rename.
+        table: Its structure after the statement; None when it is gone, when its structure is not known, or when a later
+            part of the same statement moved it on.
+        ddl: The statement's text, without comments around it; one table's share of DROP TABLE and RENAME TABLE.
+        db: The database the change belongs to.
+    """
+
+    kind: ChangeKind
+    id: TableId | None
+    previous_id: TableId | None
+    table: Table | None
+    ddl: str
+    db: str
+
+    @property
+    def listed(self) -> bool:
+        """Whether ``tableChanges`` of a schema change record has an entry for it."""
+        return self.kind == "DROP" or (self.kind in ("CREATE", "ALTER", "RENAME") and self.table is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """Hold the result of a statement.
+
+    Args:
+        state: Structures after it; the same object as before when nothing changed.
+        changes: What it did, in order.
+        kind: "ignored" when the statement is no matter of structures.
+    """
+
+    state: SchemaState
+    changes: tuple[TableChange, ...]
+    kind: Literal["ignored", "applied"]
+
+
+def apply(state: SchemaState, sql: str, context: DdlContext, captures: Captures | None = None) -> Applied:
+    """Apply one statement, or several separated by semicolons.
+
+    A table whose structure is not known stays unknown under ALTER and RENAME: whoever meets its rows must stop.
+
+    Args:
+        state: Structures before.
+        sql: Statement text.
+        context: Session context of the statement.
+        captures: Which tables matter; None means all. A statement that is not understood and touches none of them
+            makes the tables it touches unknown instead of stopping.
+
+    Raises:
+        DdlParseError: A statement that can change a table's structure was not understood (FAULT-15).
+    """
+    if not leads_to_ddl(sql, context.sql_mode):
+        return Applied(state, (), "ignored")
+    try:
+        return _apply_all(state, sql, context)
+    except DdlParseError:
+        if captures is None:
+            raise
+        relevance = classify(sql, context, captures)
+        if relevance.relevant:
+            raise
+        return Applied(state.without_tables(*relevance.tables), (), "ignored")
+
+
+def _apply_all(state: SchemaState, sql: str, context: DdlContext) -> Applied:
+    changes: list[TableChange] = []
+    relevant = False
+    for text, tokens in split(sql, context.sql_mode):
+        statement = parse(sql, tokens, context.sql_mode)
+        if statement is None:
+            continue
+        if isinstance(statement, UseDatabase):
+            context = replace(context, default_db=statement.name)
+            continue
+        step = _Step(state, text, context)
+        state = _APPLIERS[type(statement)](step, statement)
+        changes.extend(step.changes)
+        relevant = True
+    return Applied(state, tuple(changes), "applied" if relevant else "ignored")
+
+
+class _Step:
+    """Hold one statement's surroundings and collect its changes."""
+
+    def __init__(self, state: SchemaState, text: str, context: DdlContext) -> None:
+        self.state, self.text, self.context = state, text, context
+        self.changes: list[TableChange] = []
+
+    def id(self, name: NameParts) -> TableId:
+        """Return the full name of a table."""
+        return self.state.resolve(full_name(name, self.context), self.context)
+
+    def add(
+        self,
+        kind: ChangeKind,
+        table_id: TableId,
+        table: Table | None,
+        previous: TableId | None = None,
+        text: str | None = None,
+    ) -> None:
+        """Note a change of a table."""
+        self.changes.append(TableChange(kind, table_id, previous, table, text or self.text, table_id.db))
+
+    def structure(self, table_id: TableId) -> Structure | None:
+        """Return a table's structure before the statement, or None when it is not known."""
+        table = self.state.tables.get(table_id)
+        return None if table is None else (table, self.state.plain_keys.get(table_id, ()))
+
+
+def _create(step: _Step, statement: CreateTable) -> SchemaState:
+    state, context = step.state, step.context
+    table_id = step.id(statement.name)
+    if statement.if_not_exists and table_id in state.tables:
+        step.add("NONE", table_id, None)
+        return state
+    if statement.like is not None:
+        source = step.structure(step.id(statement.like))
+        if source is None:
+            step.add("CREATE", table_id, None)
+            return state.without_tables(table_id)
+        table, plain = copied(source, table_id)
+    else:
+        table, plain = created(statement, table_id, state.defaults_of(table_id.db, context), context)
+    step.add("CREATE", table_id, table)
+    return state.with_table(table, plain)
+
+
+def _alter(step: _Step, statement: AlterTable) -> SchemaState:
+    state, context = step.state, step.context
+    table_id = step.id(statement.name)
+    target = next((step.id(a.name) for a in statement.actions if isinstance(a, RenameTo)), table_id)
+    if len([a for a in statement.actions if isinstance(a, RenameTo)]) > 1:
+        raise DdlParseError("a statement renames a table twice", where=str(table_id))
+    source = step.structure(table_id)
+    kind: ChangeKind = "INDEX" if statement.index_only else "ALTER" if target == table_id else "RENAME"
+    previous = None if target == table_id else table_id
+    if source is None:
+        step.add(kind, target, None, previous)
+        return state.without_tables(target)
+    table, plain = altered(source, statement, state.defaults_of(table_id.db, context), context)
+    table = replace(table, id=target)
+    step.add(kind, target, table, previous)
+    if previous is not None:
+        state = state.without_tables(previous)
+    return state.with_table(table, plain)
+
+
+def _drop(step: _Step, statement: DropTables) -> SchemaState:
+    head = "DROP TABLE IF EXISTS" if statement.if_exists else "DROP TABLE"
+    ids = [step.id(name) for name in statement.names]
+    for table_id in ids:
+        step.add("DROP", table_id, None, text=f"{head} {table_id.quoted()}")
+    return step.state.without_tables(*ids)
+
+
+def _rename(step: _Step, statement: RenameTables) -> SchemaState:
+    moves: list[tuple[TableId, TableId, str]] = []
+    for (old, new), text in zip(statement.pairs, statement.texts, strict=True):
+        before, after = step.id(old), step.id(new)
+        source = step.structure(before)
+        step.state = step.state.without_tables(before, after)
+        if source is not None:
+            step.state = step.state.with_table(replace(source[0], id=after), source[1])
+        moves.append((before, after, f"RENAME TABLE {text}"))
+    for before, after, text in moves:
+        step.add("RENAME", after, step.state.tables.get(after), before, text)
+    return step.state
+
+
+def _truncate(step: _Step, statement: TruncateTable) -> SchemaState:
+    table_id = step.id(statement.name)
+    step.add("TRUNCATE", table_id, step.state.tables.get(table_id))
+    return step.state
+
+
+def _database(step: _Step, statement: DatabaseStatement) -> SchemaState:
+    state, context = step.state, step.context
+    name = statement.name or context.default_db
+    name = name.lower() if context.lower_case_table_names == 1 else name
+    step.changes.append(TableChange("DATABASE", None, None, None, step.text, name))
+    if statement.verb == "DROP":
+        return state.without_database(name)
+    known = state.databases.get(name)
+    if statement.verb == "CREATE" and known is not None and statement.if_not_exists:
+        return state
+    server = context.server_defaults(state.server)
+    base = known if statement.verb == "ALTER" and known and statement.charset != "" else server
+    return state.with_database(name, pick_charset(statement.charset, statement.collation, base, context))
+
+
+def _server(step: _Step, statement: SetServer) -> SchemaState:
+    defaults = pick_charset(statement.charset, statement.collation, SERVER_DEFAULTS, step.context)
+    return step.state.with_server(DbDefaults(defaults.charset, defaults.collation))
+
+
+_APPLIERS: dict[type[Any], Callable[[_Step, Any], SchemaState]] = {
+    CreateTable: _create,
+    AlterTable: _alter,
+    DropTables: _drop,
+    RenameTables: _rename,
+    TruncateTable: _truncate,
+    DatabaseStatement: _database,
+    SetServer: _server,
+}
+
+
+def parse_create(sql: str, context: DdlContext, defaults: DbDefaults | None = None) -> Table:
+    """Return the table that one CREATE TABLE statement makes, for example the output of SHOW CREATE TABLE.
+
+    That output is escaped with backslashes whatever the session's sql_mode is, and spells out what
+    explicit_defaults_for_timestamp implies: leave NO_BACKSLASH_ESCAPES out and keep explicit defaults on for it.
+
+    Args:
+        sql: The statement.
+        context: Session context; a name without database belongs to ``default_db``.
+        defaults: Character set of the database; utf8mb4 when None.
+
+    Raises:
+        DdlParseError: It is no CREATE TABLE with a column list, or is not understood.
+    """
+    parts = split(sql, context.sql_mode)
+    statement = parse(sql, parts[0][1], context.sql_mode) if len(parts) == 1 else None
+    if not isinstance(statement, CreateTable) or statement.like is not None:
+        raise DdlParseError("not a CREATE TABLE statement with a column list", where=sql[:80])
+    return created(statement, full_name(statement.name, context), defaults or SERVER_DEFAULTS, context)[0]
+
+
+def drop_text(table_id: TableId) -> str:
+    """Return the DROP TABLE IF EXISTS statement that a snapshot records before a table's CREATE TABLE."""
+    return f"DROP TABLE IF EXISTS {quote_name(table_id.db)}.{quote_name(table_id.table)}"

@@ -1,0 +1,120 @@
+"""Decide, without knowing any structure, whether a statement can change a captured table.
+
+Statements that cannot (GRANT, CREATE USER, views, stored programs, FLUSH, temporary tables ...) are told by their
+leading words alone, so that new syntax in them never stops a run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Kind, tokenize
+from airflow_provider_mysql_cdc.cdc.ddl.parse import LEADING_WORDS, leads_to_ddl, parse, split
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
+from airflow_provider_mysql_cdc.cdc.ddl.statements import (
+    AlterTable,
+    CreateTable,
+    DatabaseStatement,
+    DropTables,
+    RenameTables,
+    RenameTo,
+    Statement,
+    TruncateTable,
+)
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+Captures = Callable[[TableId], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Relevance:
+    """Say whether a statement matters.
+
+    Args:
+        relevant: Whether it can change the structure of a captured table, or the character set new ones get.
+        tables: The tables it names and can change; empty when none, or when they cannot be told.
+        words: Its leading words in upper case, for counters.
+    """
+
+    relevant: bool
+    tables: tuple[TableId, ...]
+    words: str
+
+
+def full_name(name: NameParts, context: DdlContext) -> TableId:
+    """Return a table's full name: the session's database stands in for a missing one."""
+    db, table = name if len(name) == 2 else (context.default_db, name[0])
+    if context.lower_case_table_names == 1:
+        return TableId(db.lower(), table.lower())
+    return TableId(db, table)
+
+
+def classify(sql: str, context: DdlContext, captures: Captures) -> Relevance:
+    """Return whether a statement can change a captured table.
+
+    Never raises: a statement that leads like a relevant one but cannot be read further is relevant when a table it
+    seems to name is captured, or when it seems to name none.
+
+    Args:
+        sql: Statement text.
+        context: Session context.
+        captures: Which tables matter.
+    """
+    words = leading_words(sql, context.sql_mode)
+    try:
+        if not leads_to_ddl(sql, context.sql_mode):
+            return Relevance(False, (), words)
+        tables: list[TableId] = []
+        defaults = False
+        for _, tokens in split(sql, context.sql_mode):
+            statement = parse(sql, tokens, context.sql_mode)
+            defaults = defaults or isinstance(statement, DatabaseStatement)
+            tables.extend(full_name(n, context) for n in touched(statement))
+    except DdlParseError:
+        guessed = _guess(sql, context)
+        return Relevance(not guessed or any(captures(t) for t in guessed), guessed, words)
+    return Relevance(defaults or any(captures(t) for t in tables), tuple(dict.fromkeys(tables)), words)
+
+
+def leading_words(sql: str, sql_mode: int = 0) -> str:
+    """Return up to two leading words of a statement in upper case, for counters and messages."""
+    try:
+        tokens = tokenize(sql, sql_mode, limit=2)
+    except DdlParseError:
+        return ""
+    return " ".join(t.upper for t in tokens if t.kind is Kind.WORD)
+
+
+def touched(statement: Statement | None) -> tuple[NameParts, ...]:
+    """Return the names, as written, of the tables whose structure a statement can change."""
+    if isinstance(statement, CreateTable | TruncateTable):
+        return (statement.name,)
+    if isinstance(statement, AlterTable):
+        return statement.name, *(a.name for a in statement.actions if isinstance(a, RenameTo))
+    if isinstance(statement, DropTables):
+        return statement.names
+    if isinstance(statement, RenameTables):
+        return tuple(name for pair in statement.pairs for name in pair)
+    return ()
+
+
+def _guess(sql: str, context: DdlContext) -> tuple[TableId, ...]:
+    """Return the table named right after TABLE, or after ON of an index statement; nothing when it cannot be told."""
+    try:
+        tokens = tokenize(sql, context.sql_mode, limit=LEADING_WORDS)
+    except DdlParseError:
+        return ()
+    cur = Cursor(sql, tokens, context.sql_mode)
+    if cur.sees_one_of("RENAME", "DROP"):
+        return ()
+    while not cur.at_end() and not cur.sees_one_of("TABLE", "ON"):
+        cur.next()
+    cur.next()
+    cur.accept("IF", "NOT", "EXISTS")
+    try:
+        return (full_name(cur.table_name(), context),)
+    except DdlParseError:
+        return ()

@@ -1,0 +1,407 @@
+"""Parse column definitions.
+
+Source: MySQL 9.7 manual, "CREATE TABLE Statement" and the chapter "Data Types".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, Kind
+from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
+
+# fmt: off
+_SAME = (
+    "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE", "BIT", "CHAR",
+    "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "BINARY", "VARBINARY", "TINYBLOB", "BLOB",
+    "MEDIUMBLOB", "LONGBLOB", "DATE", "TIME", "DATETIME", "TIMESTAMP", "YEAR", "ENUM", "SET", "JSON",
+    "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON",
+    "GEOMETRYCOLLECTION", "VECTOR",
+)
+# fmt: on
+TYPES: dict[str, str] = {
+    **{name: name for name in _SAME},
+    "INT1": "TINYINT",
+    "INT2": "SMALLINT",
+    "INT3": "MEDIUMINT",
+    "MIDDLEINT": "MEDIUMINT",
+    "INT4": "INT",
+    "INTEGER": "INT",
+    "INT8": "BIGINT",
+    "DEC": "DECIMAL",
+    "NUMERIC": "DECIMAL",
+    "FIXED": "DECIMAL",
+    "FLOAT4": "FLOAT",
+    "FLOAT8": "DOUBLE",
+    "DOUBLE PRECISION": "DOUBLE",
+    "REAL": "DOUBLE",
+    "BOOL": "TINYINT",
+    "BOOLEAN": "TINYINT",
+    "SERIAL": "BIGINT",
+    "CHARACTER": "CHAR",
+    "CHAR VARYING": "VARCHAR",
+    "CHARACTER VARYING": "VARCHAR",
+    "VARCHARACTER": "VARCHAR",
+    "NCHAR": "CHAR",
+    "NATIONAL CHAR": "CHAR",
+    "NATIONAL CHARACTER": "CHAR",
+    "NCHAR VARYING": "VARCHAR",
+    "NCHAR VARCHAR": "VARCHAR",
+    "NVARCHAR": "VARCHAR",
+    "NATIONAL VARCHAR": "VARCHAR",
+    "NATIONAL VARCHARACTER": "VARCHAR",
+    "NATIONAL CHAR VARYING": "VARCHAR",
+    "NATIONAL CHARACTER VARYING": "VARCHAR",
+    "LONG": "MEDIUMTEXT",
+    "LONG VARCHAR": "MEDIUMTEXT",
+    "LONG VARCHARACTER": "MEDIUMTEXT",
+    "LONG CHAR VARYING": "MEDIUMTEXT",
+    "LONG CHARACTER VARYING": "MEDIUMTEXT",
+    "LONG VARBINARY": "MEDIUMBLOB",
+    "GEOMCOLLECTION": "GEOMETRYCOLLECTION",
+}
+"""Base type by the words of a type."""
+_AFTER_COLUMN = (",", ")", "FIRST", "AFTER", "PARTITION", "REMOVE")
+_MEMBERS = frozenset(("ENUM", "SET"))
+_NOW = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
+
+
+def column_spec(cur: Cursor, name: str) -> ColumnSpec:
+    """Parse what follows a column's name: type and attributes.
+
+    Args:
+        cur: Cursor at the type.
+        name: The column's name.
+
+    Raises:
+        DdlParseError: An unknown type or attribute.
+    """
+    spec = _typed(cur, name)
+    while not cur.at_end() and not cur.sees_one_of(*_AFTER_COLUMN):
+        handler = ATTRIBUTES.get(cur.token.upper)
+        if handler is None:
+            cur.fail(f"an unknown attribute of column {name}")
+        cur.next()
+        handler(cur, spec)
+    return spec
+
+
+def _typed(cur: Cursor, name: str) -> ColumnSpec:
+    words, taken = "", 0
+    for count in range(3, 0, -1):
+        words = " ".join(cur.ahead(i).upper for i in range(count))
+        if words in TYPES:
+            taken = count
+            break
+    if not taken:
+        cur.fail(f"an unknown type of column {name}")
+    for _ in range(taken):
+        cur.next()
+    spec = ColumnSpec(name, TYPES[words], words)
+    if cur.sees("("):
+        _arguments(cur, spec)
+    if words.startswith(("NATIONAL", "NCHAR", "NVARCHAR")):
+        spec.charset = "utf8mb3"
+    special = _SPECIAL.get(words)
+    if special is not None:
+        special(cur, spec)
+    return spec
+
+
+def _arguments(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.expect("(")
+    if spec.base in _MEMBERS:
+        members = [literal(cur)]
+        while cur.accept(","):
+            members.append(literal(cur))
+        spec.members = tuple(members)
+    else:
+        spec.length = cur.number()
+        if cur.accept(","):
+            spec.scale = cur.number()
+    cur.expect(")")
+
+
+def _bool(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.length = 1
+
+
+def _serial(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.declared, spec.unsigned = "BIGINT", True
+    spec.nullable, spec.auto_increment, spec.unique = False, True, True
+
+
+def _float(cur: Cursor, spec: ColumnSpec) -> None:
+    if spec.length is not None and spec.scale is None and spec.length > 24:
+        spec.base = "DOUBLE"
+
+
+def _real(cur: Cursor, spec: ColumnSpec) -> None:
+    if cur.sql_mode & REAL_AS_FLOAT:
+        spec.base = "FLOAT"
+        _float(cur, spec)
+
+
+_Handler = Callable[[Cursor, ColumnSpec], None]
+_SPECIAL: dict[str, _Handler] = {
+    "BOOL": _bool,
+    "BOOLEAN": _bool,
+    "SERIAL": _serial,
+    "FLOAT": _float,
+    "REAL": _real,
+}
+
+
+def literal(cur: Cursor) -> Default:
+    """Parse a literal: string, number with sign, hex, bits, TRUE, FALSE, NULL, date and time literals.
+
+    Raises:
+        DdlParseError: No literal is next.
+    """
+    for sign in ("-", "+"):
+        if cur.accept(sign):
+            number = literal(cur)
+            return Default(number.kind, number.text if sign == "+" else "-" + number.text)
+    token = cur.token
+    if token.kind is Kind.STRING:
+        return Default(DefaultKind.TEXT, cur.string())
+    if token.kind in _LITERAL_KINDS:
+        cur.next()
+        return Default(_LITERAL_KINDS[token.kind], token.text)
+    if token.upper in _WORDS:
+        cur.next()
+        return _WORDS[token.upper]
+    introducer = token.kind is Kind.WORD and (
+        token.text.startswith("_") or token.upper in ("DATE", "TIME", "TIMESTAMP")
+    )
+    if introducer and cur.ahead().kind in _AFTER_INTRODUCER:
+        cur.next()
+        return literal(cur)
+    cur.fail("expected a literal")
+
+
+_LITERAL_KINDS = {Kind.NUMBER: DefaultKind.NUMBER, Kind.HEX: DefaultKind.HEX, Kind.BITS: DefaultKind.BITS}
+_AFTER_INTRODUCER = frozenset((Kind.STRING, Kind.HEX, Kind.BITS))
+_WORDS = {
+    "NULL": Default(DefaultKind.NULL),
+    "TRUE": Default(DefaultKind.NUMBER, "1"),
+    "FALSE": Default(DefaultKind.NUMBER, "0"),
+}
+
+
+def now(cur: Cursor) -> str:
+    """Step over CURRENT_TIMESTAMP or a synonym and return it as ``CURRENT_TIMESTAMP`` or ``CURRENT_TIMESTAMP(n)``.
+
+    Returns an empty text, and steps over nothing, when it is not next.
+    """
+    if not cur.accept_one_of(*_NOW):
+        return ""
+    if cur.sees("("):
+        digits = cur.skip_parentheses()[1:-1].strip()
+        return f"CURRENT_TIMESTAMP({digits})" if digits not in ("", "0") else "CURRENT_TIMESTAMP"
+    return "CURRENT_TIMESTAMP"
+
+
+def default_value(cur: Cursor) -> Default:
+    """Parse what follows DEFAULT.
+
+    Raises:
+        DdlParseError: Neither a literal, nor CURRENT_TIMESTAMP, nor an expression in parentheses.
+    """
+    if cur.sees("("):
+        return Default(DefaultKind.EXPRESSION, cur.skip_parentheses())
+    text = now(cur)
+    if text:
+        return Default(DefaultKind.EXPRESSION, text)
+    return literal(cur)
+
+
+def _default(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.default = default_value(cur)
+
+
+def _not(cur: Cursor, spec: ColumnSpec) -> None:
+    if cur.accept_one_of("SECONDARY", "ENFORCED"):
+        return
+    cur.expect("NULL")
+    spec.nullable = False
+
+
+def _null(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.nullable = True
+
+
+def _on(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.expect("UPDATE")
+    if not now(cur):
+        cur.fail("expected CURRENT_TIMESTAMP")
+    spec.on_update = True
+
+
+def _auto_increment(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.auto_increment = True
+    spec.nullable = False
+
+
+def _serial_default(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.expect("DEFAULT", "VALUE")
+    spec.auto_increment, spec.nullable, spec.unique = True, False, True
+
+
+def _unique(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.accept("KEY")
+    spec.unique = True
+
+
+def _primary(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.accept("KEY")
+    spec.primary = True
+
+
+def _key(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.primary = True
+
+
+def _comment(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.comment = cur.string()
+
+
+def _collate(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.collation = cur.word_or_string()
+
+
+def _charset(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.charset = cur.word_or_string()
+
+
+def _character(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.expect("SET")
+    _charset(cur, spec)
+
+
+def _fixed_charset(name: str) -> _Handler:
+    def handler(cur: Cursor, spec: ColumnSpec) -> None:
+        spec.charset = name
+
+    return handler
+
+
+def _binary(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.binary = True
+
+
+def _unsigned(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.unsigned = True
+
+
+def _zerofill(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.unsigned = spec.zerofill = True
+
+
+def _srid(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.srid = cur.number()
+
+
+def _visible(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.invisible = False
+
+
+def _invisible(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.invisible = True
+
+
+def _generated(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.expect("ALWAYS", "AS")
+    _as(cur, spec)
+
+
+def _as(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.skip_parentheses()
+    spec.generated = True
+
+
+def _nothing(cur: Cursor, spec: ColumnSpec) -> None:
+    """Take an attribute without argument that does not change the structure."""
+
+
+def _one_value(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.accept("=")
+    cur.next()
+
+
+def _constraint(cur: Cursor, spec: ColumnSpec) -> None:
+    if not cur.sees("CHECK"):
+        cur.name()
+    cur.expect("CHECK")
+    cur.skip_parentheses()
+
+
+def _check(cur: Cursor, spec: ColumnSpec) -> None:
+    cur.skip_parentheses()
+
+
+def _references(cur: Cursor, spec: ColumnSpec) -> None:
+    references(cur)
+    spec.references = True
+
+
+def references(cur: Cursor) -> None:
+    """Step over what follows REFERENCES: a table, its columns, MATCH, ON DELETE and ON UPDATE."""
+    cur.table_name()
+    if cur.sees("("):
+        cur.skip_parentheses()
+    while True:
+        if cur.accept("MATCH"):
+            cur.next()
+        elif cur.sees("ON") and cur.ahead().upper in ("DELETE", "UPDATE"):
+            cur.next()
+            cur.next()
+            if cur.accept_one_of("SET", "NO"):
+                cur.next()
+            elif not cur.accept_one_of("RESTRICT", "CASCADE"):
+                cur.fail("expected a referential action")
+        else:
+            return
+
+
+ATTRIBUTES: dict[str, _Handler] = {
+    "NOT": _not,
+    "NULL": _null,
+    "DEFAULT": _default,
+    "ON": _on,
+    "AUTO_INCREMENT": _auto_increment,
+    "SERIAL": _serial_default,
+    "UNIQUE": _unique,
+    "PRIMARY": _primary,
+    "KEY": _key,
+    "COMMENT": _comment,
+    "COLLATE": _collate,
+    "CHARSET": _charset,
+    "CHARACTER": _character,
+    "CHAR": _character,
+    "ASCII": _fixed_charset("latin1"),
+    "UNICODE": _fixed_charset("ucs2"),
+    "BYTE": _fixed_charset("binary"),
+    "BINARY": _binary,
+    "UNSIGNED": _unsigned,
+    "SIGNED": _nothing,
+    "ZEROFILL": _zerofill,
+    "SRID": _srid,
+    "VISIBLE": _visible,
+    "INVISIBLE": _invisible,
+    "GENERATED": _generated,
+    "AS": _as,
+    "VIRTUAL": _nothing,
+    "STORED": _nothing,
+    "PERSISTENT": _nothing,
+    "COLUMN_FORMAT": _one_value,
+    "STORAGE": _one_value,
+    "ENGINE_ATTRIBUTE": _one_value,
+    "SECONDARY_ENGINE_ATTRIBUTE": _one_value,
+    "CONSTRAINT": _constraint,
+    "CHECK": _check,
+    "ENFORCED": _nothing,
+    "REFERENCES": _references,
+}
+"""What to do at each attribute's first word."""

@@ -1,0 +1,77 @@
+"""Parse CREATE TABLE.
+
+Source: MySQL 9.7 manual, "CREATE TABLE Statement".
+"""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.ddl.columns import column_spec
+from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
+from airflow_provider_mysql_cdc.cdc.ddl.keys import inline_keys, key_spec, starts_key, table_option
+from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, CreateTable, KeySpec, TableOptions
+
+
+def create_table(cur: Cursor) -> CreateTable:
+    """Parse what follows CREATE TABLE.
+
+    Args:
+        cur: Cursor after the word TABLE.
+
+    Raises:
+        DdlParseError: The statement is malformed, or its columns come from a SELECT: with row-based logging the server
+            writes the finished column list instead.
+    """
+    if_not_exists = cur.accept("IF", "NOT", "EXISTS")
+    name = cur.table_name()
+    like = _like(cur)
+    if like is not None:
+        return CreateTable(name, if_not_exists, like)
+    columns: list[ColumnSpec] = []
+    keys: list[KeySpec] = []
+    if cur.sees("("):
+        _elements(cur, columns, keys)
+    options = TableOptions()
+    while table_option(cur, options):
+        cur.accept(",")
+    if cur.accept("PARTITION", "BY"):
+        _partitioning(cur)
+    if not cur.at_end():
+        cur.fail("columns taken from a SELECT, or an unknown table option")
+    if not columns:
+        cur.fail("a table without columns")
+    return CreateTable(name, if_not_exists, None, tuple(columns), tuple(keys), options)
+
+
+def _like(cur: Cursor) -> NameParts | None:
+    if cur.accept("LIKE"):
+        return cur.table_name()
+    if cur.accept("(", "LIKE"):
+        source = cur.table_name()
+        cur.expect(")")
+        return source
+    return None
+
+
+def _elements(cur: Cursor, columns: list[ColumnSpec], keys: list[KeySpec]) -> None:
+    cur.expect("(")
+    while True:
+        if starts_key(cur):
+            key = key_spec(cur)
+            if key is not None:
+                keys.append(key)
+        else:
+            spec = column_spec(cur, cur.column_name())
+            columns.append(spec)
+            keys.extend(inline_keys(spec))
+        if not cur.accept(","):
+            break
+    cur.expect(")")
+
+
+def _partitioning(cur: Cursor) -> None:
+    """Step over a partition clause; a SELECT after it is left to the caller."""
+    while not cur.at_end() and not cur.sees_one_of("AS", "SELECT", "REPLACE", "IGNORE", "WITH"):
+        if cur.sees("("):
+            cur.skip_parentheses()
+        else:
+            cur.next()

@@ -1,0 +1,178 @@
+"""Walk over tokens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Kind, Token
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+
+NameParts = tuple[str, ...]
+"""A table name as written: ``(table,)`` or ``(database, table)``."""
+
+
+class Cursor:
+    """Read tokens one after the other.
+
+    Args:
+        sql: The statement, for slices and messages.
+        tokens: Its tokens, closed by END.
+        sql_mode: The session's sql_mode bits.
+    """
+
+    __slots__ = ("pos", "sql", "sql_mode", "tokens")
+
+    def __init__(self, sql: str, tokens: Sequence[Token], sql_mode: int = 0) -> None:
+        self.sql, self.tokens, self.sql_mode, self.pos = sql, tokens, sql_mode, 0
+
+    def copy(self) -> Cursor:
+        """Return a second cursor at the same place."""
+        other = Cursor(self.sql, self.tokens, self.sql_mode)
+        other.pos = self.pos
+        return other
+
+    @property
+    def token(self) -> Token:
+        """The current token."""
+        return self.tokens[self.pos]
+
+    def ahead(self, n: int = 1) -> Token:
+        """Return the token ``n`` places on; END beyond the end."""
+        return self.tokens[min(self.pos + n, len(self.tokens) - 1)]
+
+    def next(self) -> Token:
+        """Return the current token and step on; END is never passed."""
+        token = self.tokens[self.pos]
+        if token.kind is not Kind.END:
+            self.pos += 1
+        return token
+
+    def at_end(self) -> bool:
+        """Return whether only END is left."""
+        return self.token.kind is Kind.END
+
+    def sees(self, *words: str) -> bool:
+        """Return whether the next tokens are exactly these words or operators."""
+        return all(self.ahead(i).upper == w for i, w in enumerate(words))
+
+    def sees_one_of(self, *words: str) -> bool:
+        """Return whether the current token is one of these words or operators."""
+        return self.token.upper in words
+
+    def accept(self, *words: str) -> bool:
+        """Step over these words when they are next, and say whether they were."""
+        if self.sees(*words):
+            self.pos += len(words)
+            return True
+        return False
+
+    def accept_one_of(self, *words: str) -> str:
+        """Step over one of these words and return it; empty when none is next."""
+        upper = self.token.upper
+        if upper and upper in words:
+            self.pos += 1
+            return upper
+        return ""
+
+    def expect(self, *words: str) -> None:
+        """Step over these words.
+
+        Raises:
+            DdlParseError: They are not next.
+        """
+        if not self.accept(*words):
+            self.fail(f"expected {' '.join(words)}")
+
+    def name(self) -> str:
+        """Read one name, quoted or not.
+
+        Raises:
+            DdlParseError: No name is next.
+        """
+        token = self.next()
+        if token.kind in (Kind.WORD, Kind.NAME):
+            return token.text
+        self.pos -= token.kind is not Kind.END
+        self.fail("expected a name")
+
+    def word_or_string(self) -> str:
+        """Read a name that may be written as a string: charset, collation, engine."""
+        if self.token.kind is Kind.STRING:
+            return self.next().text
+        return self.name()
+
+    def string(self) -> str:
+        """Read a string literal; adjacent ones are joined.
+
+        Raises:
+            DdlParseError: No string is next.
+        """
+        if self.token.kind is not Kind.STRING:
+            self.fail("expected a string")
+        parts = [self.next().text]
+        while self.token.kind is Kind.STRING:
+            parts.append(self.next().text)
+        return "".join(parts)
+
+    def number(self) -> int:
+        """Read an unsigned integer.
+
+        Raises:
+            DdlParseError: No integer is next.
+        """
+        token = self.token
+        if token.kind is Kind.HEX:
+            self.pos += 1
+            return int(token.text or "0", 16)
+        if token.kind is not Kind.NUMBER or not token.text.isdigit():
+            self.fail("expected a number")
+        self.pos += 1
+        return int(token.text)
+
+    def table_name(self) -> NameParts:
+        """Read ``table``, ``database.table`` or ``.table``."""
+        if self.accept("."):
+            return (self.name(),)
+        first = self.name()
+        if self.accept("."):
+            return first, self.name()
+        return (first,)
+
+    def column_name(self) -> str:
+        """Read a column name; ``table.column`` and ``db.table.column`` are allowed where MySQL allows them."""
+        name = self.name()
+        while self.accept("."):
+            name = self.name()
+        return name
+
+    def skip_parentheses(self) -> str:
+        """Step over a balanced ``( ... )`` and return its text with the parentheses.
+
+        Raises:
+            DdlParseError: No parenthesis is next, or it is not closed.
+        """
+        start = self.token.start
+        self.expect("(")
+        depth = 1
+        while depth:
+            token = self.next()
+            if token.kind is Kind.END:
+                self.fail("a parenthesis is not closed")
+            if token.kind is Kind.OP:
+                depth += (token.text == "(") - (token.text == ")")
+        return self.sql[start : self.tokens[self.pos - 1].end]
+
+    def skip_to_end(self) -> None:
+        """Step to END."""
+        self.pos = len(self.tokens) - 1
+
+    def fail(self, why: str) -> NoReturn:
+        """Raise DdlParseError that shows the place.
+
+        Raises:
+            DdlParseError: Always.
+        """
+        token = self.token
+        near = self.sql[token.start : token.start + 60] or "the end of the statement"
+        raise DdlParseError("a statement was not understood", why=f"{why} near: {near}")

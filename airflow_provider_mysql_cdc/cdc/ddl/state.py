@@ -1,0 +1,161 @@
+"""Table structures of a server as of one binlog position, and the session context of a statement."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_collation, collation_by_id
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+
+
+@dataclass(frozen=True, slots=True)
+class DbDefaults:
+    """Default character set and collation of a database or the server."""
+
+    charset: str
+    collation: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlainKey:
+    """Describe an index that is not unique.
+
+    Args:
+        name: Its name.
+        columns: Its columns; None stands for an expression.
+        generated: Whether the server made it for a foreign key; an index that covers it replaces it.
+    """
+
+    name: str
+    columns: tuple[str | None, ...]
+    generated: bool = False
+
+
+SERVER_DEFAULTS = DbDefaults("utf8mb4", "utf8mb4_0900_ai_ci")
+
+
+@dataclass(frozen=True, slots=True)
+class DdlContext:
+    """Hold what the session that ran a statement had set, as the binlog records it.
+
+    Args:
+        default_db: The session's database; empty when none.
+        sql_mode: Bits of sql_mode.
+        client_collation: Collation id of character_set_client, or None when not known.
+        server_collation: Collation id of collation_server, or None to use the state's.
+        lower_case_table_names: The server's setting: 0 as written, 1 stored in lower case, 2 compared without case.
+        default_collation_for_utf8mb4: Collation id that ``CHARSET utf8mb4`` without COLLATE means, or None.
+        explicit_defaults_for_timestamp: OFF gives TIMESTAMP columns NOT NULL and defaults of their own.
+    """
+
+    default_db: str = ""
+    sql_mode: int = 0
+    client_collation: int | None = None
+    server_collation: int | None = None
+    lower_case_table_names: int = 0
+    default_collation_for_utf8mb4: int | None = None
+    explicit_defaults_for_timestamp: bool = True
+
+    @classmethod
+    def from_query(cls, query: Any, *, lower_case_table_names: int = 0) -> DdlContext:
+        """Take the context from a parsed QUERY event.
+
+        Args:
+            query: A ``binlog.events.QueryEvent``; what it does not carry keeps its default.
+            lower_case_table_names: The server's setting.
+        """
+        explicit = getattr(query, "explicit_defaults_for_timestamp", None)
+        return cls(
+            default_db=query.db or "",
+            sql_mode=query.sql_mode or 0,
+            client_collation=getattr(query, "client_charset", None),
+            server_collation=getattr(query, "collation_server", None),
+            lower_case_table_names=lower_case_table_names,
+            default_collation_for_utf8mb4=getattr(query, "default_collation_for_utf8mb4", None) or None,
+            explicit_defaults_for_timestamp=True if explicit is None else bool(explicit),
+        )
+
+    def collation_of(self, charset: str) -> str:
+        """Return the default collation of a charset in this session."""
+        if charset == "utf8mb4" and self.default_collation_for_utf8mb4 is not None:
+            found = collation_by_id(self.default_collation_for_utf8mb4)
+            if found is not None and found.charset == charset:
+                return found.name
+        return charset_collation(charset)
+
+    def server_defaults(self, fallback: DbDefaults) -> DbDefaults:
+        """Return charset and collation of collation_server, or ``fallback`` when it is not known."""
+        found = None if self.server_collation is None else collation_by_id(self.server_collation)
+        return fallback if found is None else DbDefaults(found.charset, found.name)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaState:
+    """Hold the structures of all tables known. Values are shared between versions; each change copies one dict.
+
+    Args:
+        tables: Structures by name.
+        databases: Default character sets by database name.
+        server: The server's default character set.
+        plain_keys: Indexes which are not unique, by table: MySQL derives names of new indexes from the names in use.
+    """
+
+    tables: Mapping[TableId, Table] = field(default_factory=dict)
+    databases: Mapping[str, DbDefaults] = field(default_factory=dict)
+    server: DbDefaults = SERVER_DEFAULTS
+    plain_keys: Mapping[TableId, tuple[PlainKey, ...]] = field(default_factory=dict)
+
+    def with_table(self, table: Table, plain_keys: tuple[PlainKey, ...] = ()) -> SchemaState:
+        """Return the state with this table added or replaced."""
+        keys = self.plain_keys
+        if plain_keys or table.id in keys:
+            keys = {**keys, table.id: plain_keys}
+        return replace(self, tables={**self.tables, table.id: table}, plain_keys=keys)
+
+    def without_tables(self, *ids: TableId) -> SchemaState:
+        """Return the state without these tables; ``self`` when none of them is known."""
+        if not any(i in self.tables for i in ids):
+            return self
+        drop = frozenset(ids)
+        return replace(
+            self,
+            tables={k: v for k, v in self.tables.items() if k not in drop},
+            plain_keys={k: v for k, v in self.plain_keys.items() if k not in drop},
+        )
+
+    def with_database(self, name: str, defaults: DbDefaults) -> SchemaState:
+        """Return the state with a database's defaults set; ``self`` when they are set already."""
+        if self.databases.get(name) == defaults:
+            return self
+        return replace(self, databases={**self.databases, name: defaults})
+
+    def without_database(self, name: str) -> SchemaState:
+        """Return the state without a database and its tables."""
+        state = self.without_tables(*self.tables_of(name))
+        if name not in state.databases:
+            return state
+        return replace(state, databases={k: v for k, v in state.databases.items() if k != name})
+
+    def with_server(self, defaults: DbDefaults) -> SchemaState:
+        """Return the state with the server's defaults set."""
+        return self if defaults == self.server else replace(self, server=defaults)
+
+    def tables_of(self, db: str) -> tuple[TableId, ...]:
+        """Return the names of a database's tables in order of creation."""
+        return tuple(i for i in self.tables if i.db == db)
+
+    def defaults_of(self, db: str, context: DdlContext) -> DbDefaults:
+        """Return the character set a new table of ``db`` gets without a CHARSET clause."""
+        return self.databases.get(db) or context.server_defaults(self.server)
+
+    def resolve(self, table_id: TableId, context: DdlContext) -> TableId:
+        """Return the name under which the server keeps a table (lower_case_table_names)."""
+        if context.lower_case_table_names == 0 or table_id in self.tables:
+            return table_id
+        wanted = TableId(table_id.db.lower(), table_id.table.lower())
+        if context.lower_case_table_names == 1:
+            return wanted
+        found = (i for i in self.tables if i.table.lower() == wanted.table and i.db.lower() == wanted.db)
+        return next(found, table_id)

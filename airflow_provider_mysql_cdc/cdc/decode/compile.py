@@ -1,0 +1,321 @@
+"""Generate, per table version, the functions that turn row events into records.
+
+A generated function reads rows as long as their bitmap of NULL columns stays the same, because everything about a
+row's layout but the lengths of its variable parts follows from that bitmap. Functions are made when a bitmap is first
+seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
+from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, header_text, partial_image_error
+from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
+from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answer
+from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
+from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+
+Record = tuple[bytes | None, bytes | None, int, int, tuple[str, bytes] | None]
+Buffer = bytes | bytearray
+# (bytes, byte text, offset of the first bitmap, end, text before the row number, text after, row, out.append)
+Run = Callable[[bytes, str, int, int, str, str, int, Callable[[Record], None]], tuple[int, int]]
+# (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text
+Image = Callable[[bytes, str, int], tuple[int, str, str]]
+
+# What a malformed row, or one that contradicts the schema, raises in generated code.
+ROW_ERRORS = (ValueError, IndexError, KeyError, TypeError, OverflowError, ArithmeticError)
+VARIANTS = 512
+
+
+@lru_cache(maxsize=4096)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<decoder>", "exec")
+
+
+class Variants(dict[bytes, Any]):
+    """Make the function of a bitmap when it is first seen.
+
+    Args:
+        make: Makes it.
+    """
+
+    def __init__(self, make: Callable[[bytes], Any]) -> None:
+        super().__init__()
+        self._make = make
+
+    def __missing__(self, bitmap: bytes) -> Any:
+        if len(self) >= VARIANTS:
+            self.clear()
+        made = self[bitmap] = self._make(bitmap)
+        return made
+
+
+def schema_wrap(schema: str | None) -> tuple[str, str]:
+    """Return what stands before and after a payload, byte text."""
+    if schema is None:
+        return "", ""
+    return f'{{"schema":{to_byte_text(schema)},"payload":', "}"
+
+
+def column_codes(
+    table: Table,
+    wires: tuple[WireType, ...],
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    key_columns: tuple[str, ...],
+    answer: Callable[[Request], Any] = column_answer,
+) -> tuple[ColumnCode, ...]:
+    """Return the code of every column of a table.
+
+    Args:
+        table: The table.
+        wires: Wire types of its columns.
+        options: Modes.
+        envelope: Gives the texts of defaults for NULL.
+        key_columns: Names of the key columns, lower case.
+        answer: Gives a column's layout and renderer.
+    """
+    included = None if options.included is None else {name.lower() for name in options.included}
+    codes = []
+    for column, wire in zip(table.columns, wires, strict=True):
+        null = "null"
+        if options.replace_null_with_default:
+            null = to_byte_text(envelope.null_text.get(column.name, "null"))
+        layout, render = answer(Request(column, wire, options, null))
+        codes.append(
+            ColumnCode(
+                name=column.name,
+                label=quote_byte_text(column.name) + ":",
+                wire=layout,
+                render=render,
+                null=null,
+                in_value=included is None or column.name.lower() in included,
+                in_key=column.name.lower() in key_columns,
+            )
+        )
+    return tuple(codes)
+
+
+def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
+    """Return the indexes of the event key's columns in key order, or empty."""
+    names = table.key_columns() if options.key_columns is None else options.key_columns
+    order = {column.name.lower(): index for index, column in enumerate(table.columns)}
+    return tuple(order[name.lower()] for name in names)
+
+
+class RowDecoder:
+    """Decode the row events of one table version.
+
+    Args:
+        table: The table.
+        wires: Wire types of its columns.
+        options: Modes.
+        envelope: Constant text around the rows.
+    """
+
+    def __init__(
+        self, table: Table, wires: tuple[WireType, ...], options: DecoderOptions, envelope: EnvelopeText
+    ) -> None:
+        self.table, self._options = table, options
+        self._keys = key_indexes(table, options)
+        names = tuple(table.columns[i].name.lower() for i in self._keys)
+        self._columns = column_codes(table, wires, options, envelope, names)
+        self._size = (len(self._columns) + 7) >> 3
+        self._full = full_bitmap(len(self._columns))
+        self._key_wrap = schema_wrap(envelope.key_schema)
+        self._value_wrap = schema_wrap(envelope.value_schema)
+        self._namespace: dict[str, Any] = {}
+        self._images: Variants = Variants(self._make_image)
+        self._writes: Variants = Variants(self._make_write)
+        self._deletes: Variants = Variants(self._make_delete)
+
+    # -- the three functions of the contract --------------------------------------------------------------------
+
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a WRITE_ROWS event.
+
+        Args:
+            buf: Bytes that hold the event.
+            pos: Offset of the first row (``RowsHeader.pos``).
+            end: Offset after the last row.
+            ctx: Text around the rows.
+            out: Gets ``(key, value, row, leg, header)`` a record; leg 1 is a tombstone, 2 the create of a key change.
+
+        Returns:
+            Number of rows.
+
+        Raises:
+            ValueDecodeError: A value cannot be decoded or represented.
+            UnsupportedEventError: The row image leaves columns out.
+        """
+        return self._runs(self._writes, "c", buf, pos, end, ctx, out)
+
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
+        return self._runs(self._deletes, "d", buf, pos, end, ctx, out)
+
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
+        self._check_bitmaps(buf, pos, 2, ctx)
+        if "u" in self._options.skipped_ops:
+            return 0
+        data = buf[pos:end]
+        text = data.decode("latin-1")
+        images, size, keyed = self._images, self._size, bool(self._keys)
+        before, last, p = 0, end - pos, 0
+        row = first = ctx.first_row
+        head, between = self._value_wrap[0] + '{"before":', ',"after":'
+        middle, tail = self._around(ctx, "u")
+        key_head, key_tail = self._key_wrap
+        append = out.append
+        try:
+            while p < last:
+                before = p
+                p, old_key, old = images[data[p : p + size]](data, text, p)
+                p, new_key, new = images[data[p : p + size]](data, text, p)
+                if old_key == new_key:
+                    key = f"{key_head}{new_key}{key_tail}".encode("latin-1") if keyed else None
+                    value = f"{head}{old}{between}{new}{middle}{row}{tail}".encode("latin-1")
+                    append((key, value, row, 0, None))
+                else:
+                    self._key_change(old_key, old, new_key, new, row, ctx, append)
+                row += 1
+            if p != last:
+                raise ValueError("the rows do not end where the event ends")
+        except ROW_ERRORS as error:
+            raise self._failure(error, data, before, row - first, ctx, 2) from error
+        return row - first
+
+    # -- drivers ------------------------------------------------------------------------------------------------
+
+    def _runs(
+        self, variants: Variants, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+    ) -> int:
+        self._check_bitmaps(buf, pos, 1, ctx)
+        if op in self._options.skipped_ops:
+            return 0
+        data = buf[pos:end]
+        text = data.decode("latin-1")
+        size, last, p = self._size, end - pos, 0
+        row = first = ctx.first_row
+        middle, tail = self._around(ctx, op)
+        try:
+            while p < last:
+                p, row = variants[data[p : p + size]](data, text, p, last, middle, tail, row, out.append)
+            if p != last:
+                raise ValueError("the rows do not end where the event ends")
+        except ROW_ERRORS as error:
+            raise self._failure(error, data, p, row - first, ctx) from error
+        return row - first
+
+    def _around(self, ctx: EventContext, op: str) -> tuple[str, str]:
+        """Return the text between the images and the row number, and the text after it."""
+        middle = f'{_BETWEEN[op]},"source":{ctx.src_head}'
+        tail = f'{ctx.src_tail},"transaction":{ctx.transaction},"op":"{op}"{ctx.tail}'
+        return to_byte_text(middle), to_byte_text(tail) + self._value_wrap[1]
+
+    def _check_bitmaps(self, buf: Buffer, pos: int, images: int, ctx: EventContext) -> None:
+        size = self._size
+        if buf[pos - size * images : pos] != self._full * images:
+            raise partial_image_error(self.table, ctx)
+
+    def _key_change(
+        self, old_key: str, old: str, new_key: str, new: str, row: int, ctx: EventContext, append: Callable[[Any], None]
+    ) -> None:
+        """Add delete, tombstone and create of an UPDATE that changes the key (EVT-32)."""
+        head = self._value_wrap[0]
+        columns = [self.table.columns[i] for i in self._keys]
+        new_header = ("__debezium.newkey", header_text(new_key, columns, self._options))
+        old_header = ("__debezium.oldkey", header_text(old_key, columns, self._options))
+        old_bytes = f"{self._key_wrap[0]}{old_key}{self._key_wrap[1]}".encode("latin-1")
+        new_bytes = f"{self._key_wrap[0]}{new_key}{self._key_wrap[1]}".encode("latin-1")
+        middle, tail = self._around(ctx, "d")
+        append((old_bytes, f'{head}{{"before":{old}{middle}{row}{tail}'.encode("latin-1"), row, 0, new_header))
+        if self._options.tombstones:
+            append((old_bytes, None, row, 1, new_header))
+        middle, tail = self._around(ctx, "c")
+        value = f'{head}{{"before":null,"after":{new}{middle}{row}{tail}'
+        append((new_bytes, value.encode("latin-1"), row, 2, old_header))
+
+    def _failure(
+        self, error: Exception, data: bytes, pos: int, row: int, ctx: EventContext, per_row: int = 1
+    ) -> Exception:
+        return Failure(self.table, self._columns, self._keys, self._size, self._images).explain(
+            error, bytes(data), pos, row + ctx.first_row, ctx, per_row
+        )
+
+    # -- generated functions ------------------------------------------------------------------------------------
+
+    def _body(self, bitmap: bytes) -> tuple[list[str], str, str]:
+        emitter = Emitter(self._namespace)
+        value, key = emit_image(emitter, self._columns, int.from_bytes(bitmap, "little"), self._keys)
+        return emitter.lines, value, key
+
+    def _define(self, lines: list[str]) -> Any:
+        exec(_compiled("\n".join(lines)), self._namespace)  # noqa: S102 - source generated here from the table
+        return self._namespace.pop("run")
+
+    def _make_image(self, bitmap: bytes) -> Image:
+        body, value, key = self._body(bitmap)
+        lines = ["def run(b, t, p):", f" p += {self._size}", *(" " + x for x in body)]
+        made: Image = self._define([*lines, f" return p, f'{key}', f'{value}'"])
+        return made
+
+    def _make_write(self, bitmap: bytes) -> Run:
+        return self._make_run(bitmap, '{"before":null,"after":', ())
+
+    def _make_delete(self, bitmap: bytes) -> Run:
+        tombstone = ("append((k, None, row, 1, None))",) if self._options.tombstones else ()
+        return self._make_run(bitmap, '{"before":', tombstone)
+
+    def _make_run(self, bitmap: bytes, start: str, more: tuple[str, ...]) -> Run:
+        body, value, key = self._body(bitmap)
+        if key:
+            before, after = map(literal, self._key_wrap)
+            key = f"f'{before}{key}{after}'.encode('latin-1')"
+        head = literal(self._value_wrap[0] + start)
+        size = self._size
+        same = f"b[p] == {bitmap[0]}" if size == 1 else f"b[p:p + {size}] == {bitmap!r}"
+        lines = [
+            "def run(b, t, p, end, m, x, row, append):",
+            f" while p < end and {same}:",
+            f"  p += {size}",
+            *("  " + line for line in body),
+            f"  k = {key or None}",
+            f"  append((k, f'{head}{value}{{m}}{{row}}{{x}}'.encode('latin-1'), row, 0, None))",
+            *("  " + line for line in more),
+            "  row += 1",
+            " return p, row",
+        ]
+        made: Run = self._define(lines)
+        return made
+
+
+# What closes the images: a create has its only image as "after", a delete as "before".
+_BETWEEN = {"c": "", "u": "", "d": ',"after":null'}
+
+
+def compile_decoder(
+    table: Table, table_map: TableMapLike, options: DecoderOptions, envelope: EnvelopeText
+) -> RowDecoder:
+    """Return the decoder of one table version.
+
+    Args:
+        table: The table as of this point of the binlog.
+        table_map: The TABLE_MAP event that announced the rows.
+        options: Modes, key and included columns.
+        envelope: Constant schema text.
+
+    Raises:
+        SchemaMismatchError: When the TABLE_MAP contradicts the table.
+    """
+    require_width(table, len(table_map.column_types))
+    return RowDecoder(table, wire_types(table_map), options, envelope)

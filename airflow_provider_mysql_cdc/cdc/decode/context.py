@@ -1,0 +1,37 @@
+"""What every record of one row event has in common."""
+
+from __future__ import annotations
+
+
+class EventContext:
+    """Carry the text around a row's images; the caller fills it once per event.
+
+    A value's payload is ``{"before":B,"after":A,"source":`` + src_head + row number + src_tail +
+    ``,"transaction":`` + transaction + ``,"op":"c"`` + tail. The decoder closes the ``payload`` member itself.
+
+    Args:
+        src_head: The source block from its ``{`` up to and including ``"row":``.
+        src_tail: The source block after the row number, with its closing ``}``.
+        tail: What follows the op, for example ``,"ts_ms":1,"ts_us":1000,"ts_ns":1000000}``, with the closing ``}``.
+        first_row: Number of the event's first row in the source block.
+        transaction: JSON text of the transaction block.
+        where: Place of the event for error texts, ``binlog.000003:4711``.
+    """
+
+    __slots__ = ("first_row", "src_head", "src_tail", "tail", "transaction", "where")
+
+    def __init__(
+        self,
+        src_head: str = '{"row":',
+        src_tail: str = "}",
+        tail: str = "}",
+        first_row: int = 0,
+        transaction: str = "null",
+        where: str = "",
+    ) -> None:
+        self.src_head = src_head
+        self.src_tail = src_tail
+        self.tail = tail
+        self.first_row = first_row
+        self.transaction = transaction
+        self.where = where

@@ -1,0 +1,201 @@
+"""Source text of one row image, column by column.
+
+A row image is a bitmap of NULL columns followed by the values of the others. For one given bitmap the positions of
+all fixed-width values between two variable-length ones are known, so they are read with one ``struct`` call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from struct import Struct, calcsize
+from typing import Any
+
+_PREFIX = {1: (("", "B"),), 2: (("<", "H"),), 3: (("<", "H"), ("", "B")), 4: (("<", "I"),)}
+
+
+@dataclass(frozen=True, slots=True)
+class Wire:
+    """Say how a value lies in a row image.
+
+    Args:
+        fields: Fixed parts as (byte order ``<`` ``>`` or empty when it does not matter, struct format).
+        prefix: Bytes of the length before variable data, 0 for a fixed-width value.
+        as_bytes: Whether variable data is wanted as bytes (else as byte text).
+    """
+
+    fields: tuple[tuple[str, str], ...] = ()
+    prefix: int = 0
+    as_bytes: bool = False
+
+
+# Gets the emitter and the names that hold the raw parts (for variable data: the name of the data, and of its length);
+# adds statements and returns the value as the body of an f-string in which only plain names are substituted.
+Render = Callable[["Emitter", list[str]], str]
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnCode:
+    """Join what the generator must know of a column.
+
+    Args:
+        name: Column name.
+        label: ``"name":`` as byte text.
+        wire: Its place in a row image.
+        render: Makes the JSON text.
+        null: JSON text of NULL, byte text.
+        in_value: Whether it goes into the value.
+        in_key: Whether it goes into the key.
+    """
+
+    name: str
+    label: str
+    wire: Wire
+    render: Render
+    null: str = "null"
+    in_value: bool = True
+    in_key: bool = False
+
+
+def literal(text: str) -> str:
+    """Return text as a literal part of a single-quoted f-string."""
+    escaped = text.encode("unicode_escape").decode("ascii")
+    return escaped.replace("'", "\\'").replace("{", "{{").replace("}", "}}")
+
+
+class Emitter:
+    """Collect statements and the objects that they name.
+
+    Args:
+        namespace: Names available to the generated code; ``bind`` adds to it.
+    """
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self.namespace = namespace
+        self.lines: list[str] = []
+        self._offset = 0
+        self._count = 0
+        self._run: list[tuple[str, str, str]] = []
+        self._later: list[Callable[[], None]] = []
+
+    def line(self, text: str) -> None:
+        """Add a statement (with leading blanks when it is inside another)."""
+        self.lines.append(text)
+
+    def bind(self, hint: str, value: Any) -> str:
+        """Return the name under which the generated code sees an object; equal hints must mean equal objects."""
+        self.namespace.setdefault(hint, value)
+        return hint
+
+    def name(self, stem: str) -> str:
+        """Return a fresh name."""
+        self._count += 1
+        return f"{stem}{self._count}"
+
+    def column(self, code: ColumnCode, done: Callable[[str], None]) -> None:
+        """Add the reading of one value that is not NULL.
+
+        Args:
+            code: The column.
+            done: Called with the f-string body of the value, when its parts have been read.
+        """
+        wire, wanted = code.wire, code.in_value or code.in_key
+        if wire.prefix:
+            self._variable(code, wanted, done)
+        elif not wanted:
+            self._run.extend(("", f"{calcsize('<' + fmt)}x", "") for _, fmt in wire.fields)
+        else:
+            names = [self._part(order, fmt) for order, fmt in wire.fields]
+            self._later.append(lambda: done(code.render(self, names)))
+
+    def _part(self, order: str, fmt: str) -> str:
+        name = self.name("v")
+        self._run.append((order, fmt, name))
+        return name
+
+    def _variable(self, code: ColumnCode, wanted: bool, done: Callable[[str], None]) -> None:
+        names = [self._part(order, fmt) for order, fmt in _PREFIX[code.wire.prefix]]
+        self.flush()
+        length = names[0]
+        if len(names) == 2:
+            self.line(f"{length} |= {names[1]} << 16")
+        if not wanted:
+            self.line(f"p += {self._take()}{length}")
+            return
+        data = self.name("s")
+        self.line(f"q = p + {self._offset}")
+        self._take()
+        self.line(f"p = q + {length}")
+        self.line(f"{data} = {'b' if code.wire.as_bytes else 't'}[q:p]")
+        done(code.render(self, [data, length]))
+
+    def _take(self) -> str:
+        offset, self._offset = self._offset, 0
+        return f"{offset} + " if offset else ""
+
+    def flush(self) -> None:
+        """Read what is pending, then render it."""
+        group: list[tuple[str, str]] = []
+        order = ""
+        for part_order, fmt, name in self._run:
+            if order and part_order and part_order != order:
+                self._read(order, group)
+                group, order = [], ""
+            order = order or part_order
+            group.append((fmt, name))
+        self._read(order, group)
+        self._run.clear()
+        for render in self._later:
+            render()
+        self._later.clear()
+
+    def _read(self, order: str, group: list[tuple[str, str]]) -> None:
+        if not group:
+            return
+        names = [name for _, name in group if name]
+        fmt = "".join(fmt for fmt, _ in group)
+        size = calcsize("<" + fmt)
+        at = f"p + {self._offset}" if self._offset else "p"
+        if fmt == "B" and names:
+            self.line(f"{names[0]} = b[{at}]")
+        elif names:
+            prefix = {"<": "L", ">": "G", "": "L"}[order]
+            unpack = self.bind(f"{prefix}_{fmt}", Struct((order or "<") + fmt).unpack_from)
+            self.line(f"{', '.join(names)}{',' if len(names) == 1 else ''} = {unpack}(b, {at})")
+        self._offset += size
+
+    def finish(self) -> None:
+        """Read what is left and move ``p`` behind the image."""
+        self.flush()
+        if self._offset:
+            self.line(f"p += {self._offset}")
+            self._offset = 0
+
+
+def emit_image(
+    emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int, key_order: tuple[int, ...]
+) -> tuple[str, str]:
+    """Add the reading of one row image and return the f-string bodies of value and key objects.
+
+    Args:
+        emitter: Gets the statements; the image's values begin at ``p``.
+        columns: All columns of the image in order.
+        nulls: NULL columns, column 0 in bit 0.
+        key_order: Indexes of the key columns in key order, or empty.
+
+    Returns:
+        Bodies of the row object and of the key object (without key: an empty one).
+    """
+    bodies: dict[int, str] = {}
+    for index, code in enumerate(columns):
+        if nulls >> index & 1:
+            bodies[index] = literal(code.null)
+        else:
+            emitter.column(code, lambda body, index=index: bodies.__setitem__(index, body))  # type: ignore[misc]
+    emitter.finish()
+
+    def members(indexes: list[int]) -> str:
+        return "{{" + ",".join(literal(columns[i].label) + bodies[i] for i in indexes) + "}}"
+
+    value = members([i for i, code in enumerate(columns) if code.in_value])
+    return value, members(list(key_order)) if key_order else ""

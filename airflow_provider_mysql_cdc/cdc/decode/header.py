@@ -1,0 +1,140 @@
+"""The header of a row event."""
+
+from __future__ import annotations
+
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
+
+# Event type numbers: MySQL source, binlog_event.h (Log_event_type).
+WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1 = 23, 24, 25
+WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS = 30, 31, 32
+PARTIAL_UPDATE_ROWS = 39
+ROW_EVENTS = frozenset({WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1, WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS})
+_UPDATES = frozenset({UPDATE_ROWS_V1, UPDATE_ROWS})
+END_OF_STATEMENT = 0x0001
+
+_HEAD_V1 = Struct("<IHH").unpack_from  # 6-byte table id, 2-byte flags
+_HEAD_V2 = Struct("<IHHH").unpack_from  # and the length of extra data, which counts its own two bytes
+
+
+class BinlogEvent(Protocol):
+    """What is read of an event."""
+
+    @property
+    def type(self) -> int:
+        """Event type number."""
+
+    @property
+    def file(self) -> str:
+        """Binlog file name."""
+
+    @property
+    def start_pos(self) -> int:
+        """Position of the event in the file."""
+
+    @property
+    def buf(self) -> bytes | bytearray:
+        """Bytes that hold the event."""
+
+    @property
+    def body(self) -> int:
+        """Offset of the event body, after the 19-byte header."""
+
+    @property
+    def end(self) -> int:
+        """Offset after the body, without checksum."""
+
+
+class RowsHeader(NamedTuple):
+    """Describe a row event up to its first row.
+
+    Args:
+        table_id: Number that the TABLE_MAP event before it announced.
+        flags: Flags; ``END_OF_STATEMENT`` marks the statement's last row event.
+        pos: Offset of the first row in the buffer; the bitmaps of present columns end here.
+        width: Number of columns.
+        present: Bitmap of columns present in the (before or only) image, column 0 in bit 0 of byte 0.
+        present_after: The same for the after image of an UPDATE, else None.
+    """
+
+    table_id: int
+    flags: int
+    pos: int
+    width: int
+    present: bytes
+    present_after: bytes | None
+
+    def complete(self) -> bool:
+        """Return whether every column is present in every image."""
+        full = full_bitmap(self.width)
+        return self.present == full and self.present_after in (None, full)
+
+
+def full_bitmap(width: int) -> bytes:
+    """Return the bitmap of ``width`` columns that are all present."""
+    return ((1 << width) - 1).to_bytes((width + 7) >> 3, "little")
+
+
+def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
+    """Return a length-encoded integer and the offset after it.
+
+    Raises:
+        BinlogCorruptError: When the first byte is not one of a length-encoded integer.
+    """
+    first = buf[pos]
+    if first < 251:
+        return first, pos + 1
+    size = {252: 2, 253: 3, 254: 8}.get(first)
+    if size is None:
+        raise BinlogCorruptError("A length-encoded integer begins with an impossible byte", why=f"byte {first}")
+    return int.from_bytes(buf[pos + 1 : pos + 1 + size], "little"), pos + 1 + size
+
+
+def rows_header(event: BinlogEvent) -> RowsHeader:
+    """Parse the post-header, extra data, width and column bitmaps of a row event (versions 1 and 2).
+
+    Args:
+        event: The event.
+
+    Raises:
+        UnsupportedEventError: For PARTIAL_UPDATE_ROWS and types that carry no rows.
+        BinlogCorruptError: When the structure does not hold.
+    """
+    kind, buf, pos = event.type, event.buf, event.body
+    if kind not in ROW_EVENTS:
+        raise _unsupported(event)
+    if kind >= WRITE_ROWS:
+        low, high, flags, extra = _HEAD_V2(buf, pos)
+        pos += 8 + extra
+    else:
+        low, high, flags = _HEAD_V1(buf, pos)
+        pos += 8
+    width = buf[pos]
+    if width < 251:
+        pos += 1
+    else:
+        width, pos = lenenc(buf, pos)
+    size = (width + 7) >> 3
+    present = bytes(buf[pos : pos + size])
+    pos += size
+    after: bytes | None = None
+    if kind in _UPDATES:
+        after = bytes(buf[pos : pos + size])
+        pos += size
+    if pos > event.end:
+        raise BinlogCorruptError("A row event ends within its header", where=f"{event.file}:{event.start_pos}")
+    return RowsHeader(low | high << 32, flags, pos, width, present, after)
+
+
+def _unsupported(event: BinlogEvent) -> UnsupportedEventError:
+    where = f"{event.file}:{event.start_pos}"
+    if event.type != PARTIAL_UPDATE_ROWS:
+        return UnsupportedEventError(f"Event type {event.type} carries no rows", where=where)
+    return UnsupportedEventError(
+        "An UPDATE was logged as a partial JSON update, which is not decoded yet",
+        where=where,
+        why="binlog_row_value_options=PARTIAL_JSON was in force when it was written",
+        remedy="SET GLOBAL binlog_row_value_options='' and take a new snapshot of the table",
+    )

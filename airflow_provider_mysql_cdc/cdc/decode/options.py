@@ -1,0 +1,72 @@
+"""What a decoder is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+TIME_MODES = (
+    "adaptive_time_microseconds",
+    "adaptive",
+    "connect",
+    "isostring",
+    "microseconds",
+    "nanoseconds",
+)
+DECIMAL_MODES = ("precise", "string", "double")
+BIGINT_UNSIGNED_MODES = ("long", "precise")
+BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
+
+_NO_TEXT: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderOptions:
+    """Say how rows become events. Hashable, so that compiled decoders can be cached by it.
+
+    Args:
+        contract: Event contract, ``"3.x"`` or ``"1.9"``.
+        prefix: ``topic.prefix``; only carried for error texts.
+        decimal_mode: ``decimal.handling.mode`` (TYPE-55 to TYPE-57).
+        bigint_unsigned_mode: ``bigint.unsigned.handling.mode`` (TYPE-58, TYPE-59).
+        binary_mode: ``binary.handling.mode`` (TYPE-33 to TYPE-35).
+        time_mode: ``time.precision.mode`` (TYPE-36 to TYPE-46).
+        tombstones: ``tombstones.on.delete``.
+        skipped_ops: Operation letters of ``skipped.operations``; a row event of that kind yields nothing.
+        key_columns: Column names of the event key in key order; None means the table's own key, empty means no key.
+        included: Column names that go into the value; None means all.
+        replace_null_with_default: ``value.converter.replace.null.with.default``: SQL NULL is written as the
+            schema's default, where the column has one.
+        time_adjuster: ``enable.time.adjuster``: years 0001 to 0099 of DATE and DATETIME count as 1970 to 2069
+            (TYPE-70, STRM-39).
+    """
+
+    contract: str = "3.x"
+    prefix: str = ""
+    decimal_mode: str = "precise"
+    bigint_unsigned_mode: str = "long"
+    binary_mode: str = "bytes"
+    time_mode: str = "adaptive_time_microseconds"
+    tombstones: bool = True
+    skipped_ops: frozenset[str] = frozenset({"t"})
+    key_columns: tuple[str, ...] | None = None
+    included: tuple[str, ...] | None = None
+    replace_null_with_default: bool = False
+    time_adjuster: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeText:
+    """Carry the constant JSON text around a table's rows.
+
+    Args:
+        key_schema: JSON text of the key's ``schema`` member, or None when keys have no schema.
+        value_schema: JSON text of the value's ``schema`` member, or None when values have no schema.
+        null_text: Column name to JSON text of its schema default; only read when
+            ``DecoderOptions.replace_null_with_default`` is set.
+    """
+
+    key_schema: str | None = None
+    value_schema: str | None = None
+    null_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)

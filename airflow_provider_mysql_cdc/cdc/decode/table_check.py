@@ -1,0 +1,214 @@
+"""Hold a TABLE_MAP event against the structure that the schema history gives.
+
+Types, lengths, precisions and fraction digits are in every TABLE_MAP; names, signedness, character sets, members and
+the primary key only with ``binlog_row_metadata=FULL``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import NoReturn, Protocol
+
+from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_BYTES, charset_by_id
+from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType, wire_type
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+
+
+class FullTableMap(Protocol):
+    """What is read of a TABLE_MAP event; members after ``column_meta`` are None when the server does not tell."""
+
+    @property
+    def column_types(self) -> bytes:
+        """A type number a column."""
+
+    @property
+    def column_meta(self) -> tuple[int, ...]:
+        """A number a column: its metadata bytes as a little-endian number."""
+
+    @property
+    def unsigned(self) -> tuple[bool, ...] | None:
+        """Signedness of each column."""
+
+    @property
+    def charsets(self) -> tuple[int | None, ...] | None:
+        """Collation id of each character column."""
+
+    @property
+    def enum_charsets(self) -> tuple[int | None, ...] | None:
+        """Collation id of each ENUM or SET column."""
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """Column names."""
+
+    @property
+    def enum_values(self) -> tuple[tuple[bytes, ...], ...] | None:
+        """Members of each ENUM column, undecoded."""
+
+    @property
+    def set_values(self) -> tuple[tuple[bytes, ...], ...] | None:
+        """Members of each SET column, undecoded."""
+
+
+_INTEGERS = {"TINYINT": wt.TINY, "SMALLINT": wt.SHORT, "MEDIUMINT": wt.INT24, "INT": wt.LONG, "BIGINT": wt.LONGLONG}
+_BLOB_PREFIX = {
+    **{"TINYTEXT": 1, "TEXT": 2, "MEDIUMTEXT": 3, "LONGTEXT": 4},
+    **{"TINYBLOB": 1, "BLOB": 2, "MEDIUMBLOB": 3, "LONGBLOB": 4},
+}
+_SPATIAL = (
+    "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
+)  # fmt: skip
+_NUMERIC = (*_INTEGERS, "DECIMAL", "FLOAT", "DOUBLE")
+_CHARACTER = ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
+
+
+def _bytes_per_character(column: Column) -> int:
+    if column.type_name in ("BINARY", "VARBINARY"):
+        return 1
+    return MAX_BYTES.get(column.charset or "utf8mb4", 4)
+
+
+def _fixed(code: int, a: int = 0) -> Callable[[Column], tuple[WireType, ...]]:
+    return lambda column: (WireType(code, a),)
+
+
+def _temporal(new: int, old: int) -> Callable[[Column], tuple[WireType, ...]]:
+    # Tables of MySQL 5.5 that were never rebuilt keep the old types, which have no fraction.
+    return lambda column: (
+        WireType(new, column.length or 0),
+        *((WireType(old, 0),) if not column.length else ()),
+    )
+
+
+def _decimal(column: Column) -> tuple[WireType, ...]:
+    return (WireType(wt.NEWDECIMAL, 10 if column.length is None else column.length, column.scale or 0),)
+
+
+def _char(column: Column) -> tuple[WireType, ...]:
+    length = 1 if column.length is None else column.length
+    return (WireType(wt.STRING, length * _bytes_per_character(column)),)
+
+
+def _varchar(column: Column) -> tuple[WireType, ...]:
+    return (WireType(wt.VARCHAR, (column.length or 0) * _bytes_per_character(column)),)
+
+
+def _enum(column: Column) -> tuple[WireType, ...]:
+    return (WireType(wt.ENUM, 1 if len(column.enum_values) < 256 else 2),)
+
+
+def _set(column: Column) -> tuple[WireType, ...]:
+    size = (len(column.enum_values) + 7) // 8
+    return (WireType(wt.SET, size if size <= 4 else 8),)
+
+
+_EXPECTED: dict[str, Callable[[Column], tuple[WireType, ...]]] = {
+    **{name: _fixed(code) for name, code in _INTEGERS.items()},
+    **{name: _fixed(wt.BLOB, size) for name, size in _BLOB_PREFIX.items()},
+    **dict.fromkeys(_SPATIAL, _fixed(wt.GEOMETRY, 4)),
+    "DECIMAL": _decimal,
+    "FLOAT": _fixed(wt.FLOAT, 4),
+    "DOUBLE": _fixed(wt.DOUBLE, 8),
+    "BIT": lambda column: (WireType(wt.BIT, column.length or 1),),
+    "CHAR": _char,
+    "BINARY": _char,
+    "VARCHAR": _varchar,
+    "VARBINARY": _varchar,
+    "DATE": lambda column: (WireType(wt.DATE), WireType(wt.NEWDATE)),
+    "TIME": _temporal(wt.TIME2, wt.TIME),
+    "DATETIME": _temporal(wt.DATETIME2, wt.DATETIME),
+    "TIMESTAMP": _temporal(wt.TIMESTAMP2, wt.TIMESTAMP),
+    "YEAR": _fixed(wt.YEAR),
+    "ENUM": _enum,
+    "SET": _set,
+    "JSON": _fixed(wt.JSON, 4),
+    "VECTOR": _fixed(wt.VECTOR, 4),
+}
+
+
+def _refuse(table: Table, what: str, why: str) -> NoReturn:
+    raise SchemaMismatchError(
+        f"{what} of table {table.id} in the binlog is not what the schema history says",
+        where=str(table.id),
+        why=why,
+        remedy=(
+            "a change of the table is missing in the schema history: rebuild it with snapshot.mode=recovery, "
+            "or take a new snapshot of the table"
+        ),
+    )
+
+
+def require_width(table: Table, width: int) -> None:
+    """Refuse a TABLE_MAP with another number of columns.
+
+    Raises:
+        SchemaMismatchError: When the numbers differ.
+    """
+    if len(table.columns) != width:
+        _refuse(table, "The number of columns", f"{len(table.columns)} columns are known, the binlog has {width}")
+
+
+def check_table_map(table: Table, table_map: FullTableMap) -> None:
+    """Compare a table with the TABLE_MAP event that announces its rows.
+
+    Args:
+        table: The table as of this point of the binlog.
+        table_map: The event.
+
+    Raises:
+        SchemaMismatchError: Names the first column that differs.
+    """
+    require_width(table, len(table_map.column_types))
+    for column, code, meta in zip(table.columns, table_map.column_types, table_map.column_meta, strict=True):
+        found = wire_type(code, meta)
+        make = _EXPECTED.get(column.type_name)
+        expected = make(column) if make else ()
+        if found not in expected:
+            _refuse(
+                table,
+                f"Column {column.name}",
+                f"{column.type_name} is expected as one of {[tuple(e) for e in expected]}, found {tuple(found)} "
+                "(type number, length or precision, scale)",
+            )
+    for check in (_names, _signs, _charsets, _members):
+        check(table, table_map)
+
+
+def _names(table: Table, table_map: FullTableMap) -> None:
+    for column, name in zip(table.columns, table_map.names or (), strict=False):
+        if column.name.lower() != name.lower():
+            _refuse(table, f"Column {column.position}", f"it is known as {column.name}, the binlog calls it {name}")
+
+
+def _signs(table: Table, table_map: FullTableMap) -> None:
+    for column, unsigned in zip(table.columns, table_map.unsigned or (), strict=False):
+        if column.type_name in _NUMERIC and column.unsigned != unsigned:
+            _refuse(table, f"Column {column.name}", f"UNSIGNED is known as {column.unsigned}, the binlog: {unsigned}")
+
+
+def _charsets(table: Table, table_map: FullTableMap) -> None:
+    for kinds, ids in ((_CHARACTER, table_map.charsets), (("ENUM", "SET"), table_map.enum_charsets)):
+        for column, number in zip(table.columns, ids or (), strict=False):
+            name = None if number is None else charset_by_id(number)
+            if column.type_name in kinds and name is not None and name != column.charset:
+                _refuse(
+                    table, f"Column {column.name}", f"character set {column.charset} is known, the binlog has {name}"
+                )
+
+
+def _members(table: Table, table_map: FullTableMap) -> None:
+    for kind, lists in (("ENUM", table_map.enum_values), ("SET", table_map.set_values)):
+        columns = [c for c in table.columns if c.type_name == kind]
+        for column, values in zip(columns, lists or (), strict=False):
+            known = tuple(_decoded(values, column))
+            if known != column.enum_values:
+                _refuse(table, f"Column {column.name}", f"members {column.enum_values} are known, the binlog has {known}")
+
+
+def _decoded(values: Iterable[bytes], column: Column) -> Iterable[str]:
+    name = column.charset or "utf8mb4"
+    for value in values:
+        yield value.decode("latin-1") if name == "binary" else charset(name).decode(value)

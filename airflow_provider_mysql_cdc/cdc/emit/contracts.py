@@ -1,0 +1,195 @@
+"""Event contracts as tables: the source block, the envelope and the names of their schemas.
+
+``mysql``/``3.x`` is what Debezium 3.6.1 writes; ``mysql``/``1.9`` and ``db2``/``1.9`` are the samples of the seeds
+(EVT-12 to EVT-19, EVT-35, SCH-33 to SCH-41, DB2-01 to DB2-08, DB2-17).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+Schema = dict[str, Any]
+
+SNAPSHOT_MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
+_ENUM: dict[str, Any] = {"name": "io.debezium.data.Enum", "version": 1, "parameters": {"allowed": SNAPSHOT_MARKERS}}
+CONNECT_ORDER = ("type", "fields", "optional", "name", "version")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """Describe one member of a struct.
+
+    Args:
+        name: Member name.
+        type: Connect literal type.
+        optional: Whether it may be null.
+        semantic: ``name``, ``version`` and ``parameters`` of a semantic type, or None.
+        default: Default value or None.
+        schema: The full schema of a nested struct or array; then ``type`` is not used.
+    """
+
+    name: str
+    type: str = "string"
+    optional: bool = False
+    semantic: tuple[tuple[str, Any], ...] = ()
+    default: Any = None
+    schema: tuple[tuple[str, Any], ...] = ()
+
+    def to_schema(self) -> Schema:
+        """Return the member's schema in JsonConverter's order."""
+        if self.schema:
+            return {**dict(self.schema), "field": self.name}
+        out: Schema = {"type": self.type, "optional": self.optional, **dict(self.semantic)}
+        if self.default is not None:
+            out["default"] = self.default
+        out["field"] = self.name
+        return out
+
+
+def struct(
+    members: list[Schema], name: str, *, optional: bool = False, version: int | None = None,
+    order: tuple[str, ...] = CONNECT_ORDER,
+) -> Schema:  # fmt: skip
+    """Return a struct schema.
+
+    Args:
+        members: Schemas of its members, each with ``field``.
+        name: Schema name.
+        optional: Whether the struct may be null.
+        version: Schema version or None.
+        order: Order of the schema's own members.
+    """
+    out: Schema = {"type": "struct", "fields": members, "optional": optional, "name": name, "version": version}
+    return {k: out[k] for k in order if out[k] is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Contract:
+    """Describe one version of the events of one connector.
+
+    Args:
+        connector: Value of ``source.connector``.
+        version: ``3.x`` or ``1.9``.
+        product_version: Value of ``source.version``.
+        source_name: Schema name of the source block.
+        source_version: Its schema version or None.
+        source: Members of the source block of row events.
+        change_source: Members of the source block of schema changes.
+        envelope_version: Schema version of the envelope or None.
+        tail: Members of the envelope after ``source``, in order.
+        key_order: Order of the members of a key schema.
+        key_field_order: Order of the members of a key field's schema; others follow.
+        boolean_snapshot: Whether ``source.snapshot`` is a boolean and not a marker text.
+        recent: Whether schema changes carry ``ts_ms`` and the newer column members.
+    """
+
+    connector: str
+    version: str
+    product_version: str
+    source_name: str
+    source: tuple[Member, ...]
+    change_source: tuple[Member, ...]
+    tail: tuple[Member, ...]
+    source_version: int | None = None
+    envelope_version: int | None = None
+    key_order: tuple[str, ...] = CONNECT_ORDER
+    key_field_order: tuple[str, ...] = ()
+    boolean_snapshot: bool = False
+    recent: bool = True
+
+    def source_schema(self, members: tuple[Member, ...] | None = None) -> Schema:
+        """Return the schema of the source block as a field."""
+        fields = [m.to_schema() for m in (members or self.source)]
+        return {**struct(fields, self.source_name, version=self.source_version), "field": "source"}
+
+    def snapshot_value(self, marker: str) -> bool | str:
+        """Return ``source.snapshot`` for a marker (one of ``SNAPSHOT_MARKERS``)."""
+        return marker != "false" if self.boolean_snapshot else marker
+
+
+TRANSACTION_BLOCK = Member(
+    "transaction",
+    schema=tuple(
+        struct(
+            [
+                Member("id").to_schema(),
+                Member("total_order", "int64").to_schema(),
+                Member("data_collection_order", "int64").to_schema(),
+            ],
+            "event.block",
+            optional=True,
+            version=1,
+        ).items()
+    ),
+)
+_HEAD = (Member("version"), Member("connector"), Member("name"), Member("ts_ms", "int64"))
+_SNAPSHOT_TEXT = Member("snapshot", optional=True, semantic=tuple(_ENUM.items()), default="false")
+_SNAPSHOT_FLAG = Member("snapshot", "boolean", optional=True, default=False)
+_DB, _SEQUENCE, _TABLE = Member("db"), Member("sequence", optional=True), Member("table", optional=True)
+_FINER = (Member("ts_us", "int64", optional=True), Member("ts_ns", "int64", optional=True))
+_PLACE = (
+    Member("server_id", "int64"),
+    Member("gtid", optional=True),
+    Member("file"),
+    Member("pos", "int64"),
+    Member("row", "int32"),
+    Member("thread", "int64", optional=True),
+    Member("query", optional=True),
+)
+_SOURCE_3 = (*_HEAD, _SNAPSHOT_TEXT, _DB, _SEQUENCE, *_FINER, _TABLE, *_PLACE)
+_SOURCE_1 = (*_HEAD, _SNAPSHOT_FLAG, _DB, _TABLE, *_PLACE)
+_OP, _TS_MS = Member("op"), Member("ts_ms", "int64", optional=True)
+
+MYSQL_3 = Contract(
+    connector="mysql",
+    version="3.x",
+    product_version="3.6.1.Final",
+    source_name="io.debezium.connector.mysql.Source",
+    source_version=1,
+    source=_SOURCE_3,
+    change_source=_SOURCE_3,
+    envelope_version=2,
+    tail=(TRANSACTION_BLOCK, _OP, _TS_MS, *_FINER),
+)
+MYSQL_1_9 = Contract(
+    connector="mysql",
+    version="1.9",
+    product_version="1.9.5.Final",
+    source_name="io.debezium.connector.mysql.Source",
+    source=_SOURCE_1,
+    change_source=(*_HEAD, replace(_SNAPSHOT_TEXT, semantic=()), _DB, _SEQUENCE, _TABLE, *_PLACE),
+    tail=(_OP, _TS_MS),
+    key_order=("type", "name", "optional", "fields"),
+    key_field_order=("field", "type", "optional"),
+    boolean_snapshot=True,
+    recent=False,
+)
+DB2_1_9 = replace(
+    MYSQL_1_9,
+    connector="db2",
+    product_version="2.3.4.Final",
+    source_name="io.debezium.connector.db2.Source",
+    source=(
+        *(*_HEAD, _SNAPSHOT_FLAG, _DB, Member("schema"), Member("table")),
+        *(Member("change_lsn", optional=True), Member("commit_lsn", optional=True)),
+    ),
+    key_order=CONNECT_ORDER,
+    key_field_order=(),
+)
+CONTRACTS = {(c.connector, c.version): c for c in (MYSQL_3, MYSQL_1_9, DB2_1_9)}
+
+
+def contract(version: str, connector: str = "mysql") -> Contract:
+    """Return the contract of a connector and version.
+
+    Raises:
+        ConfigError: There is no such contract.
+    """
+    found = CONTRACTS.get((connector, version))
+    if found is None:
+        known = ", ".join(f"{c} {v}" for c, v in CONTRACTS)
+        raise ConfigError(f"no event contract {version} for {connector}", remedy=f"use one of: {known}")
+    return found

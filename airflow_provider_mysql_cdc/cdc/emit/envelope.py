@@ -1,0 +1,121 @@
+"""Key and value schemas of a table's messages as constant JSON text."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import Schema, field_schema
+from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.emit.contracts import TRANSACTION_BLOCK, Contract, contract, struct
+from airflow_provider_mysql_cdc.cdc.emit.topics import sanitised
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+
+
+def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
+    """Return the columns of the event key: ``message.key.columns``, else the table's own key (EVT-08, EVT-09, COL-13).
+
+    Raises:
+        SchemaError: A key column does not exist.
+    """
+    names = table.key_columns() if options.key_columns is None else options.key_columns
+    columns = []
+    for name in names:
+        column = table.column(name)
+        if column is None:
+            raise SchemaError(
+                f"key column {name} is not a column of the table",
+                where=str(table.id),
+                remedy="correct message.key.columns",
+            )
+        columns.append(column)
+    return tuple(columns)
+
+
+def value_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
+    """Return the columns that go into the row images, in table order."""
+    if options.included is None:
+        return table.columns
+    wanted = frozenset(options.included)
+    return tuple(c for c in table.columns if c.name in wanted)
+
+
+def schema_name(table: Table, options: DecoderOptions) -> str:
+    """Return the name before ``.Key``, ``.Value`` and ``.Envelope``: the table's topic name."""
+    return sanitised(f"{options.prefix}.{table.id.db}.{table.id.table}")
+
+
+def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comments: bool = False) -> Schema | None:
+    """Return the key schema, or None for a table without a key."""
+    columns = key_columns(table, options)
+    if not columns:
+        return None
+    fields = [field_schema(c, options, comments=comments) for c in columns]
+    order = layout.key_field_order
+    if order:
+        fields = [{**{k: f[k] for k in order}, **f} for f in fields]
+    return struct(fields, f"{schema_name(table, options)}.Key", order=layout.key_order)
+
+
+def value_schema(
+    table: Table, options: DecoderOptions, layout: Contract, *, comments: bool = False, transaction: bool = False
+) -> Schema:
+    """Return the envelope schema.
+
+    Args:
+        table: The table.
+        options: Type settings, prefix and key.
+        layout: The event contract.
+        comments: Whether column comments become ``doc``.
+        transaction: Whether transaction metadata is on; contract 1.9 has its member only then (EVT-14).
+    """
+    name = schema_name(table, options)
+    row = [field_schema(c, options, comments=comments) for c in value_columns(table, options)]
+    images = [{**struct(row, f"{name}.Value", optional=True), "field": field} for field in ("before", "after")]
+    tail = list(layout.tail)
+    if transaction and TRANSACTION_BLOCK not in tail:
+        tail.append(TRANSACTION_BLOCK)
+    members: list[dict[str, Any]] = [*images, layout.source_schema(), *(m.to_schema() for m in tail)]
+    return struct(members, f"{name}.Envelope", version=layout.envelope_version)
+
+
+def envelope_text(
+    table: Table,
+    options: DecoderOptions,
+    *,
+    connector: str = "mysql",
+    key: bool = True,
+    value: bool = True,
+    comments: bool = False,
+    transaction: bool = False,
+) -> EnvelopeText:
+    """Return the constant schema text of a table version.
+
+    Args:
+        table: The table; only the columns it holds become fields.
+        options: Type settings, contract, prefix and key.
+        connector: ``mysql`` or ``db2``.
+        key: ``key.converter.schemas.enable``.
+        value: ``value.converter.schemas.enable``.
+        comments: ``include.schema.comments``.
+        transaction: ``provide.transaction.metadata``.
+
+    Raises:
+        SchemaError: A column's type or a key column is not known.
+        ConfigError: There is no such contract.
+    """
+    layout = contract(options.contract, connector)
+    key_part = key_schema(table, options, layout, comments=comments) if key else None
+    value_part = value_schema(table, options, layout, comments=comments, transaction=transaction) if value else None
+    return EnvelopeText(
+        None if key_part is None else dumps(key_part),
+        None if value_part is None else dumps(value_part),
+        _null_text(table, options) if options.replace_null_with_default else {},
+    )
+
+
+def _null_text(table: Table, options: DecoderOptions) -> dict[str, str]:
+    defaults = {c.name: default_value(c, options) for c in table.columns}
+    return {name: dumps(value) for name, value in defaults.items() if value is not None}

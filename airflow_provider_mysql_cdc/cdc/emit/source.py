@@ -1,0 +1,244 @@
+"""The source block of events as text: what is constant per table is joined once, the rest is filled in per event.
+
+A block is one text around the row number: ``head`` ends in ``"row":`` and ``tail`` begins after the number. The order
+of the members comes from the contract's table, so every contract uses the same code.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, nullable
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+
+class Context(Protocol):
+    """The members of ``decode.context.EventContext`` that are set here."""
+
+    src_head: str
+    src_tail: str
+    tail: str
+    where: str
+
+
+class RowEvent(Protocol):
+    """The members of a binlog event that the source block shows (``binlog.stream.Event`` fits)."""
+
+    @property
+    def timestamp(self) -> int:
+        """Seconds since the epoch at the statement's start."""
+
+    @property
+    def server_id(self) -> int:
+        """Id of the server that wrote the event."""
+
+    @property
+    def file(self) -> str:
+        """Binlog file."""
+
+    @property
+    def start_pos(self) -> int:
+        """Position of the event; inside a compressed transaction that of the outer event."""
+
+
+class Transaction(Protocol):
+    """What the source block shows of the transaction an event belongs to."""
+
+    @property
+    def gtid(self) -> str | None:
+        """GTID or None."""
+
+    @property
+    def commit_us(self) -> int:
+        """Commit time in microseconds since the epoch, 0 when the server does not tell."""
+
+    @property
+    def thread(self) -> int:
+        """Id of the session's thread, 0 when not known."""
+
+    @property
+    def query(self) -> str | None:
+        """The statement that caused the rows, or None."""
+
+
+# Expressions for the members that change from event to event; all others are constant per table.
+_VARYING = {
+    "ts_ms": "{ts_us // 1000}",
+    "ts_us": "{ts_us}",
+    "ts_ns": "{ts_us}000",
+    "snapshot": "{snapshot}",
+    "server_id": "{server_id}",
+    "gtid": "{gtid}",
+    "file": "{file}",
+    "pos": "{pos}",
+    "thread": "{thread}",
+    "query": "{query}",
+}
+_HEAD_ARGUMENTS = "ts_us, snapshot, server_id, gtid, file, pos"
+_TAIL_ARGUMENTS = "thread, query"
+
+
+def _template(layout: Contract) -> tuple[str, str]:
+    """Return the f-string text of head and tail; constants appear as ``{c_NAME}``."""
+    text = ""
+    for member in layout.source:
+        value = "\0" if member.name == "row" else _VARYING.get(member.name, f"{{c_{member.name}}}")
+        text += f'{"," if text else ""}"{member.name}":{value}'
+    head, _, tail = text.partition("\0")
+    return "{{" + head, tail + "}}"
+
+
+def _compile(template: str, arguments: str, constants: Mapping[str, str]) -> Callable[..., str]:
+    # The template comes from the contract tables only; names of tables go in as values, never as code.
+    made: Callable[..., str] = eval(f"lambda {arguments}: f'{template}'", {f"c_{k}": v for k, v in constants.items()})
+    return made
+
+
+@dataclass(frozen=True, slots=True)
+class SourceBlock:
+    """Write the source block of one table.
+
+    Args:
+        layout: The event contract.
+        head: Function of (commit time in microseconds, ``snapshot`` as JSON, server id, GTID as JSON, file as JSON,
+            position) that returns the text up to and including ``"row":``.
+        tail: Function of (thread as JSON, query as JSON) that returns the text after the row number.
+        include_query: Whether ``query`` is filled (STRM-18).
+        streamed: ``snapshot`` of streamed events as JSON.
+        op_tail: Function of the current time in nanoseconds that returns the value's text after ``op``.
+    """
+
+    layout: Contract
+    head: Callable[..., str]
+    tail: Callable[..., str]
+    include_query: bool
+    streamed: str
+    op_tail: Callable[[int], str]
+
+
+def _op_tail_3(ns: int) -> str:
+    return f',"ts_ms":{ns // 1_000_000},"ts_us":{ns // 1000},"ts_ns":{ns}}}'
+
+
+def _op_tail_1(ns: int) -> str:
+    return f',"ts_ms":{ns // 1_000_000}}}'
+
+
+def source_block(
+    table: TableId,
+    *,
+    prefix: str,
+    version: str = "3.x",
+    include_query: bool = False,
+    product_version: str | None = None,
+) -> SourceBlock:
+    """Return the writer of a table's source blocks.
+
+    Args:
+        table: The table.
+        prefix: ``topic.prefix``, the value of ``source.name``.
+        version: Contract version.
+        include_query: ``include.query``.
+        product_version: Overrides the contract's ``source.version``.
+
+    Raises:
+        ConfigError: There is no such contract.
+    """
+    layout = contract(version)
+    constants = {
+        "version": dumps(product_version or layout.product_version),
+        "connector": dumps(layout.connector),
+        "name": dumps(prefix),
+        "db": dumps(table.db),
+        "sequence": "null",
+        "table": dumps(table.table),
+    }
+    head, tail = _template(layout)
+    return SourceBlock(
+        layout,
+        _compile(head, _HEAD_ARGUMENTS, constants),
+        _compile(tail, _TAIL_ARGUMENTS, constants),
+        include_query,
+        dumps(layout.snapshot_value("false")),
+        _op_tail_3 if layout.recent else _op_tail_1,
+    )
+
+
+def fill(ctx: Context, block: SourceBlock, event: RowEvent, at: Transaction) -> None:
+    """Set the texts of one streamed row event; called once per event.
+
+    Args:
+        ctx: The decoder's context.
+        block: The table's source block.
+        event: The row event.
+        at: The transaction around it.
+    """
+    file, pos = event.file, event.start_pos
+    gtid = at.gtid
+    ctx.src_head = block.head(
+        at.commit_us or event.timestamp * 1_000_000,
+        block.streamed,
+        event.server_id,
+        "null" if gtid is None else f'"{gtid}"',
+        f'"{file}"',
+        pos,
+    )
+    ctx.src_tail = block.tail(at.thread or "null", nullable(at.query) if block.include_query else "null")
+    ctx.tail = block.op_tail(time.time_ns())
+    ctx.where = f"{file}:{pos}"
+
+
+def fill_snapshot(ctx: Context, block: SourceBlock, offset: BinlogOffset, ts_ms: int, marker: str = "true") -> None:
+    """Set the texts of snapshot rows; they stay valid until marker or time of reading change.
+
+    Args:
+        ctx: The decoder's context.
+        block: The table's source block.
+        offset: The binlog position the snapshot's view stands at.
+        ts_ms: Time of the view in milliseconds since the epoch.
+        marker: What ``snapshot_marker`` returned.
+    """
+    snapshot = dumps(block.layout.snapshot_value(marker))
+    # Debezium gives server id 0 and no GTID for rows of a snapshot.
+    ctx.src_head = block.head(ts_ms * 1000, snapshot, 0, "null", dumps(offset.file), offset.pos)
+    ctx.src_tail = block.tail("null", "null")
+    ctx.tail = block.op_tail(time.time_ns())
+    ctx.where = f"{offset.file}:{offset.pos}"
+
+
+def snapshot_marker(
+    *, first_row: bool = False, last_row: bool = False, first_table: bool = False, last_table: bool = False
+) -> str:
+    """Return ``source.snapshot`` of a snapshot row (DIS-11, settled).
+
+    A last row counts as last even when it is the only one, so a table of one row has no first row. Tables without
+    rows do not count.
+
+    Args:
+        first_row: The row is the first of its table.
+        last_row: The row is the last of its table.
+        first_table: The table is the first with rows in the snapshot.
+        last_table: The table is the last with rows in the snapshot.
+    """
+    if last_row:
+        return "last" if last_table else "last_in_data_collection"
+    if first_row:
+        return "first" if first_table else "first_in_data_collection"
+    return "true"
+
+
+def source_dict(layout: Contract, values: Mapping[str, Any], *, change: bool = False) -> dict[str, Any]:
+    """Return a source block as a dict in the contract's order; members without a value are null.
+
+    Args:
+        layout: The event contract.
+        values: Values by member name; ``version`` and ``connector`` are taken from the contract unless given.
+        change: Whether the block belongs to a schema change.
+    """
+    known: dict[str, Any] = {"version": layout.product_version, "connector": layout.connector, **values}
+    return {m.name: known.get(m.name) for m in (layout.change_source if change else layout.source)}

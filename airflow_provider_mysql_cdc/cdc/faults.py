@@ -1,0 +1,104 @@
+"""Named fault points: places where a test may kill, freeze or fail the process that passes them.
+
+In production nothing is configured and passing a point costs one dictionary look-up. A test sets the environment
+variable ``MYSQL_CDC_FAULT`` to a JSON object::
+
+    {"point": "writer.before_commit", "action": "kill-driver", "nth": 2, "fired": "/path/to/flag", "writer": 1}
+
+``nth`` counts passages in one process (default 1); ``fired`` is created when the fault fires and holds the process id; a fault whose flag
+exists never fires again, so a retry runs undisturbed; ``writer`` limits it to one writer index.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from typing import Any
+
+POINTS = (
+    "plan.after_store",  # the plan stands in the ledger, nothing is read yet
+    "writer.after_init",  # older attempts are fenced, nothing is produced
+    "writer.mid_batch",  # records are produced, the first commit has not happened
+    "writer.before_commit",  # records and marker are produced, the commit has not been asked for
+    "writer.after_commit",  # the commit is done, the next record is not
+    "writer.done",  # this writer's last marker is committed
+    "driver.before_outcome",  # all markers are committed, the outcome is not written
+    "snapshot.view_open",  # the consistent view stands, the lock is released
+    "snapshot.after_chunk",  # a chunk and its marker are committed
+    "airflow.before_commit",  # Kafka holds everything, Airflow's offset has not moved
+)
+
+_passed: dict[str, int] = {}
+_driver_pids: list[int] = []
+
+
+class FaultRaised(RuntimeError):
+    """Raised by the action ``raise``."""
+
+
+def set_driver(pids: list[int]) -> None:
+    """Tell which processes make up the Spark driver (JVM and Python).
+
+    Args:
+        pids: Process ids on this host, killed in this order by ``kill-driver``.
+    """
+    _driver_pids[:] = pids
+
+
+def driver_pids() -> list[int]:
+    """Return the process ids given to ``set_driver``."""
+    return list(_driver_pids)
+
+
+def fault_point(name: str, writer: int | None = None) -> None:
+    """Pass a named point.
+
+    Args:
+        name: One of ``POINTS``.
+        writer: The writer or task index that passes, if any.
+    """
+    text = os.environ.get("MYSQL_CDC_FAULT")
+    if text:
+        _pass(json.loads(text), name, writer)
+
+
+def _pass(fault: dict[str, Any], name: str, writer: int | None) -> None:
+    if fault["point"] not in POINTS:
+        raise ValueError(f"unknown fault point {fault['point']!r}")
+    if fault["point"] != name or ("writer" in fault and fault["writer"] != writer):
+        return
+    _passed[name] = _passed.get(name, 0) + 1
+    if _passed[name] < int(fault.get("nth", 1)):
+        return
+    try:
+        with open(fault["fired"], "x") as flag:
+            flag.write(str(os.getpid()))
+    except FileExistsError:
+        return
+    ACTIONS[fault.get("action", "raise")](fault)
+
+
+def _kill_driver(fault: dict[str, Any]) -> None:
+    for pid in _driver_pids or [os.getpid()]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    if os.getpid() not in _driver_pids and fault.get("self", True):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _raise(fault: dict[str, Any]) -> None:
+    raise FaultRaised(fault["point"])
+
+
+ACTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "kill-driver": _kill_driver,
+    "kill-self": lambda _: os.kill(os.getpid(), signal.SIGKILL),
+    "stop-self": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
+    "sleep": lambda fault: time.sleep(float(fault.get("seconds", 5))),
+    "raise": _raise,
+}

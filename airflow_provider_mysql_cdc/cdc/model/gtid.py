@@ -1,0 +1,244 @@
+"""Sets of global transaction identifiers, tagged ones too.
+
+Text form, interval rules and tags: MySQL 9 manual, 19.1.3.1 "GTID Format and Storage". Binary form: the set that
+COM_BINLOG_DUMP_GTID and PREVIOUS_GTIDS events carry.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from struct import Struct
+
+Interval = tuple[int, int]  # first, last + 1
+Tsid = tuple[str, str]  # uuid, tag ("" for none)
+Intervals = tuple[Interval, ...]
+
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
+_INTERVAL = re.compile(r"([0-9]+)(?:-([0-9]+))?")
+_U64 = Struct("<Q")
+_PAIR = Struct("<QQ")
+_TAGGED_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class GtidSet:
+    """Hold a set of GTIDs; equal sets compare equal whatever text they came from.
+
+    Args:
+        sets: Disjoint, ordered intervals for each (uuid, tag).
+    """
+
+    sets: Mapping[Tsid, Intervals] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str | None) -> GtidSet:
+        """Read MySQL's text form: ``uuid:1-5:7:tag:1-3,uuid:...``; None and blank text give the empty set.
+
+        Raises:
+            ValueError: The text is not a GTID set.
+        """
+        found: dict[Tsid, list[Interval]] = {}
+        for part in (text or "").split(","):
+            if part.strip():
+                for tsid, interval in _parse_part(part):
+                    found.setdefault(tsid, []).append(interval)
+        return cls._of(found)
+
+    @classmethod
+    def decode(cls, data: bytes) -> GtidSet:
+        """Read the binary form.
+
+        Raises:
+            ValueError: The bytes end early.
+        """
+        try:
+            return cls._of(_decode(data))
+        except (IndexError, ArithmeticError, UnicodeDecodeError) as error:
+            raise ValueError("the binary GTID set is cut off or damaged") from error
+
+    @classmethod
+    def _of(cls, found: Mapping[Tsid, Iterable[Interval]]) -> GtidSet:
+        merged = {tsid: _merge(intervals) for tsid, intervals in sorted(found.items())}
+        return cls({tsid: intervals for tsid, intervals in merged.items() if intervals})
+
+    def __str__(self) -> str:
+        parts: list[str] = []
+        last = ""
+        for (uuid, tag), intervals in self.sets.items():
+            text = ":".join(str(a) if b == a + 1 else f"{a}-{b - 1}" for a, b in intervals)
+            text = f"{tag}:{text}" if tag else text
+            if uuid == last:
+                parts[-1] += ":" + text
+            else:
+                parts.append(f"{uuid}:{text}")
+            last = uuid
+        return ",".join(parts)
+
+    def __bool__(self) -> bool:
+        return bool(self.sets)
+
+    def add(self, gtid: str) -> GtidSet:
+        """Return the set with one GTID (or a set's text) added."""
+        return self.union(GtidSet.parse(gtid))
+
+    def union(self, other: GtidSet) -> GtidSet:
+        """Return all GTIDs of either set."""
+        both = {t: [*self.sets.get(t, ()), *other.sets.get(t, ())] for t in {**self.sets, **other.sets}}
+        return GtidSet._of(both)
+
+    def subtract(self, other: GtidSet) -> GtidSet:
+        """Return the GTIDs of this set that the other does not hold."""
+        return GtidSet._of({t: _subtract(own, other.sets.get(t, ())) for t, own in self.sets.items()})
+
+    def contains(self, other: GtidSet | str) -> bool:
+        """Return whether every GTID of the other set (or of a set's text) is in this one."""
+        wanted = GtidSet.parse(other) if isinstance(other, str) else other
+        return not wanted.subtract(self)
+
+    def tagged(self) -> bool:
+        """Return whether any GTID has a tag."""
+        return any(tag for _, tag in self.sets)
+
+    def encode(self) -> bytes:
+        """Return the binary form; servers before 8.3 read it as long as no tag is used."""
+        tagged = self.tagged()
+        count = len(self.sets)
+        # The format number stands in the highest and, for tagged sets, again in the lowest byte of the count.
+        head = (_TAGGED_FORMAT << 56 | count << 8 | _TAGGED_FORMAT) if tagged else count
+        out = [_U64.pack(head)]
+        for (uuid, tag), intervals in self.sets.items():
+            out.append(bytes.fromhex(uuid.replace("-", "")))
+            if tagged:
+                out += [bytes([len(tag) << 1]), tag.encode()]
+            out.append(_U64.pack(len(intervals)))
+            out += [_PAIR.pack(a, b) for a, b in intervals]
+        return b"".join(out)
+
+
+class GtidTracker:
+    """Follow the executed set while transactions pass; adding the next transaction costs no more than a look-up.
+
+    Args:
+        start: Set executed before the first transaction; None when it is not known, then the result is not known.
+    """
+
+    __slots__ = ("_known", "_sets")
+
+    def __init__(self, start: str | None) -> None:
+        self._known = start is not None
+        self._sets: dict[str, list[Interval]] = {}
+        for (uuid, tag), intervals in GtidSet.parse(start).sets.items():
+            self._sets[f"{uuid}:{tag}" if tag else uuid] = list(intervals)
+
+    def add(self, gtid: str) -> None:
+        """Add one GTID as ``events.parse_gtid`` writes it: ``uuid:number`` or ``uuid:tag:number``."""
+        tsid, _, text = gtid.rpartition(":")
+        number = int(text)
+        intervals = self._sets.get(tsid)
+        if intervals is None:
+            self._sets[tsid] = [(number, number + 1)]
+            return
+        first, end = intervals[-1]
+        if number == end:
+            intervals[-1] = (first, number + 1)
+        elif number > end:
+            intervals.append((number, number + 1))
+        elif number < first:
+            self._insert(intervals, number)
+
+    @staticmethod
+    def _insert(intervals: list[Interval], number: int) -> None:
+        at = bisect_right(intervals, (number, number + 1))
+        low = max(at - 1, 0)
+        intervals[low : at + 1] = _merge([*intervals[low : at + 1], (number, number + 1)])
+
+    def gtid_set(self) -> GtidSet:
+        """Return the set as of now."""
+        split = {t: t.partition(":") for t in self._sets}
+        return GtidSet._of({(split[t][0], split[t][2]): intervals for t, intervals in self._sets.items()})
+
+    def text(self) -> str | None:
+        """Return the set's text, or None when the start was not known."""
+        return str(self.gtid_set()) if self._known else None
+
+
+def _parse_part(part: str) -> Iterator[tuple[Tsid, Interval]]:
+    uuid, *items = (item.strip().lower() for item in part.split(":"))
+    if not _UUID.fullmatch(uuid) or not items:
+        raise ValueError(f"not a GTID set: {part.strip()!r}")
+    tag, has_interval = "", False
+    for item in items:
+        if match := _INTERVAL.fullmatch(item):
+            first = int(match[1])
+            last = int(match[2] or first)
+            if first < 1:
+                raise ValueError(f"not a GTID set, numbers begin at 1: {part.strip()!r}")
+            has_interval = True
+            if last >= first:
+                yield (uuid, tag), (first, last + 1)
+        elif _TAG.fullmatch(item):
+            tag, has_interval = item, False
+        else:
+            raise ValueError(f"not a GTID set: {part.strip()!r}")
+    if not has_interval:
+        raise ValueError(f"not a GTID set, a tag without numbers: {part.strip()!r}")
+
+
+def _merge(intervals: Iterable[Interval]) -> Intervals:
+    out: list[Interval] = []
+    for first, end in sorted(intervals):
+        if out and first <= out[-1][1]:
+            out[-1] = (out[-1][0], max(end, out[-1][1]))
+        else:
+            out.append((first, end))
+    return tuple(out)
+
+
+def _subtract(own: Intervals, other: Intervals) -> list[Interval]:
+    left = list(own)
+    for first, end in other:
+        cut: list[Interval] = []
+        for a, b in left:
+            cut += [(x, y) for x, y in ((a, min(b, first)), (max(a, end), b)) if x < y]
+        left = cut
+    return left
+
+
+def _decode(data: bytes) -> dict[Tsid, list[Interval]]:
+    head = int.from_bytes(data[:8], "little")
+    tagged = head >> 56 == _TAGGED_FORMAT
+    count = head >> 8 & 0xFFFFFFFFFFFF if tagged else head
+    found: dict[Tsid, list[Interval]] = {}
+    pos = 8
+    for _ in range(count):
+        uuid, tag = uuid_text(data[pos : pos + 16]), ""
+        pos += 16
+        if tagged:
+            length = data[pos] >> 1
+            tag = data[pos + 1 : pos + 1 + length].decode("ascii")
+            pos += 1 + length
+        if pos + 8 > len(data):
+            raise IndexError(pos)
+        intervals = int.from_bytes(data[pos : pos + 8], "little")
+        pos += 8
+        if pos + 16 * intervals > len(data):
+            raise IndexError(pos)
+        found[uuid, tag] = [_PAIR.unpack_from(data, pos + 16 * i) for i in range(intervals)]
+        pos += 16 * intervals
+    return found
+
+
+def uuid_text(data: bytes) -> str:
+    """Return the text of a 16-byte uuid.
+
+    Raises:
+        IndexError: Not 16 bytes.
+    """
+    if len(data) != 16:
+        raise IndexError("a uuid has 16 bytes")
+    text = data.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"

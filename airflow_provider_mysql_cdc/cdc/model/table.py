@@ -1,0 +1,142 @@
+"""Tables and columns as immutable values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class TableId:
+    """Name a table.
+
+    Args:
+        db: Database name as MySQL writes it.
+        table: Table name as MySQL writes it.
+    """
+
+    db: str
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.db}.{self.table}"
+
+    def quoted(self) -> str:
+        """Return the name as SQL with backticks."""
+        return "`{}`.`{}`".format(self.db.replace("`", "``"), self.table.replace("`", "``"))
+
+    def debezium_id(self) -> str:
+        """Return ``"db"."table"``, the id of a table change (SCH-39)."""
+        return f'"{self.db}"."{self.table}"'
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """Describe one column as of one point of the binlog.
+
+    Args:
+        name: Column name.
+        position: 1-based place in the table.
+        type_name: Base type in upper case after resolving synonyms: one of TINYINT SMALLINT MEDIUMINT INT BIGINT
+            DECIMAL FLOAT DOUBLE BIT CHAR VARCHAR TINYTEXT TEXT MEDIUMTEXT LONGTEXT BINARY VARBINARY TINYBLOB BLOB
+            MEDIUMBLOB LONGBLOB DATE TIME DATETIME TIMESTAMP YEAR ENUM SET JSON GEOMETRY POINT LINESTRING POLYGON
+            MULTIPOINT MULTILINESTRING MULTIPOLYGON GEOMETRYCOLLECTION VECTOR.
+        declared_type: The type words as the DDL wrote them, upper case without arguments and attributes
+            (``INTEGER``, ``BOOL``, ``NUMERIC``, ``REAL``); equals ``type_name`` when no synonym was used.
+        length: Display width, precision, character length, fraction digits (temporal) or dimensions, as declared.
+        scale: Digits after the point, as declared.
+        unsigned: UNSIGNED (ZEROFILL implies it).
+        zerofill: ZEROFILL.
+        nullable: Whether NULL is allowed.
+        charset: MySQL character set name of a character type (also ENUM and SET); None for all other types.
+        collation: MySQL collation name, where ``charset`` is set.
+        has_default: Whether a default exists (explicit, or the implicit NULL of a nullable column).
+        default: Default literal as text without quotes, or the expression's text; None for NULL or no default.
+        default_is_expression: Whether ``default`` is an expression (CURRENT_TIMESTAMP, (uuid()), b'1' is not).
+        auto_increment: AUTO_INCREMENT.
+        generated: GENERATED ALWAYS AS (virtual or stored).
+        enum_values: Members of ENUM or SET in order.
+        comment: COMMENT text or None.
+        srid: SRID attribute of a spatial column or None.
+        invisible: INVISIBLE.
+        on_update: Whether ON UPDATE CURRENT_TIMESTAMP is set.
+    """
+
+    name: str
+    position: int
+    type_name: str
+    declared_type: str = ""
+    length: int | None = None
+    scale: int | None = None
+    unsigned: bool = False
+    zerofill: bool = False
+    nullable: bool = True
+    charset: str | None = None
+    collation: str | None = None
+    has_default: bool = False
+    default: str | None = None
+    default_is_expression: bool = False
+    auto_increment: bool = False
+    generated: bool = False
+    enum_values: tuple[str, ...] = ()
+    comment: str | None = None
+    srid: int | None = None
+    invisible: bool = False
+    on_update: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """Describe a unique index.
+
+    Args:
+        name: Index name.
+        columns: Column names in index order.
+        prefixed: Whether any part covers only a prefix or an expression (then it cannot serve as a key).
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    prefixed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Describe a table as of one point of the binlog.
+
+    Args:
+        id: The table's name.
+        columns: All columns in order, invisible and generated ones too.
+        primary_key: Column names of the primary key in key order, or empty.
+        unique_keys: Unique indexes in the order of definition.
+        charset: Default character set name.
+        collation: Default collation name.
+        comment: Table comment or None.
+        engine: Storage engine as declared or None.
+    """
+
+    id: TableId
+    columns: tuple[Column, ...]
+    primary_key: tuple[str, ...] = ()
+    unique_keys: tuple[Index, ...] = ()
+    charset: str | None = None
+    collation: str | None = None
+    comment: str | None = None
+    engine: str | None = None
+
+    def column(self, name: str) -> Column | None:
+        """Return the column of that name (MySQL compares column names without case), or None."""
+        wanted = name.lower()
+        return next((c for c in self.columns if c.name.lower() == wanted), None)
+
+    def key_columns(self) -> tuple[str, ...]:
+        """Return the columns of the event key: the primary key, else the first unique index without nullable columns.
+
+        Source: EVT-08, EVT-09.
+        """
+        if self.primary_key:
+            return self.primary_key
+        for index in self.unique_keys:
+            columns = [self.column(c) for c in index.columns]
+            if not index.prefixed and all(c is not None and not c.nullable for c in columns):
+                return index.columns
+        return ()

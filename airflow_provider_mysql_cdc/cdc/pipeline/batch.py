@@ -1,0 +1,127 @@
+"""Plan a batch: fix its end before anything is read, and deal topics out to writers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, current_offset
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
+
+
+def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
+    """Return the batch's end: the server's current position, or the end of an earlier file.
+
+    Transactions never span binlog files, so the end of a file is a transaction boundary.
+
+    Args:
+        conn: An open connection to the source.
+        start: The batch's start.
+        max_bytes: ``max.batch.bytes``; 0 means no limit.
+
+    Raises:
+        BinlogPurgedError: The start is no longer on the server.
+    """
+    check_available(conn, start)
+    current = current_offset(conn)
+    if max_bytes <= 0:
+        return current
+    begin, total = file_number(start.file), 0
+    files = sorted(((file_number(name), name, size) for name, size in binary_logs(conn)), key=lambda f: f[0])
+    for (number, _, size), following in zip(files, files[1:], strict=False):
+        if number < begin:
+            continue
+        total += size - (start.pos if number == begin else 0)
+        if total >= max_bytes and following[0] <= file_number(current.file):
+            return BinlogOffset(following[1], 4, None, current.server_uuid)
+    return current
+
+
+def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
+    """Return the size of a range of the binlog in bytes."""
+    first, last = file_number(start.file), file_number(end.file)
+    if first == last:
+        return end.pos - start.pos
+    sizes = {file_number(name): size for name, size in binary_logs(conn)}
+    between = sum(size for number, size in sizes.items() if first < number < last)
+    return sizes.get(first, start.pos) - start.pos + between + end.pos
+
+
+def assign(partitions: Mapping[str, int], weights: Mapping[str, int], writers: int) -> dict[str, tuple[int, ...]]:
+    """Deal topics out to writers by the record counts of earlier batches.
+
+    Whole topics go to the writer with the least load; only a topic that outweighs a writer's share is split by
+    partition, because its writers then walk each other's rows.
+
+    Args:
+        partitions: Topic -> partition count.
+        weights: Topic -> records in earlier batches.
+        writers: Number of writers.
+
+    Returns:
+        Topic -> one writer index for each partition.
+    """
+    load = [0.0] * writers
+    total = sum(max(weights.get(t, 0), 1) for t in partitions)
+    out: dict[str, tuple[int, ...]] = {}
+    for topic in sorted(partitions, key=lambda t: (-weights.get(t, 0), t)):
+        weight, count = float(max(weights.get(topic, 0), 1)), partitions[topic]
+        if writers > 1 and count > 1 and weight > total / writers:
+            owners = []
+            for _ in range(count):
+                owner = min(range(writers), key=lambda w: (load[w], w))
+                load[owner] += weight / count
+                owners.append(owner)
+            out[topic] = tuple(owners)
+            continue
+        owner = min(range(writers), key=lambda w: (load[w], w))
+        load[owner] += weight
+        out[topic] = (owner,) * count
+    return out
+
+
+def topic_partitions(cfg: ConnectorConfig) -> dict[str, int]:
+    """Return the partition count of every topic of the prefix."""
+    prefix = cfg[F.TOPIC_PREFIX] + "."
+    counts = all_partition_counts(make_admin(cfg.kafka_settings()))
+    return {topic: count for topic, count in counts.items() if topic.startswith(prefix)}
+
+
+def plan_drain(
+    cfg: ConnectorConfig, conn: Any, start: BinlogOffset, epoch: int, owner: str, weights: Mapping[str, int]
+) -> BatchPlan | None:
+    """Return the plan of the next batch, or None when nothing happened since ``start``.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        start: The committed offset.
+        epoch: The new batch's epoch.
+        owner: Who runs.
+        weights: Records per topic in earlier batches.
+    """
+    end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
+    if end.key() <= start.key():
+        return None
+    writers = cfg[F.DRAIN_WRITERS]
+    if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
+        writers = 1
+    counts = topic_partitions(cfg)
+    return BatchPlan(
+        epoch=epoch,
+        kind="drain",
+        start=start,
+        end=end,
+        writers=writers,
+        partitions=counts,
+        assignment=assign(counts, weights, writers),
+        owner=owner,
+        created_ms=time.time_ns() // 1_000_000,
+        server_id=cfg.server_id(0),
+    )

@@ -1,0 +1,169 @@
+"""The driver of a drain: batch after batch until nothing is left or the time is up."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.pipeline import runlock, wiring
+from airflow_provider_mysql_cdc.cdc.pipeline.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator, CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.pipeline.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.pipeline.filters import KeyFilters
+from airflow_provider_mysql_cdc.cdc.pipeline.job import JobLedger
+from airflow_provider_mysql_cdc.cdc.pipeline.progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.schema.history import load_state
+from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
+
+Log = Callable[[str], None]
+
+
+def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
+    """Run the spec's batch and, while ``run_for_s`` lasts, the batches after it; return records per topic.
+
+    Args:
+        spec: The job.
+        runner: Runs the writers.
+        log: Takes one line of text.
+
+    Raises:
+        CdcError: The batch could not be completed; the ledger's outcome record holds the same error.
+    """
+    cfg = ConnectorConfig.from_properties(spec.properties)
+    faults.set_driver([os.getppid(), os.getpid()] if os.environ.get("MYSQL_CDC_SPARK_DRIVER") else [])
+    deadline = time.monotonic() + spec.run_for_s
+    plan = BatchPlan.from_json(spec.plan)
+    totals: dict[str, int] = {}
+    with connect(cfg.connection_settings()) as conn:
+        runlock.acquire(conn, cfg.topic_prefix, spec.owner)
+        with JobLedger(cfg) as job:
+            while True:
+                counts = _batch(cfg, job, plan, runner, log)
+                for topic, n in counts.items():
+                    totals[topic] = totals.get(topic, 0) + n
+                following = _next(cfg, conn, job, plan, spec, counts, deadline, log)
+                if following is None:
+                    return totals
+                plan = following
+
+
+def _batch(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log) -> dict[str, int]:
+    try:
+        counts = _run_batch(cfg, job, plan, runner, log)
+    except CdcError as error:
+        job.write_outcome(plan, error=error)
+        raise
+    faults.fault_point("driver.before_outcome")
+    job.write_outcome(plan, counts=counts)
+    return counts
+
+
+def _run_batch(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log) -> dict[str, int]:
+    ledger = job.begin(plan)
+    faults.fault_point("plan.after_store")
+    log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
+    state = load_state(cfg, until=plan.start, epoch=plan.epoch)
+    job.ensure_topics(state)
+    progress = DrainProgress(plan, log)
+    coordinator = Coordinator({"progress": progress.update}, runner.host)
+    arguments = {
+        "properties": cfg.properties(),
+        "plan": plan.to_json(),
+        "state": state,
+        "snapshot": ledger.snapshot,
+        "address": coordinator.address,
+        "token": coordinator.token,
+        "driver": faults.driver_pids(),
+        "run_id": new_run_id(),
+    }
+    try:
+        runner.run(writer_task, plan.writers, arguments, gang=False)
+    finally:
+        coordinator.close()
+    markers = job.read().markers
+    done = [m for m in markers.values() if m.epoch == plan.epoch and m.done]
+    if len(done) != plan.writers:
+        raise StateError(
+            f"{len(done)} of {plan.writers} writers reached the end of batch {plan.epoch}",
+            where=f"ledger topic {cfg.ledger_topic}",
+            why="a writer ended without an error and without its marker",
+            remedy="run the task again; it goes on from the markers",
+            retriable=True,
+        )
+    totals: dict[str, int] = {}
+    for marker in done:
+        for topic, n in marker.counts.items():
+            totals[topic] = totals.get(topic, 0) + n
+    log(progress.summary(totals))
+    return totals
+
+
+def _next(
+    cfg: ConnectorConfig,
+    conn: Any,
+    job: JobLedger,
+    plan: BatchPlan,
+    spec: JobSpec,
+    counts: dict[str, int],
+    deadline: float,
+    log: Log,
+) -> BatchPlan | None:
+    """Wait for new events until the deadline and plan the next batch."""
+    start = job.read().end()
+    if start is None:
+        return None
+    while time.monotonic() < deadline:
+        following = plan_drain(cfg, conn, start, plan.epoch + 1, spec.owner, counts)
+        if following is not None:
+            return following
+        time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
+    return None
+
+
+def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+    """Run one writer; called in a Spark task.
+
+    Args:
+        index: The writer's index.
+        arguments: What ``_run_batch`` put together.
+    """
+    faults.set_driver(arguments["driver"])
+    cfg = ConnectorConfig.from_properties(arguments["properties"])
+    plan = BatchPlan.from_json(arguments["plan"])
+    sink = wiring.record_writer(cfg, index)
+    address = tuple(arguments["address"])
+    with CoordinatorClient(address, arguments["token"], index) as channel, contextlib.closing(sink):
+        sink.init()
+        faults.fault_point("writer.after_init", index)
+        ledger = wiring.ledger(cfg).read() or LedgerState()
+        ledger.require_plan(plan)
+        resume = ledger.marker(index, plan.epoch)
+        if resume is not None and resume.done:
+            return dict(resume.counts)
+        writer = DrainWriter(
+            cfg=cfg,
+            plan=plan,
+            index=index,
+            state=arguments["state"],
+            sink=sink,
+            resume=resume,
+            filters=KeyFilters.from_snapshot(cfg, arguments["snapshot"], plan),
+            run_id=arguments["run_id"],
+            progress=lambda report: _report(channel, report),
+        )
+        return writer.run()
+
+
+def _report(channel: CoordinatorClient, report: dict[str, Any]) -> None:
+    channel.call("progress", **report)

@@ -1,0 +1,314 @@
+"""One writer of a drain: reads the whole range of the batch and produces what it owns, in binlog order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import events as ev
+from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.header import rows_header
+from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.pipeline.routes import Route, Routes
+from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import SchemaLog
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, Marker
+
+Progress = Callable[[dict[str, Any]], None]
+COMMIT_CHECK_EVENTS = 64
+PROGRESS_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class Position:
+    """Track where in the binlog the writer stands.
+
+    Args:
+        boundary: The last transaction boundary passed.
+        events: Row events seen in the transaction after it, of all tables.
+        thread: Thread id of the transaction's session.
+        gtid: GTID of the transaction, or None.
+        commit_us: Commit time of the transaction in microseconds since the epoch, 0 when the server does not tell.
+        query: The statement that caused the rows, when the server logs it.
+    """
+
+    boundary: BinlogOffset
+    events: int = 0
+    thread: int = 0
+    gtid: str | None = None
+    commit_us: int = 0
+    query: str | None = None
+
+
+@dataclass(slots=True)
+class DrainWriter:
+    """Run one writer of a batch.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch.
+        index: This writer's index, from 0.
+        state: Table structures as of the batch's start.
+        sink: The transactional producer, already initialised (older attempts are fenced).
+        resume: Where an earlier attempt of the same batch got to, or None.
+        filters: Keys that a resumed snapshot read later than the batch's events (see ``snapshot.filters``).
+        run_id: Id of the run, for the context headers.
+        progress: Called every two seconds with counters.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    index: int
+    state: SchemaState
+    sink: TransactionalWriter
+    resume: Marker | None = None
+    run_id: str = ""
+    progress: Progress = lambda _: None
+    filters: Any = None
+    counts: dict[str, int] = field(default_factory=dict)
+    _at: Position = field(init=False)
+    _routes: Routes = field(init=False)
+    _log: SchemaLog = field(init=False)
+    _tables: dict[int, Route] = field(default_factory=dict)
+    _tracker: GtidTracker = field(init=False)
+    _ctx: EventContext = field(init=False)
+    _skip_until: Reached | None = None
+    _since_check: int = 0
+    _committed_at: float = 0.0
+    _reported_at: float = 0.0
+    _commits: int = 0
+
+    def __post_init__(self) -> None:
+        self._at = Position(self.plan.start)
+        self._routes = Routes(self.cfg, self.plan, self.index, self.run_id)
+        self._log = SchemaLog(self.cfg, self.plan.epoch)
+        self._tracker = GtidTracker(self.plan.start.gtids)
+        self._ctx = EventContext()
+        if self.resume is not None:
+            self._skip_until = self.resume.reached
+            self.counts = dict(self.resume.counts)
+
+    def run(self) -> dict[str, int]:
+        """Read from the batch's start to its end and commit everything; return records per topic.
+
+        Raises:
+            CdcError: Anything that keeps the batch from being complete; nothing after the last marker is visible.
+        """
+        self._committed_at = self._reported_at = time.monotonic()
+        handlers = self._handlers()
+        rows = _ROWS_VERSIONS
+        stream = open_stream(
+            self.cfg.connection_settings(),
+            self.plan.start,
+            server_id=self.cfg.server_id(self.index),
+            silence_timeout_s=self.cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
+        )
+        try:
+            for event in stream.events(self.plan.end):
+                kind = event.type
+                if kind in rows:
+                    self._rows(event)
+                elif (handler := handlers.get(kind)) is not None:
+                    handler(event)
+        finally:
+            stream.close()
+        self._at.boundary = self._boundary(self.plan.end.file, self.plan.end.pos)
+        self._at.events = 0
+        self._commit(done=True)
+        fault_point("writer.done", self.index)
+        return self.counts
+
+    def _handlers(self) -> dict[int, Callable[[Event], None]]:
+        return {
+            c.TABLE_MAP_EVENT: self._table_map,
+            c.QUERY_EVENT: self._query,
+            c.XID_EVENT: self._end_transaction,
+            c.XA_PREPARE_LOG_EVENT: self._end_transaction,
+            c.GTID_LOG_EVENT: self._gtid,
+            c.GTID_TAGGED_LOG_EVENT: self._gtid,
+            c.ANONYMOUS_GTID_LOG_EVENT: self._gtid,
+            c.ROWS_QUERY_LOG_EVENT: self._rows_query,
+            c.ROTATE_EVENT: self._rotate,
+        }
+
+    # -- events ---------------------------------------------------------------------------------------------------
+
+    def _gtid(self, event: Event) -> None:
+        parsed = ev.parse_gtid(event)
+        at = self._at
+        at.gtid, at.commit_us = parsed.gtid, parsed.commit_us
+        at.query, at.thread, at.events = None, 0, 0
+
+    def _rows_query(self, event: Event) -> None:
+        self._at.query = ev.parse_rows_query(event)
+
+    def _rotate(self, event: Event) -> None:
+        rotate = ev.parse_rotate(event)
+        self._at.boundary = self._boundary(rotate.file, rotate.position)
+
+    def _table_map(self, event: Event) -> None:
+        table_id, route = self._routes.of_table_map(event, self.state)
+        self._tables[table_id] = route
+
+    def _query(self, event: Event) -> None:
+        query = ev.parse_query(event)
+        sql = query.sql.strip()
+        word = sql[:8].upper().rstrip(";")
+        if word == "BEGIN" or word.startswith("XA START"[:8]):
+            self._at.thread = query.thread_id
+            return
+        if word.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
+            self._end_transaction(event)
+            return
+        if word.startswith(("SAVEPOIN", "ROLLBACK", "XA END")):
+            return
+        self._at.thread = query.thread_id
+        self._ddl(event, query)
+        self._end_transaction(event)
+
+    def _ddl(self, event: Event, query: ev.QueryEvent) -> None:
+        where = f"{event.file}:{event.start_pos}"
+        applied = self._log.apply(self.state, query, where)
+        changed = applied.state is not self.state
+        if changed:
+            self.state = applied.state
+            self._routes.forget()
+            self._tables.clear()
+        if self.index != 0 or (applied.kind == "ignored" and not changed) or self._skipping(event, ddl=True):
+            return
+        for topic, key, value in self._log.records(applied, event, query, self._at):
+            self._produce(topic, key, value, 0)
+
+    def _rows(self, event: Event) -> None:
+        at = self._at
+        at.events += 1
+        header = rows_header(event)
+        route = self._tables.get(header.table_id)
+        if route is None:
+            raise self._routes.unknown_table(event, header.table_id)
+        if route.source is None or (self._skip_until is not None and self._skipping(event)):
+            return
+        ctx = self._ctx
+        source.fill(ctx, route.source, event, at)
+        out: list[Any] = []
+        route.decode[_ROWS_VERSIONS[event.type]](event.buf, header.pos, event.end, ctx, out)
+        if self.filters is not None:
+            out = self.filters.keep(route.table, out, event)
+        self._produce_rows(route, out, event)
+        self._since_check += 1
+        if self._since_check >= COMMIT_CHECK_EVENTS or self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES]:
+            self._maybe_commit()
+
+    def _produce_rows(self, route: Route, out: list[Any], event: Event) -> None:
+        produce, topic, share = self.sink.produce, route.topic, route.share
+        headers = self._routes.headers
+        n = 0
+        if share.whole and share.partitions == 1 and not self._routes.identity:
+            for key, value, _, _, header in out:
+                produce(topic, key, value, 0, headers if header is None else [header, *headers])
+            n = len(out)
+        else:
+            for key, value, row, leg, header in out:
+                part = partition_of(key, share.partitions)
+                if part not in share.mine:
+                    continue
+                extra = headers if header is None else [header, *headers]
+                if self._routes.identity:
+                    extra = [*extra, ("cdc-id", self._identity(event, row, leg))]
+                produce(topic, key, value, part, extra)
+                n += 1
+        self.counts[topic] = self.counts.get(topic, 0) + n
+
+    def _identity(self, event: Event, row: int, leg: int) -> bytes:
+        """Return GTID (or server uuid, file and outer position), event ordinal, row and leg (design, section 4)."""
+        at = self._at
+        start = at.gtid or f"{self.plan.start.server_uuid}/{at.boundary}"
+        return f"{start}/{at.events}/{row}/{leg}".encode()
+
+    # -- transactions and commits -----------------------------------------------------------------------------------
+
+    def _end_transaction(self, event: Event) -> None:
+        at = self._at
+        if at.gtid is not None:
+            self._tracker.add(at.gtid)
+        at.boundary = self._boundary(event.file, event.end_pos)
+        at.events, at.query = 0, None
+        self._since_check += 1
+        if self._since_check >= COMMIT_CHECK_EVENTS:
+            self._maybe_commit()
+
+    def _boundary(self, file: str, pos: int) -> BinlogOffset:
+        # The GTID set is rendered at commits only; here it would cost more than decoding a row.
+        return BinlogOffset(file, pos, None, self.plan.start.server_uuid)
+
+    def _skipping(self, event: Event, *, ddl: bool = False) -> bool:
+        """Return whether an earlier attempt already committed this event."""
+        reached = self._skip_until
+        if reached is None:
+            return False
+        here, there = self._at.boundary.key(), reached.offset.key()
+        if here < there:
+            return True
+        if not ddl and here == there and self._at.events <= reached.events:
+            return True
+        self._skip_until = None
+        return False
+
+    def _produce(self, topic: str, key: bytes | None, value: bytes | None, partition: int) -> None:
+        self.sink.produce(topic, key, value, partition, self._routes.headers_for(topic))
+        self.counts[topic] = self.counts.get(topic, 0) + 1
+
+    def _maybe_commit(self) -> None:
+        self._since_check = 0
+        now = time.monotonic()
+        if self.sink.bytes_pending and self._commits == 0:
+            fault_point("writer.mid_batch", self.index)
+        due = now - self._committed_at >= self.cfg[F.COMMIT_INTERVAL_MS] / 1000
+        if self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES] or (due and self.sink.bytes_pending):
+            self._commit(done=False)
+        if now - self._reported_at >= PROGRESS_SECONDS:
+            self._reported_at = now
+            self.progress({"at": str(self._at.boundary), "records": sum(self.counts.values())})
+
+    def _commit(self, *, done: bool) -> None:
+        at = self._at
+        boundary = at.boundary.at(at.boundary.file, at.boundary.pos, self._tracker.text())
+        marker = Marker(
+            epoch=self.plan.epoch,
+            writer=self.index,
+            start=self.plan.start,
+            end=self.plan.end,
+            reached=Reached(boundary, at.events),
+            done=done,
+            counts=dict(self.counts),
+        )
+        if done:
+            fault_point("writer.mid_batch", self.index)
+        topic, key, value = marker.record(self.cfg.ledger_topic)
+        self.sink.produce(topic, key, value, 0)
+        fault_point("writer.before_commit", self.index)
+        self.sink.commit()
+        self._commits += 1
+        self._committed_at = time.monotonic()
+        fault_point("writer.after_commit", self.index)
+
+
+_ROWS_VERSIONS: dict[int, int] = {
+    c.WRITE_ROWS_EVENT_V1: 0,
+    c.WRITE_ROWS_EVENT_V2: 0,
+    c.UPDATE_ROWS_EVENT_V1: 1,
+    c.UPDATE_ROWS_EVENT_V2: 1,
+    c.DELETE_ROWS_EVENT_V1: 2,
+    c.DELETE_ROWS_EVENT_V2: 2,
+}

@@ -1,0 +1,154 @@
+"""What every job's driver does in Kafka: fence older attempts, write the plan and the outcome, create topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.topics import table_topics
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.ledger import PLANNER
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+from airflow_provider_mysql_cdc.cdc.sink.writer import fence
+from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.state.plan import (
+    CHUNK_PREFIX,
+    OUTCOME_KEY,
+    PLAN_KEY,
+    SNAPSHOT_KEY,
+    BatchPlan,
+    encode,
+)
+
+SideRecord = tuple[str, bytes | None, bytes | None]
+VIEW_KEY = "view"
+
+
+class JobLedger:
+    """Write the driver's records of the ledger, each in a Kafka transaction of its own.
+
+    Opening it takes over the driver's transactional id, so an older driver can no longer plan or report.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+
+    def __init__(self, cfg: ConnectorConfig) -> None:
+        self._cfg = cfg
+        self._ledger = wiring.ledger(cfg)
+        self._ledger.ensure()
+        self._writer = wiring.record_writer(cfg, PLANNER)
+        self._writer.init()
+
+    def __enter__(self) -> JobLedger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._writer.close()
+
+    def read(self) -> LedgerState:
+        """Read the ledger as read_committed consumers see it."""
+        return self._ledger.read() or LedgerState()
+
+    def begin(self, plan: BatchPlan) -> LedgerState:
+        """Fence what older epochs may have left behind, and write the plan down.
+
+        Args:
+            plan: The plan of this job.
+
+        Returns:
+            The ledger with the plan in it.
+
+        Raises:
+            OffsetConflictError: The ledger holds a newer plan, or other work under the same epoch.
+        """
+        # Nobody may write any more while the plan changes; also, an open transaction would hide the ledger's end.
+        fence(self._cfg.kafka_settings(), self._cfg[F.TOPIC_PREFIX], range(plan.writers))
+        found = self.read()
+        extra = [w for w in found.writer_ids() if w >= plan.writers]
+        fence(self._cfg.kafka_settings(), self._cfg[F.TOPIC_PREFIX], extra)
+        old = found.plan
+        if old is not None and (old.epoch > plan.epoch or (old.epoch == plan.epoch and not old.same_work(plan))):
+            raise OffsetConflictError(
+                f"the ledger holds another plan than the one of this job (epoch {plan.epoch})",
+                where=f"ledger {self._cfg.ledger_topic}",
+                why=f"epoch {old.epoch} of {old.owner or 'unknown'} was planned meanwhile",
+                remedy="run the task again; it goes on from there",
+            )
+        if old != plan:
+            self.put(PLAN_KEY, plan.to_json())
+        return self.read()
+
+    def put(self, key: str, value: dict[str, Any]) -> None:
+        """Write one key in a transaction of its own."""
+        self.commit([self.record(key, value)])
+
+    def record(self, key: str, value: dict[str, Any]) -> SideRecord:
+        """Return a ledger record, to be committed together with others."""
+        return ledger_record(self._cfg, key, value)
+
+    def commit(self, records: Sequence[SideRecord]) -> None:
+        """Produce records, each to partition 0, and commit them as one transaction."""
+        self._writer.commit(records)
+
+    def write_outcome(
+        self, plan: BatchPlan, *, counts: dict[str, int] | None = None, error: CdcError | None = None
+    ) -> None:
+        """Write how the batch ended; the operator reads it in every deploy mode.
+
+        Args:
+            plan: The batch.
+            counts: Records per topic, when the batch is complete.
+            error: What went wrong otherwise.
+        """
+        outcome = {
+            "epoch": plan.epoch,
+            "kind": plan.kind,
+            "ok": error is None,
+            "error": None if error is None else error.to_json(),
+            "counts": counts or {},
+            "ts_ms": time.time_ns() // 1_000_000,
+        }
+        try:
+            self.put(OUTCOME_KEY, outcome)
+        except CdcError:
+            if error is None:
+                raise
+            # The error itself goes to the caller; Kafka may be the very thing that is broken.
+
+    def ensure_topics(self, state: SchemaState) -> None:
+        """Create the topics of all captured tables and of schema changes and history, where they are missing.
+
+        Args:
+            state: The tables.
+
+        Raises:
+            ConfigError: Two tables would share a topic (FAULT-32).
+        """
+        cfg = self._cfg
+        tables = [t for t in state.tables if cfg.captures(t)]
+        named = table_topics(cfg[F.TOPIC_PREFIX], tables, reserved=wiring.reserved_topics(cfg))
+        specs = {topic: wiring.table_topic(cfg) for topic in named.values()}
+        replication = cfg[F.TOPIC_CREATION_REPLICATION_FACTOR]
+        # SCH-05, SCH-06: one partition, kept for ever.
+        specs[cfg.history_topic] = TopicSpec(
+            1, replication, {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+        )
+        if cfg[F.INCLUDE_SCHEMA_CHANGES]:
+            specs[wiring.schema_topic(cfg)] = TopicSpec(1, replication)
+        ensure_topics(make_admin(cfg.kafka_settings()), specs)
+
+
+def ledger_record(cfg: ConnectorConfig, key: str, value: dict[str, Any]) -> SideRecord:
+    """Return a ledger record (topic, key, value)."""
+    return cfg.ledger_topic, key.encode(), encode(value)
+
+
+__all__ = ["CHUNK_PREFIX", "SNAPSHOT_KEY", "VIEW_KEY", "JobLedger", "ledger_record"]

@@ -1,0 +1,230 @@
+"""What an operator does around a Spark job: reconcile, plan, and afterwards settle the stored offset.
+
+All of it runs in the Airflow worker without Spark. The order is the commit protocol's (design, section 4): the plan is
+stored before anything is read, and the offset moves only when the ledger says that everything is in Kafka.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, from_json
+from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.pipeline.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.state.reconcile import Reconciled, reconcile
+from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore, StoredState
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedJob:
+    """Hold what to submit.
+
+    Args:
+        spec: The job spec; it contains secrets and goes into a 0600 file.
+        plan: The plan inside it, for the log.
+    """
+
+    spec: JobSpec
+    plan: BatchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Say how a job ended.
+
+    Args:
+        complete: Whether everything planned is committed and the stored offset has moved.
+        offset: The stored offset as JSON.
+        counts: Records by topic (drain) or rows by chunk (snapshot).
+        error: What the job reported otherwise.
+    """
+
+    complete: bool
+    offset: dict[str, Any] | None
+    counts: dict[str, int]
+    error: CdcError | None = None
+
+
+def read_ledger(cfg: ConnectorConfig) -> LedgerState | None:
+    """Return the ledger, or None when its topic does not exist."""
+    return wiring.ledger(cfg).read()
+
+
+def synchronise(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> tuple[Reconciled, LedgerState | None]:
+    """Bring stored state and ledger together, and store what follows from it.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        log: Takes one line of text.
+
+    Returns:
+        The result with the state as it is stored now, and the ledger.
+
+    Raises:
+        LedgerMissingError, LedgerMismatchError: A person has to decide.
+        OffsetConflictError: Another run stored something at the same time.
+    """
+    stored = store.load()
+    ledger = read_ledger(cfg)
+    result = reconcile(stored, ledger, at_ms=time.time_ns() // 1_000_000)
+    log(f"offset store and ledger: {result.action}: {result.reason}")
+    if result.changed:
+        result = replace(result, state=store.save(result.state, stored))
+    return result, ledger
+
+
+def prepare_snapshot(
+    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool = False
+) -> PreparedJob | None:
+    """Plan an initial snapshot, or take up the one that was interrupted.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        log: Takes one line of text.
+        again: Take a new snapshot although there is an offset already.
+
+    Returns:
+        The job, or None when the snapshot is not needed.
+    """
+    result, ledger = synchronise(cfg, store, log)
+    state = result.state
+    pending = state.pending
+    if pending is not None and pending.kind == "snapshot":
+        log(f"snapshot {pending.epoch} was interrupted; going on with its remaining chunks")
+        return _job(cfg, replace(pending, owner=owner), store, state, ledger)
+    if pending is not None:
+        log(f"batch {pending.epoch} is not finished; the snapshot has to wait for the drain")
+        return None
+    if state.committed is not None and not (again or cfg[F.SNAPSHOT_MODE] == "always"):
+        log(f"there is an offset already ({state.committed}); no snapshot is needed")
+        return None
+    with connect(cfg.connection_settings()) as conn:
+        require(preflight(conn, cfg, snapshot=True))
+        here = current_offset(conn)
+    epoch = state.epoch + 1
+    plan = BatchPlan(
+        epoch=epoch,
+        kind="snapshot",
+        start=here,
+        end=here,
+        writers=1,
+        owner=owner,
+        created_ms=time.time_ns() // 1_000_000,
+        server_id=cfg.server_id(0),
+    )
+    return _job(cfg, plan, store, state, ledger)
+
+
+def prepare_drain(
+    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, run_for_s: float = 0.0
+) -> PreparedJob | None:
+    """Plan the next batch, or take up the one that was interrupted.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        log: Takes one line of text.
+        run_for_s: Seconds for which one Spark session goes on with batch after batch.
+
+    Returns:
+        The job, or None when nothing happened since the last batch.
+
+    Raises:
+        NoOffsetError: There is no offset and the configuration asks for a snapshot first.
+    """
+    result, ledger = synchronise(cfg, store, log)
+    state = result.state
+    pending = state.pending
+    if pending is not None and pending.kind == "snapshot":
+        raise NoOffsetError(
+            f"snapshot {pending.epoch} is not finished",
+            where=f"topic.prefix={cfg.topic_prefix}",
+            remedy="run the snapshot task again; it reads only the chunks that are missing",
+        )
+    if pending is not None:
+        log(f"batch {pending.epoch} was interrupted; going on from its markers")
+        return _job(cfg, replace(pending, owner=owner), store, state, ledger, run_for_s)
+    with connect(cfg.connection_settings()) as conn:
+        require(preflight(conn, cfg, snapshot=False))
+        start = state.committed or _first_offset(cfg, conn)
+        weights = dict(ledger.outcome.get("counts", {})) if ledger and ledger.outcome else {}
+        epoch = state.epoch + 1
+        try:
+            plan = plan_drain(cfg, conn, start, epoch, owner, weights)
+        except BinlogPurgedError as error:
+            remedy = (
+                "events between are lost for this stream: take a new snapshot (trigger mysql_cdc_snapshot with "
+                "again=true), and raise binlog_expire_logs_seconds on the server"
+            )
+            raise BinlogPurgedError(error.what, where=error.where, why=error.why, remedy=remedy) from error
+    if plan is None:
+        log(f"nothing new since {start}")
+        return None
+    return _job(cfg, plan, store, state, ledger, run_for_s)
+
+
+def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
+    """Return where a stream without snapshot begins (SNAP-06, SNAP-07)."""
+    mode = str(cfg[F.SNAPSHOT_MODE])
+    if mode == "never":
+        first = binary_logs(conn)[0][0]
+        return current_offset(conn).at(first, 4)
+    raise NoOffsetError(
+        "there is no offset to start from",
+        where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode={mode}",
+        why="neither the offset store nor the ledger knows this topic.prefix",
+        remedy="run the snapshot first (DAG mysql_cdc_snapshot; snapshot.mode=no_data reads only the structures)",
+    )
+
+
+def _job(
+    cfg: ConnectorConfig,
+    plan: BatchPlan,
+    store: OffsetStore,
+    state: StoredState,
+    ledger: LedgerState | None,
+    run_for_s: float = 0.0,
+) -> PreparedJob:
+    """Store the plan, which decides between two runs at once, and wrap it up for Spark."""
+    store.save(state.with_plan(plan, ledger.topic_id if ledger else None), state)
+    return PreparedJob(JobSpec(plan.kind, cfg.properties(), plan.to_json(), plan.owner, run_for_s), plan)
+
+
+def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Outcome:
+    """Move the stored offset to what Kafka holds, after a job ended in whatever way.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        log: Takes one line of text.
+    """
+    fault_point("airflow.before_commit")
+    result, ledger = synchronise(cfg, store, log)
+    state = result.state
+    outcome = dict(ledger.outcome or {}) if ledger else {}
+    epoch = ledger.plan.epoch if ledger and ledger.plan else 0
+    mine = outcome.get("epoch") == epoch
+    error = from_json(outcome["error"]) if mine and outcome.get("error") else None
+    complete = state.pending is None and state.committed is not None
+    counts = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if mine else {}
+    offset = state.committed.to_json() if state.committed else None
+    return Outcome(complete, offset, counts, None if complete else error)

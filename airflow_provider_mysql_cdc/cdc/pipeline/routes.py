@@ -1,0 +1,123 @@
+"""From a TABLE_MAP event to everything a writer needs for the rows that follow it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
+from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.pipeline.owner import TopicShare, share_of
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
+
+DecodeRows = Callable[[bytes, int, int, Any, list[Any]], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Hold what one table version needs.
+
+    Args:
+        table: The table's name.
+        topic: Its topic.
+        share: What this writer owns of the topic.
+        source: Constant texts of the source block.
+        decoder: The generated decoder; None when this writer skips the table.
+        decode: The decoder's functions for write, update and delete rows.
+    """
+
+    table: TableId
+    topic: str
+    share: TopicShare
+    source: SourceBlock | None
+    decoder: RowDecoder | None
+    decode: tuple[DecodeRows, ...]
+
+
+class Routes:
+    """Make and remember routes; forget them when a DDL statement changes a table.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The batch.
+        writer: This writer's index.
+        run_id: Id of the run, for the context headers.
+    """
+
+    def __init__(self, cfg: ConnectorConfig, plan: BatchPlan, writer: int, run_id: str) -> None:
+        self._cfg, self._plan, self._writer = cfg, plan, writer
+        self._cache: dict[bytes, Route] = {}
+        self._options = wiring.decoder_options(cfg)
+        self.identity: bool = cfg[F.CDC_ID_HEADER]
+        self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
+
+    def forget(self) -> None:
+        """Drop all routes."""
+        self._cache.clear()
+
+    def headers_for(self, topic: str) -> list[tuple[str, bytes]] | None:
+        """Return the headers of records other than row events."""
+        return None if topic == self._cfg.history_topic else self.headers
+
+    def of_table_map(self, event: Event, state: SchemaState) -> tuple[int, Route]:
+        """Return the table id and the route of a TABLE_MAP event.
+
+        Args:
+            event: The event.
+            state: Table structures as of this event.
+        """
+        buf, body = event.buf, event.body
+        table_id = int.from_bytes(buf[body : body + 6], "little")
+        raw = bytes(buf[body + 6 : event.end])
+        route = self._cache.get(raw)
+        if route is None:
+            route = self._cache[raw] = self._make(parse_table_map(event), state, event)
+        return table_id, route
+
+    def _make(self, table_map: TableMap, state: SchemaState, event: Event) -> Route:
+        cfg = self._cfg
+        table_id = TableId(table_map.db, table_map.table)
+        if not cfg.captures(table_id):
+            return Route(table_id, "", TopicShare("", 0, frozenset(), False), None, None, ())
+        topic = wiring.topic_of(cfg, table_id)
+        share = share_of(self._plan, self._writer, topic, cfg[F.TOPIC_CREATION_PARTITIONS])
+        if not share.mine:
+            return Route(table_id, topic, share, None, None, ())
+        table = state.tables.get(table_id)
+        if table is None:
+            raise SchemaError(
+                "rows of a table that the schema history does not know",
+                where=f"{event.file}:{event.start_pos}, table {table_id}",
+                why="the table was not captured when its CREATE TABLE passed, or the history topic is incomplete",
+                remedy="take a snapshot of the table (snapshot.mode=recovery rebuilds the schema history)",
+            )
+        check_table_map(table, table_map)
+        options = self._options
+        decoder = compile_decoder(table, table_map, options, wiring.envelope_text(cfg, table, options))
+        return Route(
+            table_id,
+            topic,
+            share,
+            wiring.table_source(cfg, table_id),
+            decoder,
+            (decoder.write, decoder.update, decoder.delete),
+        )
+
+    def unknown_table(self, event: Event, table_id: int) -> BinlogCorruptError:
+        """Return the error for rows without a TABLE_MAP before them."""
+        return BinlogCorruptError(
+            f"a row event refers to table id {table_id}, which no TABLE_MAP event announced",
+            where=f"{event.file}:{event.start_pos}",
+            why="the start position is not a transaction boundary, or the binlog is damaged",
+            remedy="check the binlog with mysqlbinlog --verify-binlog-checksum around this position",
+        )

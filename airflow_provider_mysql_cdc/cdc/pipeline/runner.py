@@ -1,0 +1,68 @@
+"""How a driver runs its tasks: on Spark, or in this process for tests."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, Protocol
+
+Task = Callable[[int, dict[str, Any]], Any]
+
+
+class TaskRunner(Protocol):
+    """Run the same function once for each task index, all at the same time."""
+
+    host: str
+    """The address under which tasks reach the driver."""
+
+    def slots(self) -> int:
+        """Return how many tasks can run at once."""
+        ...
+
+    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+        """Run ``task(index, arguments)`` for index 0 to count - 1 and return the results in order.
+
+        Args:
+            task: A module-level function.
+            count: Number of tasks, at most ``slots()`` when ``gang`` is set.
+            arguments: Values that can be pickled.
+            gang: Whether all tasks must be running at once (a barrier stage).
+        """
+        ...
+
+
+class ThreadRunner:
+    """Run tasks as threads of this process.
+
+    Args:
+        slots: Number of tasks at once.
+    """
+
+    host = "127.0.0.1"
+
+    def __init__(self, slots: int = 4) -> None:
+        self._slots = slots
+
+    def slots(self) -> int:
+        """Return how many tasks can run at once."""
+        return self._slots
+
+    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+        """Run the tasks; the first error is raised after all have ended."""
+        results: list[Any] = [None] * count
+        errors: list[BaseException] = []
+
+        def one(index: int) -> None:
+            try:
+                results[index] = task(index, arguments)
+            except BaseException as error:
+                errors.append(error)
+
+        threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return results

@@ -1,0 +1,212 @@
+"""One task of a snapshot: joins the consistent view, then reads chunk after chunk and produces straight to Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, select_list
+from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.pipeline.job import CHUNK_PREFIX, ledger_record
+from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
+
+PROGRESS_ROWS = 10_000  # SNAP-56
+
+
+def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+    """Run one snapshot task; called in a Spark task of a barrier stage.
+
+    Args:
+        index: The task's index.
+        arguments: What the driver put together (``snapshot_driver``).
+
+    Returns:
+        Rows per topic.
+    """
+    faults.set_driver(arguments["driver"])
+    cfg = ConnectorConfig.from_properties(arguments["properties"])
+    plan = BatchPlan.from_json(arguments["plan"])
+    sink = wiring.record_writer(cfg, index)
+    address = tuple(arguments["address"])
+    with CoordinatorClient(address, arguments["token"], index) as channel, contextlib.closing(sink):
+        sink.init()
+        ledger = wiring.ledger(cfg).read() or LedgerState()
+        ledger.require_plan(plan)
+        with connect(cfg.connection_settings()) as conn:
+            view = _join_view(conn, channel)
+            headers = wiring.headers(cfg, arguments["run_id"])
+            task = SnapshotTask(
+                cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers
+            )
+            return task.run()
+
+
+def _join_view(conn: Any, channel: CoordinatorClient) -> dict[str, Any]:
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    channel.call("ready", stage="ready")
+    stage = "opened"
+    while True:
+        with conn.cursor() as cursor:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        reply = channel.call("opened", stage=stage)
+        if "again" not in reply:
+            return reply
+        conn.rollback()
+        channel.call("ready", stage=reply["again"])
+        stage = reply["opened"]
+
+
+@dataclass(slots=True)
+class SnapshotTask:
+    """Read chunks until the driver has none left.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The snapshot's plan (epoch, partition counts).
+        index: The task's index.
+        conn: The connection that holds the view.
+        sink: The transactional producer.
+        channel: Calls to the driver.
+        tables: Table structures by name.
+        partitions: Partition count of each topic.
+        view: The view: ``offset`` and ``ts_ms``.
+        headers: Headers of every record.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    index: int
+    conn: Any
+    sink: TransactionalWriter
+    channel: CoordinatorClient
+    tables: dict[TableId, Table]
+    partitions: dict[str, int]
+    view: dict[str, Any]
+    headers: list[tuple[str, bytes]]
+    counts: dict[str, int] = field(default_factory=dict)
+    _decoders: dict[TableId, Any] = field(default_factory=dict)
+
+    def run(self) -> dict[str, int]:
+        """Ask for chunks and read them; return rows per topic."""
+        while True:
+            reply = self.channel.call("next")
+            if reply.get("chunk") is None:
+                return self.counts
+            chunk = SnapshotChunk.from_json(reply["chunk"])
+            rows = self._read(chunk, bool(reply.get("first")), bool(reply.get("final")))
+            self._commit(chunk, rows)
+            self.channel.call("done", chunk=chunk.id, rows=rows)
+
+    def _commit(self, chunk: SnapshotChunk, rows: int) -> None:
+        record = {
+            "epoch": self.plan.epoch,
+            "chunk": chunk.to_json(),
+            "offset": self.view["offset"],
+            "rows": rows,
+            "writer": self.index,
+        }
+        topic, key, value = ledger_record(self.cfg, CHUNK_PREFIX + chunk.id, record)
+        self.sink.produce(topic, key, value, 0)
+        faults.fault_point("writer.before_commit", self.index)
+        self.sink.commit()
+        faults.fault_point("snapshot.after_chunk", self.index)
+
+    def _decoder(self, table: Table) -> Any:
+        found = self._decoders.get(table.id)
+        if found is None:
+            options = wiring.decoder_options(self.cfg)
+            found = compile_text_decoder(table, options, wiring.envelope_text(self.cfg, table, options))
+            self._decoders[table.id] = found
+        return found
+
+    def _read(self, chunk: SnapshotChunk, first: bool, final: bool) -> int:
+        """Produce one chunk's rows; one row is held back, because only the end tells which is the last."""
+        table = self.tables[chunk.table]
+        emit = _Emitter(self, table, self._decoder(table), f"snapshot of {chunk.id}")
+        last_table = final and chunk.last
+        rows, held = 0, None
+        for packet in stream_rows(self.conn, self._sql(table, chunk), emit.where):
+            if held is not None:
+                emit.row(held, snapshot_marker(first_row=rows == 0 and chunk.number == 0, first_table=first))
+                rows += 1
+                if rows % PROGRESS_ROWS == 0:
+                    self.channel.call("progress", chunk=chunk.id, rows=rows)
+            held = packet
+        if held is not None:
+            begin = rows == 0 and chunk.number == 0
+            emit.row(
+                held,
+                snapshot_marker(first_row=begin, last_row=chunk.last, first_table=first, last_table=last_table),
+            )
+            rows += 1
+        self.counts[emit.topic] = self.counts.get(emit.topic, 0) + rows
+        return rows
+
+    def _sql(self, table: Table, chunk: SnapshotChunk) -> str:
+        order = ", ".join("`" + c.replace("`", "``") + "`" for c in table.primary_key)
+        return f"SELECT {select_list(table)} FROM {table.id.quoted()} WHERE {predicate(chunk)}" + (
+            f" ORDER BY {order}" if chunk.columns and order else ""
+        )
+
+
+class _Emitter:
+    """Turn row packets of one table into records.
+
+    Args:
+        task: The task.
+        table: The table.
+        decode: Its compiled text decoder.
+        where: Place for errors.
+    """
+
+    def __init__(self, task: SnapshotTask, table: Table, decode: Any, where: str) -> None:
+        cfg = task.cfg
+        self.topic, self.where = wiring.topic_of(cfg, table.id), where
+        self._partitions = task.partitions.get(self.topic, cfg[F.TOPIC_CREATION_PARTITIONS])
+        self._sink, self._headers, self._decode = task.sink, task.headers, decode
+        self._block = wiring.table_source(cfg, table.id)
+        self._offset, self._ts_ms = BinlogOffset.from_json(task.view["offset"]), int(task.view["ts_ms"])
+        self._identity = f"snapshot/{task.plan.epoch}" if cfg[F.CDC_ID_HEADER] else None
+        self._marker = ""
+        self._ctx = EventContext()
+        self._out: list[Any] = []
+
+    def row(self, packet: bytes, marker: str) -> None:
+        """Produce one row.
+
+        Args:
+            packet: The row's packet in MySQL's text protocol.
+            marker: ``source.snapshot`` of this row.
+        """
+        ctx, out = self._ctx, self._out
+        if marker != self._marker:
+            source.fill_snapshot(ctx, self._block, self._offset, self._ts_ms, marker)
+            ctx.where = self.where
+            self._marker = marker
+        ctx.tail = self._block.op_tail(time.time_ns())
+        out.clear()
+        self._decode(packet, 0, ctx, out)
+        for key, value, _, _, _ in out:
+            headers = self._headers
+            if self._identity is not None:
+                headers = [*headers, ("cdc-id", f"{self._identity}/{self.topic}/".encode() + (key or packet))]
+            self._sink.produce(self.topic, key, value, partition_of(key, self._partitions), headers)

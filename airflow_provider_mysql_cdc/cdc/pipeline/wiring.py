@@ -1,0 +1,105 @@
+"""From the configuration to the parts: the only place that knows both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.emit import envelope, topics
+from airflow_provider_mysql_cdc.cdc.emit.headers import Header, context_headers
+from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock, source_block
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.sink.ledger import Ledger
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.state.plan import transactional_id
+
+
+def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
+    """Return what decoders are compiled for.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    return DecoderOptions(
+        prefix=cfg[F.TOPIC_PREFIX],
+        decimal_mode=str(cfg[F.DECIMAL_HANDLING_MODE]),
+        bigint_unsigned_mode=str(cfg[F.BIGINT_UNSIGNED_HANDLING_MODE]),
+        binary_mode=str(cfg[F.BINARY_HANDLING_MODE]),
+        time_mode=str(cfg[F.TIME_PRECISION_MODE]),
+        tombstones=cfg[F.TOMBSTONES_ON_DELETE],
+        skipped_ops=frozenset(str(o) for o in cfg[F.SKIPPED_OPERATIONS]),
+        replace_null_with_default=cfg[F.VALUE_REPLACE_NULL_WITH_DEFAULT],
+    )
+
+
+def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
+    """Return the constant schema text of a table version.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        options: From ``decoder_options``.
+    """
+    return envelope.envelope_text(
+        table,
+        options,
+        key=cfg[F.KEY_SCHEMAS_ENABLE],
+        value=cfg[F.VALUE_SCHEMAS_ENABLE],
+        comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+    )
+
+
+def table_source(cfg: ConnectorConfig, table: TableId) -> SourceBlock:
+    """Return the writer of a table's source blocks."""
+    return source_block(table, prefix=cfg[F.TOPIC_PREFIX], include_query=cfg[F.INCLUDE_QUERY])
+
+
+def headers(cfg: ConnectorConfig, run_id: str) -> list[Header]:
+    """Return the headers of every record of a run, empty when ``extended.headers.enabled`` is off."""
+    return context_headers(cfg[F.TOPIC_PREFIX], run_id) if cfg[F.EXTENDED_HEADERS_ENABLED] else []
+
+
+def topic_of(cfg: ConnectorConfig, table: TableId) -> str:
+    """Return a table's topic."""
+    return topics.topic_name(cfg[F.TOPIC_PREFIX], table)
+
+
+def schema_topic(cfg: ConnectorConfig) -> str:
+    """Return the schema change topic."""
+    return topics.schema_change_topic(cfg[F.TOPIC_PREFIX])
+
+
+def table_topic(cfg: ConnectorConfig) -> TopicSpec:
+    """Return how a table's topic is created (topic.creation.default.*)."""
+    return TopicSpec(
+        cfg[F.TOPIC_CREATION_PARTITIONS], cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], cfg.topic_creation_settings()
+    )
+
+
+def record_writer(cfg: ConnectorConfig, writer: int | str) -> TransactionalWriter:
+    """Return a transactional producer that is not yet initialised.
+
+    Args:
+        cfg: The connector's configuration.
+        writer: Writer index, or the driver's name.
+    """
+    return TransactionalWriter(
+        cfg.kafka_settings(),
+        transactional_id(cfg[F.TOPIC_PREFIX], writer),
+        transaction_timeout_ms=cfg[F.TRANSACTION_TIMEOUT_MS],
+        commit_bytes=cfg[F.COMMIT_BYTES],
+        commit_interval_s=cfg[F.COMMIT_INTERVAL_MS] / 1000,
+    )
+
+
+def ledger(cfg: ConnectorConfig) -> Ledger:
+    """Return the ledger of a topic.prefix."""
+    return Ledger(cfg.kafka_settings(), cfg.ledger_topic, cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_CREATION_REPLICATION_FACTOR])
+
+
+def reserved_topics(cfg: ConnectorConfig) -> dict[str, Any]:
+    """Return the topics that no table may use."""
+    return {schema_topic(cfg): None, cfg.history_topic: None, cfg.ledger_topic: None}

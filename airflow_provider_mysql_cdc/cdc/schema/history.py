@@ -1,0 +1,241 @@
+"""The schema history: every statement with its place, enough to rebuild the structures of any earlier point.
+
+Records are JSON with the member names of Debezium's history topic where it has them (``source``, ``position``,
+``ts_ms``, ``databaseName``, ``ddl``, ``tableChanges``); ``epoch`` and ``context`` are added, because the same statement
+means different things in different sessions. Source: SCH-01 to SCH-06.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, Protocol
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts, read_topic_committed
+
+_CONTEXT_FIELDS = frozenset(f.name for f in fields(DdlContext))
+_REMEDY = "rebuild the history with snapshot.mode=recovery"
+
+
+class Statement(Protocol):
+    """The members of a parsed QUERY event that the history keeps (``binlog.events.QueryEvent`` fits)."""
+
+    @property
+    def db(self) -> str:
+        """The session's database."""
+
+    @property
+    def sql(self) -> str:
+        """The statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRecord:
+    """Hold one statement of the history.
+
+    Args:
+        prefix: ``topic.prefix`` of the connector that wrote it.
+        position: The transaction boundary right after the statement; for a statement of a snapshot the position of the
+            snapshot's view.
+        epoch: Epoch of the batch that wrote it.
+        ts_ms: When it was written, in milliseconds since the epoch.
+        db: The database it belongs to, empty for none.
+        ddl: The statement as it was read.
+        context: What its session had set.
+        table_changes: The tables it changed, as schema changes describe them; informative.
+        snapshot: Whether a snapshot wrote it.
+    """
+
+    prefix: str
+    position: BinlogOffset
+    epoch: int
+    ts_ms: int
+    db: str
+    ddl: str
+    context: DdlContext = field(default_factory=DdlContext)
+    table_changes: tuple[dict[str, Any], ...] = ()
+    snapshot: bool = False
+
+    @classmethod
+    def of_statement(
+        cls,
+        position: BinlogOffset,
+        epoch: int,
+        ts_ms: int,
+        query: Statement,
+        changes: Iterable[TableChange],
+        *,
+        prefix: str = "",
+        context: DdlContext | None = None,
+    ) -> HistoryRecord:
+        """Return the record of a statement of the stream.
+
+        Args:
+            position: The boundary right after it.
+            epoch: The batch's epoch.
+            ts_ms: Now, in milliseconds since the epoch.
+            query: The parsed QUERY event.
+            changes: What ``ddl.apply`` made of it.
+            prefix: ``topic.prefix``.
+            context: What the statement was applied with; taken from the event when None.
+        """
+        described = tuple(change_dict(c) for c in changes if c.listed)
+        session = DdlContext.from_query(query) if context is None else context
+        return cls(prefix, position, epoch, ts_ms, query.db or "", query.sql, session, described)
+
+    def to_bytes(self) -> bytes:
+        """Return the record as JSON."""
+        position = {k: v for k, v in self.position.to_json().items() if v is not None}
+        if self.snapshot:
+            position["snapshot"] = True
+        defaults = asdict(DdlContext())
+        context = {k: v for k, v in asdict(self.context).items() if v != defaults[k]}
+        data = {
+            "source": {"server": self.prefix},
+            "position": position,
+            "ts_ms": self.ts_ms,
+            "databaseName": self.db,
+            "ddl": self.ddl,
+            "tableChanges": list(self.table_changes),
+            "epoch": self.epoch,
+            "context": context,
+        }
+        return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str = "") -> HistoryRecord:
+        """Read what ``to_bytes`` wrote; members of later versions are ignored.
+
+        Args:
+            data: The record's value.
+            where: Topic and offset, for error texts.
+
+        Raises:
+            SchemaError: The record is damaged.
+        """
+        try:
+            record = json.loads(data.decode("utf-8", "surrogatepass"))
+            context = {k: v for k, v in record.get("context", {}).items() if k in _CONTEXT_FIELDS}
+            return cls(
+                prefix=str(record["source"]["server"]),
+                position=BinlogOffset.from_json(record["position"]),
+                epoch=int(record["epoch"]),
+                ts_ms=int(record["ts_ms"]),
+                db=str(record["databaseName"]),
+                ddl=str(record["ddl"]),
+                context=DdlContext(**context),
+                table_changes=tuple(record.get("tableChanges", ())),
+                snapshot=bool(record["position"].get("snapshot", False)),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            why = f"{type(error).__name__}: {error}"
+            raise SchemaError("a schema history record is damaged", where=where, why=why, remedy=_REMEDY) from error
+
+    def identity(self) -> tuple[str | None, str, int, str, str]:
+        """Return what makes two records the same statement, whichever attempt wrote them."""
+        return self.position.server_uuid, self.position.file, self.position.pos, self.db, self.ddl
+
+    def is_before(self, until: BinlogOffset, epoch: int) -> bool:
+        """Return whether the statement was executed at or before an offset.
+
+        Positions of different servers cannot be compared; there, all batches of earlier epochs lie before.
+
+        Args:
+            until: The offset.
+            epoch: The epoch that starts at it.
+        """
+        known = self.position.server_uuid, until.server_uuid
+        if None not in known and known[0] != known[1]:
+            return self.epoch < epoch
+        return self.position.key() <= until.key()
+
+
+def replay(
+    records: Iterable[HistoryRecord],
+    *,
+    until: BinlogOffset,
+    epoch: int,
+    skip_unparseable: bool = False,
+    state: SchemaState | None = None,
+) -> SchemaState:
+    """Rebuild the structures as of an offset.
+
+    A statement that an abandoned attempt and its successor both recorded is applied once.
+
+    Args:
+        records: The history in the order of its topic.
+        until: The offset; statements after it are left out.
+        epoch: The epoch that starts at the offset.
+        skip_unparseable: ``schema.history.internal.skip.unparseable.ddl``.
+        state: What to start from; nothing when None.
+
+    Raises:
+        DdlParseError: A statement is not understood, with its place in the history.
+    """
+    result = SchemaState() if state is None else state
+    seen: set[tuple[str | None, str, int, str, str]] = set()
+    for record in records:
+        identity = record.identity()
+        if identity in seen or not record.is_before(until, epoch):
+            continue
+        seen.add(identity)
+        try:
+            result = apply(result, record.ddl, record.context).state
+        except DdlParseError as error:
+            if not skip_unparseable:
+                raise DdlParseError(
+                    error.what,
+                    where=f"schema history, {record.position.file}:{record.position.pos}",
+                    why=error.why,
+                    remedy=error.remedy or _REMEDY,
+                ) from error
+    return result
+
+
+def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
+    """Yield the committed records of the history topic in order.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SchemaError: The topic does not exist, has more than one partition (SCH-05), or a record is damaged.
+        SinkError: Kafka cannot be read.
+    """
+    settings, topic = cfg.kafka_settings(), cfg.history_topic
+    admin = make_admin(settings)
+    count = partition_counts(admin, [topic]).get(topic)
+    if count != 1:
+        raise SchemaError(
+            "the schema history topic does not exist" if count is None else "the schema history has no global order",
+            where=f"topic {topic}",
+            why="" if count is None else f"the topic has {count} partitions in place of 1",
+            remedy=_REMEDY,
+        )
+    for record in read_topic_committed(settings, topic, admin=admin):
+        if record.value is not None:
+            yield HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")
+
+
+def load_state(cfg: ConnectorConfig, *, until: BinlogOffset, epoch: int) -> SchemaState:
+    """Rebuild the structures as of an offset from the history topic (SCH-03).
+
+    Args:
+        cfg: The connector's configuration.
+        until: The offset.
+        epoch: The epoch that starts at it.
+
+    Raises:
+        SchemaError: See ``read_history`` and ``replay``.
+        SinkError: Kafka cannot be read.
+    """
+    return replay(read_history(cfg), until=until, epoch=epoch, skip_unparseable=cfg[F.SKIP_UNPARSEABLE_DDL])

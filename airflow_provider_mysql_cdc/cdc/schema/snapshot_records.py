@@ -1,0 +1,119 @@
+"""What a snapshot writes about structures: schema change records and the schema history."""
+
+from __future__ import annotations
+
+import time
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply, parse_create
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
+from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import (
+    ChangeFormat,
+    SnapshotStatement,
+    change_dict,
+    snapshot_statements,
+)
+from airflow_provider_mysql_cdc.cdc.emit.topics import schema_change_topic
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.snapshot.discover import Definitions
+
+Record = tuple[str, bytes | None, bytes | None]
+# The modes that decide how a statement's text reads. Source: MySQL 9.7 manual, "Server SQL Modes"; bits of sql_mode.
+_MODES = {
+    "ANSI_QUOTES": ANSI_QUOTES,
+    "REAL_AS_FLOAT": REAL_AS_FLOAT,
+    "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES,
+    "ANSI": ANSI_QUOTES | REAL_AS_FLOAT,
+}
+
+
+def context_of(definitions: Definitions, db: str = "") -> DdlContext:
+    """Return the context in which the source's own statements read.
+
+    Args:
+        definitions: The statements.
+        db: Database of names without one.
+    """
+    names = definitions.sql_mode.upper().split(",")
+    bits = 0
+    for name in names:
+        bits |= _MODES.get(name.strip(), 0)
+    return DdlContext(default_db=db, sql_mode=bits, lower_case_table_names=definitions.lower_case_table_names)
+
+
+def state_of(definitions: Definitions) -> SchemaState:
+    """Return the structures that the source's statements describe.
+
+    Args:
+        definitions: The statements.
+
+    Raises:
+        DdlParseError: A statement is not understood.
+    """
+    state = SchemaState(server=DbDefaults(definitions.server_charset, definitions.server_collation))
+    for db, statement in definitions.databases.items():
+        state = apply(state, statement, context_of(definitions, db)).state
+    for table_id, statement in definitions.tables.items():
+        context = context_of(definitions, table_id.db)
+        table: Table = parse_create(statement, context, state.databases.get(table_id.db))
+        state = state.with_table(table)
+    return state
+
+
+def change_format(cfg: ConnectorConfig) -> ChangeFormat:
+    """Return the writer of schema change records.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    return ChangeFormat(
+        cfg[F.TOPIC_PREFIX],
+        key_schema=cfg[F.KEY_SCHEMAS_ENABLE],
+        value_schema=cfg[F.VALUE_SCHEMAS_ENABLE],
+        comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+    )
+
+
+def _statements(definitions: Definitions, state: SchemaState) -> list[SnapshotStatement]:
+    return snapshot_statements(state.server, state.databases, definitions.tables)
+
+
+def schema_change_records(
+    cfg: ConnectorConfig, definitions: Definitions, offset: BinlogOffset, ts_ms: int
+) -> list[Record]:
+    """Return the snapshot's records of the schema change topic (SNAP-15, SCH-26).
+
+    Args:
+        cfg: The connector's configuration.
+        definitions: The source's statements.
+        offset: Position of the view.
+        ts_ms: Not used: Debezium writes the time of each record, not that of the view.
+    """
+    state = state_of(definitions)
+    written = change_format(cfg).snapshot(_statements(definitions, state), state.tables, offset)
+    topic = schema_change_topic(cfg[F.TOPIC_PREFIX])
+    return [(topic, r.key, r.value) for r in written]
+
+
+def history_records(cfg: ConnectorConfig, definitions: Definitions, offset: BinlogOffset, epoch: int) -> list[Record]:
+    """Return the snapshot's records of the schema history (SCH-02).
+
+    Args:
+        cfg: The connector's configuration.
+        definitions: The source's statements.
+        offset: Position of the view.
+        epoch: The snapshot's epoch.
+    """
+    state = state_of(definitions)
+    now_ms = time.time_ns() // 1_000_000
+    records: list[Record] = []
+    for s in _statements(definitions, state):
+        described = tuple(change_dict(c) for c in s.changes(state.tables))
+        context = context_of(definitions, s.db)
+        record = HistoryRecord(cfg[F.TOPIC_PREFIX], offset, epoch, now_ms, s.db, s.ddl, context, described, True)
+        records.append((cfg.history_topic, None, record.to_bytes()))
+    return records

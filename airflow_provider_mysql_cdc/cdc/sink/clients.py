@@ -1,0 +1,157 @@
+"""Settings of the Kafka clients: what the package insists on, what it prefers, what a user may override."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import client_logger, first_error
+
+QUEUE_KBYTES = 65_536
+"""Bytes that wait in one producer, in KiB: what bounds its memory."""
+QUEUE_MESSAGES = 100_000
+"""Messages that wait in one producer; each costs about 200 bytes beside its content."""
+MAX_RECORD_BYTES = 1_048_576
+"""Largest record by default: the Java producer's max.request.size, and the brokers' default as well."""
+
+_PREFERRED_PRODUCER: dict[str, Any] = {
+    "compression.type": "lz4",
+    "linger.ms": 20,
+    "batch.size": 1_000_000,
+    "batch.num.messages": 10_000,
+    "message.max.bytes": MAX_RECORD_BYTES,
+    "queue.buffering.max.kbytes": QUEUE_KBYTES,
+    "queue.buffering.max.messages": QUEUE_MESSAGES,
+}
+# Without these a record could be lost, doubled or reordered: another value is refused, not overridden in silence.
+_REQUIRED_PRODUCER: dict[str, tuple[str, ...]] = {
+    "acks": ("all", "-1"),
+    "request.required.acks": ("all", "-1"),
+    "enable.idempotence": ("true",),
+}
+# Names that only one kind of client knows; kafka.* is handed to all of them.
+_CONSUMER_ONLY = ("group.id", "auto.offset.reset", "isolation.level", "enable.auto.commit", "fetch.")
+_PRODUCER_ONLY = (
+    *_PREFERRED_PRODUCER,
+    *_REQUIRED_PRODUCER,
+    "transactional.id",
+    "transaction.timeout.ms",
+    "delivery.timeout.ms",
+    "message.timeout.ms",
+    "partitioner",
+    "retries",
+)
+
+ErrorCallback = Callable[[KafkaError], None]
+
+
+def common_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the settings that every client shares: addresses, security, and whatever else is not a producer's own.
+
+    Args:
+        settings: Settings under their librdkafka names.
+    """
+    return {k: v for k, v in settings.items() if k not in _PRODUCER_ONLY and not k.startswith(_CONSUMER_ONLY)}
+
+
+def producer_settings(settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> dict[str, Any]:
+    """Return the settings of a transactional producer.
+
+    Args:
+        settings: User settings under their librdkafka names; they win over what the package prefers.
+        transactional_id: The writer's id.
+        timeout_ms: Milliseconds after which the broker aborts a transaction that its writer left open.
+
+    Raises:
+        ConfigError: A setting would break exactly-once delivery.
+    """
+    for name, allowed in _REQUIRED_PRODUCER.items():
+        if name in settings and str(settings[name]).lower() not in allowed:
+            raise ConfigError(
+                f"kafka.{name} must be {allowed[0]}",
+                where=f"kafka.{name}={settings[name]}",
+                why="another value can lose or double events",
+                remedy="remove the property",
+            )
+    user = {k: v for k, v in settings.items() if not k.startswith(_CONSUMER_ONLY) and k != "partitioner"}
+    return {
+        **_PREFERRED_PRODUCER,
+        # librdkafka refuses a delivery timeout above the transaction's.
+        "delivery.timeout.ms": min(300_000, timeout_ms),
+        **user,
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": timeout_ms,
+        # Successful deliveries are dropped inside the client: no report object per message, nothing to poll away.
+        "delivery.report.only.error": True,
+    }
+
+
+def make_producer(settings: Mapping[str, Any], on_error: ErrorCallback) -> Producer:
+    """Create a producer from finished settings.
+
+    Args:
+        settings: From ``producer_settings``.
+        on_error: Called with errors that concern the whole client.
+
+    Raises:
+        ConfigError: librdkafka does not take a setting.
+    """
+    return _create(Producer, {**settings, "error_cb": on_error}, settings)
+
+
+def make_consumer(
+    settings: Mapping[str, Any], group: str, on_error: ErrorCallback, *, committed: bool = True
+) -> Consumer:
+    """Create a consumer that assigns partitions itself and commits no offsets.
+
+    Args:
+        settings: User settings.
+        group: Name for the group; no offsets are stored under it.
+        on_error: Called with errors that concern the whole client.
+        committed: Whether to pass over what is not committed (read_committed).
+
+    Raises:
+        ConfigError: librdkafka does not take a setting.
+    """
+    own = {
+        "group.id": group,
+        "isolation.level": "read_committed" if committed else "read_uncommitted",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "auto.offset.reset": "error",
+        "enable.partition.eof": True,
+        # A fetch at the end of a partition is answered after this time; it delays the end of every read.
+        "fetch.wait.max.ms": 20,
+        "queued.max.messages.kbytes": 16_384,
+        "error_cb": on_error,
+    }
+    return _create(Consumer, {**common_settings(settings), **own}, settings)
+
+
+def make_admin(settings: Mapping[str, Any]) -> AdminClient:
+    """Create an admin client.
+
+    Args:
+        settings: User settings.
+
+    Raises:
+        ConfigError: librdkafka does not take a setting.
+    """
+    return _create(AdminClient, common_settings(settings), settings)
+
+
+def _create(kind: Callable[..., Any], finished: dict[str, Any], settings: Mapping[str, Any]) -> Any:
+    try:
+        return kind(finished, logger=client_logger(settings))
+    except (KafkaException, ValueError, TypeError) as error:
+        why = first_error(error).str() if isinstance(error, KafkaException) else str(error)
+        raise ConfigError(
+            "the Kafka client refuses its settings",
+            where="kafka.*",
+            why=why,
+            remedy="correct or remove the property; names are those of librdkafka's CONFIGURATION.md",
+        ) from None

@@ -1,0 +1,215 @@
+"""Turn errors of the Kafka client into named errors, and keep its log short."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_provider_mysql_cdc.cdc.errors import (
+    FencedError,
+    RecordTooLargeError,
+    SinkAuthorizationError,
+    SinkConnectionError,
+    SinkError,
+)
+
+log = logging.getLogger(__name__)
+
+_E = KafkaError
+_SECRETS = (
+    "sasl.password",
+    "ssl.key.password",
+    "ssl.keystore.password",
+    "ssl.key.pem",
+    "sasl.oauthbearer.client.secret",
+)
+
+_CONNECTION = (
+    "Kafka cannot be reached",
+    "check kafka.bootstrap.servers, that the brokers run, and the listener addresses they advertise",
+)
+_AUTHORIZATION = "grant what is missing to the account that kafka.* names (ACLs of topic, transactional id, cluster)"
+
+_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
+    **dict.fromkeys(
+        (
+            _E._TRANSPORT,
+            _E._ALL_BROKERS_DOWN,
+            _E._TIMED_OUT,
+            _E._MSG_TIMED_OUT,
+            _E._TIMED_OUT_QUEUE,
+            _E._RESOLVE,
+            _E.REQUEST_TIMED_OUT,
+            _E.BROKER_NOT_AVAILABLE,
+            _E.COORDINATOR_NOT_AVAILABLE,
+            _E.COORDINATOR_LOAD_IN_PROGRESS,
+            _E.NOT_COORDINATOR,
+            _E.NETWORK_EXCEPTION,
+            _E.LEADER_NOT_AVAILABLE,
+            _E.NOT_ENOUGH_REPLICAS,
+            _E.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+        ),
+        (SinkConnectionError, *_CONNECTION),
+    ),
+    _E._SSL: (
+        SinkConnectionError,
+        "the TLS connection to Kafka fails",
+        "check kafka.ssl.ca.location, the certificate's name and the port",
+    ),
+    _E._AUTHENTICATION: (
+        SinkAuthorizationError,
+        "Kafka refuses the account or its password",
+        "check kafka.security.protocol and kafka.sasl.*",
+    ),
+    _E.SASL_AUTHENTICATION_FAILED: (
+        SinkAuthorizationError,
+        "Kafka refuses the account or its password",
+        "check kafka.security.protocol and kafka.sasl.*",
+    ),
+    _E.TOPIC_AUTHORIZATION_FAILED: (
+        SinkAuthorizationError,
+        "Kafka refuses access to a topic",
+        "grant Describe, Read, Write and Create on the topics of topic.prefix and on ledger.topic",
+    ),
+    _E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: (
+        SinkAuthorizationError,
+        "Kafka refuses the transactional id",
+        "grant Describe and Write on the transactional ids that begin with topic.prefix",
+    ),
+    _E.CLUSTER_AUTHORIZATION_FAILED: (
+        SinkAuthorizationError,
+        "Kafka refuses an operation on the cluster",
+        _AUTHORIZATION,
+    ),
+    _E.GROUP_AUTHORIZATION_FAILED: (SinkAuthorizationError, "Kafka refuses the consumer group", _AUTHORIZATION),
+    **dict.fromkeys(
+        (_E._FENCED, _E.INVALID_PRODUCER_EPOCH, _E.PRODUCER_FENCED, _E.INVALID_PRODUCER_ID_MAPPING),
+        (
+            FencedError,
+            "a newer attempt took over this writer",
+            "nothing if another run or attempt is at work; otherwise run the task again",
+        ),
+    ),
+    **dict.fromkeys(
+        (_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE),
+        (
+            RecordTooLargeError,
+            "a record is larger than Kafka takes",
+            "raise max.message.bytes of the topic (message.max.bytes of the broker) and kafka.message.max.bytes, "
+            "or exclude the column or table",
+        ),
+    ),
+    **dict.fromkeys(
+        (_E._UNKNOWN_TOPIC, _E._UNKNOWN_PARTITION, _E.UNKNOWN_TOPIC_OR_PART),
+        (
+            SinkError,
+            "a topic or partition does not exist",
+            "create it, or let the package do so (topic.creation.*); it must not be deleted while a batch runs",
+        ),
+    ),
+    _E.TOPIC_EXCEPTION: (SinkError, "Kafka refuses the topic's name", "change topic.prefix or the topic's name"),
+    _E.INVALID_TRANSACTION_TIMEOUT: (
+        SinkError,
+        "Kafka refuses the transaction timeout",
+        "lower transaction.timeout.ms, or raise transaction.max.timeout.ms of the brokers",
+    ),
+    _E.INVALID_REPLICATION_FACTOR: (
+        SinkError,
+        "Kafka refuses the replication factor",
+        "set topic.creation.default.replication.factor to at most the number of brokers",
+    ),
+    _E.INVALID_PARTITIONS: (
+        SinkError,
+        "Kafka refuses the number of partitions",
+        "correct topic.creation.default.partitions",
+    ),
+    _E.INVALID_CONFIG: (SinkError, "Kafka refuses a topic setting", "correct topic.creation.*"),
+    _E.POLICY_VIOLATION: (
+        SinkError,
+        "a policy of the Kafka cluster refuses the topic",
+        "correct topic.creation.*, or have the topic created by those who run the cluster",
+    ),
+}
+
+
+def brokers(settings: Mapping[str, Any]) -> str:
+    """Return the broker addresses of client settings, for messages."""
+    return str(settings.get("bootstrap.servers", "")) or "no kafka.bootstrap.servers"
+
+
+def first_error(error: KafkaException | KafkaError) -> KafkaError:
+    """Return the KafkaError inside an exception."""
+    if isinstance(error, KafkaError):
+        return error
+    inner = error.args[0] if error.args else None
+    return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
+
+
+def named_error(
+    error: KafkaException | KafkaError, doing: str, *, where: str, hint: KafkaError | None = None
+) -> SinkError:
+    """Return the named error for a client error.
+
+    Args:
+        error: What the client raised.
+        doing: What was being done, as the end of a sentence: "while committing".
+        where: Topic, transactional id or broker addresses.
+        hint: The last error that the client reported on the side; explains a timeout.
+    """
+    cause = first_error(error)
+    if cause.code() in _VAGUE and hint is not None:
+        cause = hint if hint.code() in _TABLE else cause
+    kind, what, remedy = _TABLE.get(cause.code(), (SinkError, "Kafka refuses or fails", "look into the broker's log"))
+    why = f"{cause.name()}: {cause.str()}"
+    if hint is not None and cause is not hint:
+        why += f"; last report of the client: {hint.name()}: {hint.str()}"
+    retriable = True if cause.retriable() or kind.retriable else None
+    return kind(f"{what}, {doing}", where=where, why=why, remedy=remedy, retriable=retriable)
+
+
+# A timeout, a failed state and a fatal state say nothing themselves.
+_VAGUE = (_E._TIMED_OUT, _E._STATE, _E._FATAL, _E._FAIL)
+
+
+class ClientLog(logging.Handler):
+    """Pass the client's log lines on: few, and without secrets.
+
+    librdkafka repeats a line for each reconnect of each broker. At most ``limit`` lines a minute get through, and what
+    was held back is counted.
+
+    Args:
+        settings: Client settings; the values of its secret entries are masked.
+        limit: Lines a minute.
+    """
+
+    def __init__(self, settings: Mapping[str, Any], limit: int = 10) -> None:
+        super().__init__()
+        self._secrets = [str(settings[name]) for name in _SECRETS if settings.get(name)]
+        self._limit, self._count, self._held, self._since = limit, 0, 0, time.monotonic()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Pass one line on, or count it."""
+        now = time.monotonic()
+        if now - self._since >= 60:
+            if self._held:
+                log.warning("kafka client: %d more lines in the last minute", self._held)
+            self._count, self._held, self._since = 0, 0, now
+        self._count += 1
+        if self._count > self._limit:
+            self._held += 1
+            return
+        text = record.getMessage()
+        for secret in self._secrets:
+            text = text.replace(secret, "***")
+        log.log(min(record.levelno, logging.WARNING), "kafka client: %s", text)
+
+
+def client_logger(settings: Mapping[str, Any]) -> logging.Logger:
+    """Return a logger of its own for one client; it is not registered and dies with the client."""
+    logger = logging.Logger("kafka-client", logging.INFO)
+    logger.addHandler(ClientLog(settings))
+    return logger

@@ -1,0 +1,177 @@
+"""The ledger: a compacted topic of one partition, the second copy of all progress.
+
+Keys: ``plan``, ``writer/<n>``, ``chunk/<table>/<n>``, ``snapshot``, ``outcome``. Markers and chunk records are written
+by ``TransactionalWriter.commit`` together with the records they stand for; plan and outcome through this class.
+
+**Fence first.** A writer that died between its marker and its commit leaves a transaction open, and read_committed
+readers see nothing behind it until it is aborted. Reading therefore goes up to the high watermark and waits for what is
+open; ``writer.fence`` ends such transactions at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.takeover import PLANNER, begin_epoch
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    HiddenByTransaction,
+    TopicSpec,
+    ensure_topics,
+    partition_counts,
+    read_topic,
+    topic_config,
+    topic_id,
+)
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter, fence
+from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, Marker, transactional_id
+
+__all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]
+
+log = logging.getLogger(__name__)
+
+_CONFIG = {
+    "cleanup.policy": "compact",
+    # Small segments and eager cleaning keep the ledger short, and so its reading fast.
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(3_600_000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+
+
+class Ledger:
+    """Read and write the ledger topic.
+
+    Args:
+        kafka_settings: Client settings under their librdkafka names.
+        topic: Ledger topic (``ledger.topic``).
+        prefix: topic.prefix; names the transactional ids.
+        replication: Replication factor when the topic has to be created; -1 takes the broker's default.
+    """
+
+    def __init__(self, kafka_settings: Mapping[str, Any], topic: str, prefix: str = "", replication: int = -1) -> None:
+        self.topic = topic
+        self._settings = kafka_settings
+        self._prefix = prefix or topic
+        self._replication = replication
+        self._admin_client: AdminClient | None = None
+
+    def _admin(self) -> AdminClient:
+        if self._admin_client is None:
+            self._admin_client = make_admin(self._settings)
+        return self._admin_client
+
+    def ensure(self) -> None:
+        """Create the topic when it is missing; otherwise check that it keeps the last value of each key.
+
+        Raises:
+            SinkError: The topic has several partitions or would delete records.
+        """
+        ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, _CONFIG)})
+        count = partition_counts(self._admin(), [self.topic])[self.topic]
+        if count != 1:
+            raise SinkError(
+                "the ledger topic must have one partition",
+                where=f"topic {self.topic}",
+                why=f"it has {count}",
+                remedy="choose another ledger.topic, or create this one with one partition",
+            )
+        config = topic_config(self._admin(), self.topic)
+        policy = (config or {}).get("cleanup.policy", "compact")
+        if policy != "compact":
+            raise SinkError(
+                "the ledger topic would delete records",
+                where=f"topic {self.topic}",
+                why=f"its cleanup.policy is {policy}",
+                remedy="set cleanup.policy=compact for it",
+            )
+
+    def exists(self) -> bool:
+        """Return whether the topic exists."""
+        return self.topic in partition_counts(self._admin(), [self.topic])
+
+    def read(
+        self, timeout_s: float = 60.0, *, fence_after_s: float | None = None, fence_planner: bool = True
+    ) -> LedgerState | None:
+        """Return everything committed when the call began.
+
+        Args:
+            timeout_s: Seconds without progress after which reading gives up.
+            fence_after_s: Seconds without progress after which a transaction that hides the rest is taken for a dead
+                writer's, and every writer known to the ledger is fenced. A live writer's marker is hidden only while
+                its commit lasts; should it be a slow one, it is fenced and its batch is taken up by a retry. None
+                never fences.
+            fence_planner: Whether the planner is among them; a caller that is the planner says no.
+
+        Returns:
+            The state, or None when the topic does not exist.
+
+        Raises:
+            SinkConnectionError: Kafka is silent, or a transaction of a dead writer hides the rest; the message names
+                the transactional ids that may have it open.
+            StateError: A record is not ours.
+        """
+        if not self.exists():
+            return None
+        try:
+            values = self._values(timeout_s if fence_after_s is None else fence_after_s)
+        except HiddenByTransaction as hidden:
+            if fence_after_s is None:
+                raise self._hidden_error(hidden) from None
+            log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
+            fence(self._settings, self._prefix, [w for w in self._suspects() if fence_planner or w != PLANNER])
+            return self.read(timeout_s)
+        return LedgerState.from_records(values, topic_id(self._admin(), self.topic))
+
+    def _values(self, timeout_s: float, *, committed: bool = True) -> dict[str, bytes | None]:
+        records = read_topic(self._settings, self.topic, timeout_s=timeout_s, admin=self._admin(), committed=committed)
+        return {(record.key or b"").decode("utf-8", "replace"): record.value for record in records}
+
+    def _suspects(self) -> tuple[int | str, ...]:
+        """Return the writers that may have a transaction open in this topic: all that ever wrote here."""
+        seen = LedgerState.from_records(self._values(10.0, committed=False))
+        return (*seen.writer_ids(1), PLANNER)
+
+    def _hidden_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:
+        ids = ", ".join(transactional_id(self._prefix, writer) for writer in self._suspects())
+        return SinkConnectionError(
+            "the ledger cannot be read to its end",
+            where=f"topic {self.topic}",
+            why=f"an open transaction hides the rest ({hidden}); it belongs to one of {ids}",
+            remedy="fence these writers (a new attempt does), or wait for transaction.timeout.ms",
+        )
+
+    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
+        """Put a plan in force; see ``takeover.begin_epoch``.
+
+        Args:
+            plan: The plan.
+            planner: A writer of the id ``<prefix>.plan`` that is already initialised; one is made when None.
+        """
+        if planner is not None:
+            return begin_epoch(self, planner, plan, lambda ids: fence(self._settings, self._prefix, ids))
+        with self._planner() as own:
+            return self.begin(plan, own)
+
+    def put(self, records: Mapping[str, bytes | None]) -> None:
+        """Write other keys in one transaction.
+
+        Args:
+            records: Key to value (``plan.encode``); None deletes the key.
+        """
+        with self._planner() as writer:
+            writer.commit([(self.topic, key.encode(), value) for key, value in records.items()])
+
+    def _planner(self) -> TransactionalWriter:
+        writer = TransactionalWriter(
+            self._settings, transactional_id(self._prefix, PLANNER), transaction_timeout_ms=60_000
+        )
+        writer.init()
+        return writer

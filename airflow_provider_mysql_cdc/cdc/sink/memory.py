@@ -1,0 +1,208 @@
+"""In-memory twins of Kafka, writer and ledger, for tests and trials without a server.
+
+They keep the properties that the commit protocol rests on: a transaction becomes visible as a whole; taking over a
+transactional id aborts what its older producer has open and refuses what it still sends; an open transaction hides all
+that was committed behind it in the same partition.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers, RecordWriter, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.takeover import PLANNER, begin_epoch
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord
+from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, transactional_id
+
+
+@dataclass(slots=True, eq=False)
+class _Transaction:
+    status: str = "open"
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int = 0
+    current: _Transaction | None = None
+
+
+_Log = list[tuple[_Transaction, TopicRecord]]
+
+
+@dataclass(slots=True)
+class MemoryKafka:
+    """Hold topics and transactional ids.
+
+    Args:
+        logs: Records of each (topic, partition), with the transaction they belong to.
+        producers: State of each transactional id.
+        topic_ids: Id of each topic that was created.
+    """
+
+    logs: dict[tuple[str, int], _Log] = field(default_factory=lambda: defaultdict(list))
+    producers: dict[str, _Producer] = field(default_factory=lambda: defaultdict(_Producer))
+    topic_ids: dict[str, str] = field(default_factory=dict)
+    created: int = 0
+
+    def create(self, topic: str) -> None:
+        """Create a topic when it is missing."""
+        if topic not in self.topic_ids:
+            self.created += 1
+            self.topic_ids[topic] = f"topic-{self.created}"
+
+    def delete(self, topic: str) -> None:
+        """Delete a topic with its records."""
+        self.topic_ids.pop(topic, None)
+        for place in [place for place in self.logs if place[0] == topic]:
+            del self.logs[place]
+
+    def committed(self, topic: str, *, wait: bool = False) -> list[TopicRecord]:
+        """Return what a read_committed consumer sees, partition by partition.
+
+        Args:
+            topic: Topic name.
+            wait: Whether to insist on the high watermark, as the ledger does.
+
+        Raises:
+            SinkConnectionError: ``wait`` is set and an open transaction hides the rest.
+        """
+        seen: list[TopicRecord] = []
+        for (name, _), log in sorted(self.logs.items(), key=lambda item: item[0]):
+            if name != topic:
+                continue
+            for transaction, record in log:
+                if transaction.status == "open":
+                    if wait:
+                        raise SinkConnectionError("a topic cannot be read to its end", why="an open transaction")
+                    break
+                if transaction.status == "committed":
+                    seen.append(record)
+        return seen
+
+    def expire(self, transactional_id: str) -> None:
+        """Let the transaction of an id time out: the broker aborts it and bumps the epoch."""
+        producer = self.producers[transactional_id]
+        if producer.current is not None:
+            producer.current.status = "aborted"
+            producer.current = None
+            producer.epoch += 1
+
+
+class MemoryWriter:
+    """Twin of ``TransactionalWriter``.
+
+    Args:
+        kafka: The twin of the cluster.
+        transactional_id: ``<topic.prefix>.<writer>``.
+    """
+
+    def __init__(self, kafka: MemoryKafka, transactional_id: str) -> None:
+        self.transactional_id = transactional_id
+        self.bytes_pending = 0
+        self._kafka, self._epoch = kafka, -1
+
+    def init(self, timeout_s: float = 60.0) -> None:
+        """Fence every older producer of this transactional id."""
+        producer = self._kafka.producers[self.transactional_id]
+        if producer.current is not None:
+            producer.current.status = "aborted"
+        producer.current = None
+        producer.epoch += 1
+        self._epoch = producer.epoch
+
+    def _current(self) -> _Producer:
+        producer = self._kafka.producers[self.transactional_id]
+        if producer.epoch != self._epoch:
+            raise FencedError("a newer attempt took over this writer", where=self.transactional_id)
+        return producer
+
+    def produce(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
+    ) -> None:
+        """Add a record to the current transaction."""
+        producer = self._current()
+        if producer.current is None:
+            producer.current = _Transaction()
+        log = self._kafka.logs[topic, partition]
+        log.append((producer.current, TopicRecord(partition, len(log), key, value, 0, tuple(headers or ()))))
+        self.bytes_pending += len(key or b"") + len(value or b"")
+
+    def commit(self, records: Sequence[SideRecord] = ()) -> None:
+        """Add side records and commit."""
+        for topic, key, value in records:
+            self.produce(topic, key, value, 0)
+        producer = self._current()
+        if producer.current is not None:
+            producer.current.status = "committed"
+            producer.current = None
+        self.bytes_pending = 0
+
+    def abort(self) -> None:
+        """Throw the current transaction away."""
+        producer = self._current()
+        if producer.current is not None:
+            producer.current.status = "aborted"
+            producer.current = None
+        self.bytes_pending = 0
+
+    def close(self) -> None:
+        """Do nothing: a crash and a close look the same to the cluster."""
+
+
+class MemoryLedger:
+    """Twin of ``Ledger``.
+
+    Args:
+        kafka: The twin of the cluster.
+        topic: Ledger topic.
+        prefix: topic.prefix.
+    """
+
+    def __init__(self, kafka: MemoryKafka, topic: str, prefix: str = "") -> None:
+        self.topic = topic
+        self._kafka, self._prefix = kafka, prefix or topic
+
+    def ensure(self) -> None:
+        """Create the topic when it is missing."""
+        self._kafka.create(self.topic)
+
+    def read(
+        self, timeout_s: float = 60.0, *, fence_after_s: float | None = None, fence_planner: bool = True
+    ) -> LedgerState | None:
+        """Return what is committed, or None when the topic does not exist; see ``Ledger.read``."""
+        topic_id = self._kafka.topic_ids.get(self.topic)
+        if topic_id is None:
+            return None
+        try:
+            records = self._kafka.committed(self.topic, wait=True)
+        except SinkConnectionError:
+            if fence_after_s is None:
+                raise
+            everything = {(r.key or b"").decode(): r.value for _, r in self._kafka.logs[self.topic, 0]}
+            seen = LedgerState.from_records(everything)
+            self.fence((*seen.writer_ids(1), *([PLANNER] if fence_planner else [])))
+            records = self._kafka.committed(self.topic, wait=True)
+        return LedgerState.from_records({(r.key or b"").decode(): r.value for r in records}, topic_id)
+
+    def fence(self, writers: Iterable[int | str]) -> None:
+        """Fence writers; twin of ``writer.fence``."""
+        for writer in writers:
+            MemoryWriter(self._kafka, transactional_id(self._prefix, writer)).init()
+
+    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
+        """Put a plan in force; see ``takeover.begin_epoch``."""
+        return begin_epoch(self, planner or self.planner(), plan, self.fence)
+
+    def put(self, records: Mapping[str, bytes | None]) -> None:
+        """Write other keys in one transaction."""
+        self.planner().commit([(self.topic, key.encode(), value) for key, value in records.items()])
+
+    def planner(self) -> MemoryWriter:
+        """Return a new writer of the planner's id; older ones are fenced."""
+        writer = MemoryWriter(self._kafka, transactional_id(self._prefix, PLANNER))
+        writer.init()
+        return writer

@@ -1,0 +1,325 @@
+"""Create and describe topics, and read small topics completely."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
+
+from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, first_error, named_error
+
+log = logging.getLogger(__name__)
+
+_TIMEOUT_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """Say how a topic is to be created.
+
+    Args:
+        partitions: Number of partitions; -1 takes the broker's default.
+        replication: Replication factor; -1 takes the broker's default.
+        config: Topic settings such as ``cleanup.policy``.
+    """
+
+    partitions: int = -1
+    replication: int = -1
+    config: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRecord:
+    """Hold one committed record.
+
+    Args:
+        partition: Partition number.
+        offset: Offset in it.
+        key: Key bytes or None.
+        value: Value bytes, or None for a tombstone.
+        timestamp_ms: Record timestamp, milliseconds since 1970.
+        headers: Headers in order.
+    """
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp_ms: int = 0
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[str, ...]:
+    """Create the topics that do not exist; leave those that do as they are. Safe to run twice at once.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Topic name to spec.
+
+    Returns:
+        The names that this call created.
+
+    Raises:
+        SinkError: A topic cannot be created; the named leaf says why.
+    """
+    existing = partition_counts(admin, topics)
+    missing = {name: spec for name, spec in topics.items() if name not in existing}
+    if not missing:
+        return ()
+    new = [
+        NewTopic(name, spec.partitions, spec.replication, config={k: str(v) for k, v in spec.config.items()})
+        for name, spec in missing.items()
+    ]
+    created = []
+    for name, future in admin.create_topics(new, operation_timeout=_TIMEOUT_S).items():
+        try:
+            future.result(_TIMEOUT_S + 5)
+            created.append(name)
+        except KafkaException as error:
+            if first_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise named_error(error, "while creating a topic", where=f"topic {name}") from None
+    _wait_visible(admin, missing)
+    return tuple(created)
+
+
+def _wait_visible(admin: AdminClient, names: Collection[str]) -> None:
+    deadline = time.monotonic() + _TIMEOUT_S
+    while len(partition_counts(admin, names)) < len(names):
+        if time.monotonic() > deadline:
+            raise SinkConnectionError(
+                "topics were created but do not appear",
+                where=", ".join(sorted(names)),
+                why=f"the brokers' metadata does not show them after {_TIMEOUT_S:.0f} s",
+            )
+        time.sleep(0.05)
+
+
+def partition_counts(admin: AdminClient, topics: Collection[str]) -> dict[str, int]:
+    """Return the number of partitions of each topic that exists.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Topic names.
+
+    Raises:
+        SinkConnectionError: Kafka cannot be reached.
+        SinkAuthorizationError: A topic may not be described.
+    """
+    found = all_partition_counts(admin)
+    return {name: found[name] for name in topics if name in found}
+
+
+def all_partition_counts(admin: AdminClient) -> dict[str, int]:
+    """Return the number of partitions of every topic that the account may see.
+
+    Args:
+        admin: From ``clients.make_admin``.
+
+    Raises:
+        SinkConnectionError: Kafka cannot be reached.
+    """
+    return {name: len(topic.partitions) for name, topic in _metadata(admin).items() if topic.partitions}
+
+
+def _metadata(admin: AdminClient) -> dict[str, Any]:
+    # All topics: asking for a name that does not exist would create it where auto.create.topics.enable is on.
+    try:
+        topics: dict[str, Any] = admin.list_topics(timeout=_TIMEOUT_S).topics
+    except KafkaException as error:
+        raise named_error(error, "while listing topics", where=_where(error)) from None
+    return topics
+
+
+def _where(error: KafkaException) -> str:
+    return "kafka.bootstrap.servers" if first_error(error).code() < 0 else ""
+
+
+def topic_id(admin: AdminClient, topic: str) -> str | None:
+    """Return Kafka's id of a topic, or None when it does not exist or the brokers give none.
+
+    A topic deleted and created again has another id.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topic: Topic name.
+    """
+    from confluent_kafka import TopicCollection
+
+    future: Future[Any] = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)[topic]
+    try:
+        return str(future.result(_TIMEOUT_S + 5).topic_id)
+    except KafkaException as error:
+        if first_error(error).code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            return None
+        raise named_error(error, "while describing a topic", where=f"topic {topic}") from None
+
+
+def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
+    """Return the settings of a topic, or None when the account may not read them.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topic: Topic name.
+    """
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        entries = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result(_TIMEOUT_S + 5)
+    except KafkaException as error:
+        if first_error(error).code() in (
+            KafkaError.TOPIC_AUTHORIZATION_FAILED,
+            KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        ):
+            log.info("the settings of topic %s may not be read by this account; they were not checked", topic)
+            return None
+        raise named_error(error, "while reading topic settings", where=f"topic {topic}") from None
+    return {name: str(entry.value) for name, entry in entries.items()}
+
+
+def end_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+    """Return (first offset, high watermark) of partitions; transactions still open count as written.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topic: Topic name.
+        partitions: Partition numbers.
+    """
+    from confluent_kafka import IsolationLevel
+
+    found: list[dict[int, int]] = []
+    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
+        wanted = {TopicPartition(topic, p): spec for p in partitions}
+        futures = admin.list_offsets(
+            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
+        )
+        try:
+            found.append({tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()})
+        except KafkaException as error:
+            raise named_error(error, "while asking for offsets", where=f"topic {topic}") from None
+    return {p: (found[0][p], found[1][p]) for p in partitions}
+
+
+class HiddenByTransaction(Exception):
+    """Raised inside the sink when an open transaction hides what stands behind it; becomes a SinkConnectionError."""
+
+
+def read_topic_committed(
+    kafka_settings: Mapping[str, Any], topic: str, *, timeout_s: float = 60.0, admin: AdminClient | None = None
+) -> Iterator[TopicRecord]:
+    """Yield what is committed in a topic, up to the high watermark at the time of the call.
+
+    Reading to the last *stable* offset is not enough: while any transaction stays open, the commits behind it are
+    hidden. So this waits until the open transactions below the high watermark have ended. Live writers end theirs
+    within their commit interval; those of dead writers must be fenced first (``writer.fence``), or they end only at
+    their transaction timeout.
+
+    Args:
+        kafka_settings: Client settings.
+        topic: Topic name; it must exist.
+        timeout_s: Seconds without progress after which this gives up.
+        admin: An admin client to use; one is made when None.
+
+    Returns:
+        Records, in order within each partition.
+
+    Raises:
+        SinkConnectionError: No progress: Kafka is silent, or an open transaction hides the rest.
+        SinkError: The topic does not exist or may not be read.
+    """
+    try:
+        yield from read_topic(kafka_settings, topic, timeout_s=timeout_s, admin=admin)
+    except HiddenByTransaction as hidden:
+        raise SinkConnectionError(
+            "a topic cannot be read to its end",
+            where=f"topic {topic}",
+            why=f"an open transaction hides the rest ({hidden})",
+            remedy="fence the writer that left it open, or wait for its transaction timeout",
+        ) from None
+
+
+def read_topic(
+    kafka_settings: Mapping[str, Any],
+    topic: str,
+    *,
+    timeout_s: float,
+    admin: AdminClient | None = None,
+    committed: bool = True,
+) -> Iterator[TopicRecord]:
+    """Yield records up to the high watermark; see ``read_topic_committed``.
+
+    Args:
+        kafka_settings: Client settings.
+        topic: Topic name; it must exist.
+        timeout_s: Seconds without progress after which this gives up.
+        admin: An admin client to use; one is made when None.
+        committed: False reads aborted and open transactions as well.
+
+    Raises:
+        HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
+        SinkError: As ``read_topic_committed``.
+    """
+    admin = admin or make_admin(kafka_settings)
+    count = partition_counts(admin, [topic]).get(topic)
+    if count is None:
+        raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
+    bounds = end_offsets(admin, topic, range(count))
+    ends = {p: end for p, (first, end) in bounds.items() if end > first}
+    side: list[KafkaError] = []
+    if not ends:
+        return
+    consumer = make_consumer(kafka_settings, f"{topic}.reader", side.append, committed=committed)
+    try:
+        consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
+        yield from _consume(consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
+    except HiddenByTransaction as hidden:
+        if not side:
+            raise
+        error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {hidden}")
+        where = f"topic {topic} at {brokers(kafka_settings)}"
+        raise named_error(error, "while reading a topic", where=where, hint=side[-1]) from None
+    finally:
+        consumer.close()
+
+
+def _consume(
+    consumer: Consumer, topic: str, starts: Mapping[int, int], ends: dict[int, int], timeout_s: float
+) -> Iterator[TopicRecord]:
+    deadline, at = time.monotonic() + timeout_s, dict(starts)
+    while ends:
+        message = consumer.poll(0.2)
+        moved, record = _take(message, topic) if message is not None else (None, None)
+        if moved is not None:
+            partition, offset = moved
+            if offset > at[partition]:
+                at[partition], deadline = offset, time.monotonic() + timeout_s
+            if record is not None and record.offset < ends.get(partition, 0):
+                yield record
+            if partition in ends and offset >= ends[partition]:
+                del ends[partition]
+        if ends and time.monotonic() > deadline:
+            raise HiddenByTransaction(", ".join(f"partition {p}: {at[p]} of {ends[p]}" for p in sorted(ends)))
+
+
+def _take(message: Message, topic: str) -> tuple[tuple[int, int] | None, TopicRecord | None]:
+    """Return ((partition, next offset), record) of a polled message; the end of a partition has no record."""
+    error = message.error()
+    partition, offset = message.partition(), message.offset()
+    if error is None:
+        assert partition is not None and offset is not None
+        record = TopicRecord(
+            partition, offset, message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ())
+        )
+        return (partition, offset + 1), record
+    if error.code() == KafkaError._PARTITION_EOF:
+        assert partition is not None and offset is not None
+        return (partition, offset), None
+    if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+        return None, None
+    raise named_error(error, "while reading a topic", where=f"topic {topic}")

@@ -1,0 +1,316 @@
+"""The transactional writer: records and their marker become visible together, or not at all.
+
+Delivery errors need no callback per message: ``commit_transaction`` flushes first, and when any message failed for good
+the transaction is in error and the commit is refused (librdkafka INTRODUCTION.md, "Transactional producer"); the tests
+show it for a record that the broker refuses and for a topic that does not exist. So a successful commit says that every
+record arrived.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, first_error, named_error
+from airflow_provider_mysql_cdc.cdc.state.plan import transactional_id as writer_transactional_id
+
+_SERVE_BYTES = 4 << 20
+_REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
+
+
+class TransactionalWriter:
+    """Write records to Kafka in transactions under one transactional id.
+
+    Not thread-safe: a writer belongs to one task.
+
+    Args:
+        kafka_settings: Client settings under their librdkafka names (``ConnectorConfig.kafka_settings()``).
+        transactional_id: ``<topic.prefix>.<writer>``.
+        transaction_timeout_ms: Milliseconds after which the broker aborts a transaction left open.
+        commit_bytes: Bytes of keys and values after which ``should_commit`` says so.
+        commit_interval_s: Seconds after which it says so as well.
+    """
+
+    def __init__(
+        self,
+        kafka_settings: Mapping[str, Any],
+        transactional_id: str,
+        *,
+        transaction_timeout_ms: int = 600_000,
+        commit_bytes: int = 32 << 20,
+        commit_interval_s: float = 10.0,
+    ) -> None:
+        self.transactional_id = transactional_id
+        self.bytes_pending = 0
+        self.records_pending = 0
+        self._commit_bytes, self._commit_interval_s = commit_bytes, commit_interval_s
+        self._timeout_s = transaction_timeout_ms / 1000
+        self._where = f"{transactional_id} at {brokers(kafka_settings)}"
+        settings = producer_settings(kafka_settings, transactional_id, transaction_timeout_ms)
+        self._max_bytes = int(settings["message.max.bytes"])
+        self._last_error: KafkaError | None = None
+        self._open = False
+        self._began = 0.0
+        self._largest, self._largest_topic = 0, ""
+        self._serve_at = _SERVE_BYTES
+        self._producer: Producer | None = make_producer(settings, self._on_error)
+        self._produce = self._producer.produce
+
+    def _on_error(self, error: KafkaError) -> None:
+        self._last_error = error
+
+    def _serve(self, timeout_s: float) -> None:
+        """Let the client deliver its log lines and errors."""
+        try:
+            self._client().poll(timeout_s)
+        except KafkaException as error:  # a fatal error; the call that follows fails and names it
+            self._last_error = first_error(error)
+
+    def _client(self) -> Producer:
+        if self._producer is None:
+            raise StateError("this writer is closed", where=self._where)
+        return self._producer
+
+    def init(self, timeout_s: float = 60.0) -> None:
+        """Fence every older producer of this transactional id; what it had open is aborted.
+
+        When this returns, the outcome of the older producer's last commit is settled and readable.
+
+        Args:
+            timeout_s: Seconds to wait for Kafka.
+
+        Raises:
+            SinkConnectionError: Kafka cannot be reached in time.
+            SinkAuthorizationError: The account or the transactional id is refused.
+            SinkError: Kafka refuses for another reason.
+        """
+        client, deadline = self._client(), time.monotonic() + timeout_s
+        while True:
+            try:
+                client.init_transactions(max(0.1, min(1.0, deadline - time.monotonic())))
+                return
+            except KafkaException as error:
+                self._serve(0)
+                refused = self._last_error is not None and self._last_error.code() in _REFUSED
+                if refused or not first_error(error).retriable() or time.monotonic() >= deadline:
+                    raise self._named(error, "while taking over the writer") from None
+
+    def produce(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
+    ) -> None:
+        """Add a record to the current transaction, and begin one when none is open.
+
+        Blocks while the client's queue is full, so memory stays flat when Kafka is slow.
+
+        Args:
+            topic: Topic name.
+            key: Serialized key or None.
+            value: Serialized value, or None for a tombstone.
+            partition: Partition number.
+            headers: List of (name, value) tuples; the same list may be given again and again.
+
+        Raises:
+            RecordTooLargeError: The record exceeds kafka.message.max.bytes.
+            SinkError: The transaction has failed; the named leaf says why.
+        """
+        if not self._open:
+            self._begin()
+        try:
+            # Positional: topic, value, key, partition, callback, on_delivery, timestamp (0: now), headers.
+            self._produce(topic, value, key, partition, None, None, 0, headers)
+        except BufferError:
+            self._produce_slowly(topic, key, value, partition, headers)
+        except KafkaException as error:
+            raise self._refused(error, topic, key, value) from None
+        size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
+        self.records_pending += 1
+        self.bytes_pending += size
+        if size > self._largest:
+            self._largest, self._largest_topic = size, topic
+        if self.bytes_pending >= self._serve_at:
+            self._serve_at = self.bytes_pending + _SERVE_BYTES
+            self._serve(0)
+
+    def _produce_slowly(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None
+    ) -> None:
+        deadline = time.monotonic() + self._timeout_s
+        while True:
+            self._serve(0.02)
+            try:
+                self._produce(topic, value, key, partition, None, None, 0, headers)
+                return
+            except BufferError:
+                if time.monotonic() < deadline:
+                    continue
+                error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue stays full"))
+                raise self._named(error, f"while writing to {topic}") from None
+            except KafkaException as error:
+                raise self._refused(error, topic, key, value) from None
+
+    def _begin(self) -> None:
+        try:
+            self._client().begin_transaction()
+        except KafkaException as error:
+            raise self._named(error, "while beginning a transaction") from None
+        self._open, self._began = True, time.monotonic()
+
+    @property
+    def should_commit(self) -> bool:
+        """Whether the current transaction has reached its size or its age."""
+        return self._open and (
+            self.bytes_pending >= self._commit_bytes or time.monotonic() - self._began >= self._commit_interval_s
+        )
+
+    def commit(self, records: Sequence[SideRecord] = ()) -> None:
+        """Add side records (the marker, schema history) on partition 0 and commit the current transaction.
+
+        Without an open transaction and without records nothing happens.
+
+        Args:
+            records: Topic, key, value of each.
+
+        Raises:
+            SinkConnectionError: Kafka did not answer in time. The commit may have happened all the same: fence the
+                writer with ``init`` and read the ledger before anything else.
+            SinkError: The transaction was refused and nothing of it is visible; the named leaf says why.
+        """
+        for topic, key, value in records:
+            self.produce(topic, key, value, 0)
+        if not self._open:
+            return
+        client, deadline = self._client(), time.monotonic() + self._timeout_s
+        while True:
+            try:
+                client.commit_transaction(max(0.1, min(5.0, deadline - time.monotonic())))
+                break
+            except KafkaException as error:
+                # A commit that timed out is taken up again by the next call (librdkafka: rd_kafka_commit_transaction).
+                self._serve(0)
+                if first_error(error).retriable() and time.monotonic() < deadline:
+                    continue
+                raise self._failed(error, "while committing") from None
+        self._reset()
+
+    def abort(self) -> None:
+        """Throw the current transaction away; what was produced in it never becomes visible.
+
+        Raises:
+            SinkError: Kafka did not confirm it; the transaction ends at its timeout, or when the writer is fenced.
+        """
+        if not self._open:
+            return
+        try:
+            self._client().abort_transaction(30.0)
+        except KafkaException as error:
+            raise self._named(error, "while aborting") from None
+        finally:
+            self._reset()
+
+    def close(self) -> None:
+        """Free the client. An open transaction is aborted when Kafka answers at once."""
+        client, self._producer = self._producer, None
+        if client is None:
+            return
+        self._produce = None
+        try:
+            if self._open:
+                client.abort_transaction(5.0)
+        except KafkaException:
+            pass  # the broker aborts it at the timeout, or the next attempt fences it
+        finally:
+            self._open = False
+            client.purge()
+            client.flush(0)
+
+    def __enter__(self) -> TransactionalWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _reset(self) -> None:
+        self._open = False
+        self.bytes_pending = self.records_pending = self._largest = 0
+        self._largest_topic = ""
+        self._serve_at = _SERVE_BYTES
+        self._last_error = None
+
+    def _refused(self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None) -> CdcError:
+        code = first_error(error).code()
+        if code == KafkaError.MSG_SIZE_TOO_LARGE:
+            return RecordTooLargeError(
+                "a record is larger than Kafka takes",
+                where=f"topic {topic}",
+                why=f"it has {len(value or b'') + len(key or b'')} bytes; kafka.message.max.bytes is {self._max_bytes}",
+                remedy="raise kafka.message.max.bytes and max.message.bytes of the topic, or exclude the column",
+            )
+        return self._failed(error, f"while writing to {topic}")
+
+    def _failed(self, error: KafkaException, doing: str) -> CdcError:
+        """Return the named error of a failed transaction, after aborting it where that is possible."""
+        cause = first_error(error)
+        if cause.code() in (KafkaError._STATE, KafkaError._FATAL):
+            # The transaction failed in the background; only another call of the transaction API tells why.
+            try:
+                self._client().commit_transaction(0.1)
+            except KafkaException as told:
+                error = told
+        named = self._named(error, doing)
+        if first_error(error).txn_requires_abort():
+            with contextlib.suppress(CdcError):  # otherwise fencing or the transaction timeout ends it
+                self.abort()
+        return named
+
+    def _named(self, error: KafkaException, doing: str) -> CdcError:
+        named = named_error(error, doing, where=self._where, hint=self._last_error)
+        if isinstance(named, RecordTooLargeError) and self._largest:
+            named = RecordTooLargeError(
+                named.what,
+                where=f"topic {self._largest_topic}",
+                why=f"{named.why}; the largest record of this transaction has {self._largest} bytes",
+                remedy=named.remedy,
+            )
+        return named
+
+
+def fence(
+    kafka_settings: Mapping[str, Any], prefix: str, writers: Iterable[int | str], timeout_s: float = 60.0
+) -> None:
+    """Fence the given writers of a topic.prefix: abort what they have open, refuse what they still send.
+
+    A new epoch begins with this for every writer that the ledger or the last plan names
+    (``LedgerState.writer_ids``), so that no leftover of a larger W can commit any more, and so that no transaction
+    left open hides what others have committed to the ledger.
+
+    Args:
+        kafka_settings: Client settings.
+        prefix: topic.prefix.
+        writers: Writer numbers.
+        timeout_s: Seconds to wait for each.
+
+    Raises:
+        SinkConnectionError: Kafka cannot be reached in time.
+        SinkError: Kafka refuses.
+    """
+
+    def one(writer: int | str) -> None:
+        writer_id = writer_transactional_id(prefix, writer)
+        # A short transaction timeout does no harm here: nothing is written.
+        with TransactionalWriter(kafka_settings, writer_id, transaction_timeout_ms=60_000) as client:
+            client.init(timeout_s)
+
+    ids = sorted(set(writers), key=str)
+    if not ids:
+        return
+    with ThreadPoolExecutor(max_workers=min(4, len(ids))) as pool:
+        for done in [pool.submit(one, writer) for writer in ids]:
+            done.result()

@@ -1,0 +1,83 @@
+"""Cut tables into chunks along the real distribution of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
+    INTEGER_TYPES,
+    Bound,
+    SnapshotChunk,
+    chunk_columns,
+    compare,
+)
+
+EVEN_LOW, EVEN_HIGH = 0.5, 2.0
+
+
+def split(conn: Any, table: Table, chunk_rows: int) -> list[SnapshotChunk]:
+    """Return the chunks of a table; together they cover every possible key exactly once.
+
+    The bounds need not come from the snapshot's own view: the first chunk is open below, the last above.
+
+    Args:
+        conn: An open connection to the source, character set utf8mb4.
+        table: The table.
+        chunk_rows: Wanted rows of a chunk.
+    """
+    rows = _estimated_rows(conn, table)
+    columns = chunk_columns(table)
+    if not columns or rows <= chunk_rows // 2:
+        return [SnapshotChunk(table.id, 0, rows=rows)]
+    even = _even_bounds(conn, table, columns, rows, chunk_rows)
+    bounds = even if even is not None else list(_walked_bounds(conn, table, columns, chunk_rows))
+    edges: list[Bound | None] = [None, *bounds, None]
+    count = len(edges) - 1
+    return [
+        SnapshotChunk(table.id, i, columns, low, high, i == count - 1, max(1, rows // count))
+        for i, (low, high) in enumerate(zip(edges, edges[1:], strict=False))
+    ]
+
+
+def _estimated_rows(conn: Any, table: Table) -> int:
+    with conn.cursor() as cursor:
+        cursor.execute(
+            "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
+            (table.id.db, table.id.table),
+        )
+        found = cursor.fetchone()
+    return int(found[0] or 0) if found else 0
+
+
+def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, chunk_rows: int) -> list[Bound] | None:
+    """Return evenly spaced bounds of a single integer key without large gaps, or None."""
+    column = table.column(columns[0])
+    if len(table.key_columns()) != 1 or column is None or column.type_name not in INTEGER_TYPES:
+        return None
+    name = "`" + columns[0].replace("`", "``") + "`"
+    with conn.cursor() as cursor:
+        cursor.execute(f"SELECT MIN({name}), MAX({name}) FROM {table.id.quoted()}")
+        low, high = cursor.fetchone()
+    if low is None or not EVEN_LOW <= (high - low + 1) / max(1, rows) <= EVEN_HIGH:
+        return None
+    step = max(1, round((high - low + 1) * chunk_rows / max(rows, 1)))
+    return [(value,) for value in range(low + step - 1, high, step)]
+
+
+def _walked_bounds(conn: Any, table: Table, columns: tuple[str, ...], chunk_rows: int) -> Iterator[Bound]:
+    """Yield every ``chunk_rows``-th key, walking the index."""
+    names = ", ".join("`" + c.replace("`", "``") + "`" for c in columns)
+    bound: Bound | None = None
+    while True:
+        where = "TRUE" if bound is None else compare(columns, bound, greater=True)
+        with conn.cursor() as cursor:
+            cursor.execute(
+                f"SELECT {names} FROM {table.id.quoted()} WHERE {where} ORDER BY {names} LIMIT 1 OFFSET {chunk_rows - 1}"
+            )
+            found = cursor.fetchone()
+        if found is None:
+            return
+        bound = tuple(found)
+        yield bound

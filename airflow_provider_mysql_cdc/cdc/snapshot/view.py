@@ -1,0 +1,205 @@
+"""One consistent view over many connections, with the global lock held only while they open it.
+
+Sequence: every task connects and says ``ready``; the driver takes the lock; every task runs START TRANSACTION WITH
+CONSISTENT SNAPSHOT and says ``opened``; the driver reads the binlog position and unlocks. SNAP-09 to SNAP-14.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pymysql
+
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+ACCESS_DENIED = {1044, 1045, 1142, 1227}
+LOCK_WAIT_TIMEOUT = 1205
+OPTIMISTIC_TRIES = 50
+
+
+class Rendezvous:
+    """Let the driver wait for all tasks, and all tasks for the driver.
+
+    Args:
+        tasks: Number of tasks.
+        timeout_s: Longest wait for all tasks, in seconds.
+    """
+
+    def __init__(self, tasks: int, timeout_s: float) -> None:
+        self._tasks, self._timeout = tasks, timeout_s
+        self._cond = threading.Condition()
+        self._arrived: dict[str, set[int]] = {}
+        self._released: dict[str, dict[str, Any]] = {}
+        self._error: CdcError | None = None
+
+    def arrive(self, stage: str, task: int) -> dict[str, Any]:
+        """Say that a task reached a stage; return when the driver releases it, with the driver's reply.
+
+        Raises:
+            CdcError: The job failed meanwhile.
+        """
+        with self._cond:
+            self._arrived.setdefault(stage, set()).add(task)
+            self._cond.notify_all()
+            self._cond.wait_for(lambda: stage in self._released or self._error is not None)
+            if self._error is not None:
+                raise self._error
+            return self._released[stage]
+
+    def wait(self, stage: str) -> None:
+        """Wait until all tasks have arrived at a stage.
+
+        Raises:
+            CdcError: A task was lost, or not all came in time.
+        """
+        with self._cond:
+            done = self._cond.wait_for(
+                lambda: len(self._arrived.get(stage, ())) == self._tasks or self._error is not None, self._timeout
+            )
+            if self._error is not None:
+                raise self._error
+            if not done:
+                raise StateError(
+                    f"only {len(self._arrived.get(stage, ()))} of {self._tasks} snapshot tasks reached {stage!r}",
+                    why=f"the others did not come within {self._timeout:.0f} s",
+                    remedy="give the job as many slots as it has tasks (snapshot.parallelism)",
+                    retriable=True,
+                )
+
+    def release(self, stage: str, reply: dict[str, Any]) -> None:
+        """Let the tasks go on from a stage."""
+        with self._cond:
+            self._released[stage] = reply
+            self._cond.notify_all()
+
+    def last_opened(self) -> str:
+        """Return the latest stage named ``opened...`` that tasks have reached."""
+        with self._cond:
+            return max((s for s in self._arrived if s.startswith("opened")), key=lambda s: int(s[6:] or 0))
+
+    def fail(self, error: CdcError) -> None:
+        """End all waiting with an error; the first one counts."""
+        with self._cond:
+            self._error = self._error or error
+            self._cond.notify_all()
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Describe the consistent view.
+
+    Args:
+        offset: The binlog position all connections see.
+        ts_ms: Server time in milliseconds since the epoch, whole seconds as Debezium writes it.
+        locked_ms: How long writers were held, in milliseconds; 0 without a lock.
+        lock: How consistency was reached: ``global``, ``tables`` or ``none``.
+    """
+
+    offset: BinlogOffset
+    ts_ms: int
+    locked_ms: float
+    lock: str
+
+
+def open_view(
+    conn: Any, rendezvous: Rendezvous, tables: list[TableId], mode: str, lock_timeout_s: int
+) -> tuple[View, Callable[[], None]]:
+    """Open the view on all tasks.
+
+    Args:
+        conn: The driver's lock connection.
+        rendezvous: The meeting of the tasks; all must be ``ready``.
+        tables: Tables to lock where the global lock is refused (SNAP-19).
+        mode: ``snapshot.locking.mode``.
+        lock_timeout_s: Longest wait for locks in seconds (SNAP-35).
+
+    Returns:
+        The view, and a function that ends the lock in mode ``extended`` (and does nothing otherwise).
+    """
+    if mode == "none":
+        return _optimistic(conn, rendezvous), lambda: None
+    kind = _lock(conn, tables, lock_timeout_s)
+    began = time.perf_counter()
+    try:
+        rendezvous.release("ready", {})
+        rendezvous.wait("opened")
+        offset = current_offset(conn)
+    except BaseException:
+        _unlock(conn)
+        raise
+    if mode == "extended":
+        return View(offset, _server_time_ms(conn), 0.0, kind), lambda: _unlock(conn)
+    _unlock(conn)
+    held = (time.perf_counter() - began) * 1000
+    return View(offset, _server_time_ms(conn), held, kind), lambda: None
+
+
+def _lock(conn: Any, tables: list[TableId], timeout_s: int) -> str:
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
+        try:
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+            return "global"
+        except pymysql.MySQLError as error:
+            if error.args[0] not in ACCESS_DENIED:
+                raise _lock_error(error, timeout_s) from error
+        try:
+            cursor.execute("LOCK TABLES " + ", ".join(f"{t.quoted()} READ" for t in tables))
+            return "tables"
+        except pymysql.MySQLError as error:
+            raise _lock_error(error, timeout_s) from error
+
+
+def _lock_error(error: pymysql.MySQLError, timeout_s: int) -> CdcError:
+    if error.args[0] in ACCESS_DENIED:
+        return SourcePrivilegeError(
+            "the account may take neither a global read lock nor table locks",
+            where="snapshot.locking.mode",
+            why=str(error.args[1]),
+            remedy="GRANT RELOAD ON *.* (or LOCK TABLES where a global lock is refused) to the account, "
+            "or set snapshot.locking.mode=none if no DDL runs meanwhile",
+        )
+    if error.args[0] == LOCK_WAIT_TIMEOUT:
+        return SourceConnectionError(
+            f"the read lock was not obtained within {timeout_s} s",
+            where="snapshot.lock.timeout.ms",
+            why=str(error.args[1]),
+            remedy="wait for the long-running statement that holds the tables, or raise snapshot.lock.timeout.ms",
+        )
+    return SourceConnectionError("taking the read lock failed", why=str(error), remedy="run the task again")
+
+
+def _unlock(conn: Any) -> None:
+    with conn.cursor() as cursor:
+        cursor.execute("UNLOCK TABLES")
+
+
+def _optimistic(conn: Any, rendezvous: Rendezvous) -> View:
+    """Open the view without any lock: exact when no transaction committed while the tasks opened it.
+
+    All tasks open their view once; the position is read before and after. When it moved, the tasks are asked to open
+    again. After the last try the earlier position is used, so that nothing is lost but some rows may come twice.
+    """
+    for attempt in range(OPTIMISTIC_TRIES):
+        before = current_offset(conn)
+        stage = "ready" if attempt == 0 else f"again{attempt}"
+        opened = "opened" if attempt == 0 else f"opened{attempt}"
+        rendezvous.release(stage, {})
+        rendezvous.wait(opened)
+        if current_offset(conn).key() == before.key() or attempt == OPTIMISTIC_TRIES - 1:
+            return View(before, _server_time_ms(conn), 0.0, "none")
+        rendezvous.release(opened, {"again": f"again{attempt + 1}", "opened": f"opened{attempt + 1}"})
+    raise AssertionError("unreachable")
+
+
+def _server_time_ms(conn: Any) -> int:
+    with conn.cursor() as cursor:
+        cursor.execute("SELECT UNIX_TIMESTAMP(NOW())")
+        return int(cursor.fetchone()[0]) * 1000

@@ -1,0 +1,269 @@
+"""The Airflow-managed offset store: one protocol, its value, and the in-memory twin.
+
+Airflow's asset state cannot compare and swap (measured), so the store alone cannot keep two runs apart; the ledger can
+(``Ledger.put_plan``). Every store still checks what it can, and ``SqlOffsetStore`` does so atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
+
+VERSION = 1
+"""Version of the stored form."""
+HISTORY_ROWS = 20
+"""Past offsets kept inside the value itself; a store may keep more beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastOffset:
+    """Remember one committed offset.
+
+    Args:
+        epoch: Epoch of the batch that led to it.
+        offset: The offset.
+        at_ms: When it was committed, milliseconds since 1970.
+    """
+
+    epoch: int
+    offset: BinlogOffset
+    at_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"epoch": self.epoch, "offset": self.offset.to_json(), "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> PastOffset:
+        """Read what ``to_json`` wrote."""
+        return cls(int(data["epoch"]), BinlogOffset.from_json(data["offset"]), int(data["at_ms"]))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """Hold what is known between runs of one topic.prefix.
+
+    Args:
+        version: Version of the stored form.
+        epoch: Epoch of the newest plan, pending or committed; 0 before the first.
+        committed: Everything before this offset stands in Kafka; None before the first batch.
+        pending: The plan being carried out, or None.
+        history: Past offsets, oldest first, at most ``HISTORY_ROWS``.
+        snapshot: The ledger's record of the last completed snapshot, or None.
+        revision: Number of writes; a store raises it with each ``save``.
+        ledger_id: Kafka's id of the ledger topic that belongs to this state, or None when not known.
+    """
+
+    version: int = VERSION
+    epoch: int = 0
+    committed: BinlogOffset | None = None
+    pending: BatchPlan | None = None
+    history: tuple[PastOffset, ...] = ()
+    snapshot: dict[str, Any] | None = None
+    revision: int = 0
+    ledger_id: str | None = None
+
+    def with_plan(self, plan: BatchPlan, ledger_id: str | None = None) -> StoredState:
+        """Return the state with a plan noted as pending (the write-ahead step).
+
+        Args:
+            plan: The next epoch's plan, or the pending one taken over by another run.
+            ledger_id: Kafka's id of the ledger topic, so that a ledger made anew is found out.
+
+        Raises:
+            StateError: Another plan is pending, or the epoch is not the next one.
+        """
+        taken_over = self.pending is not None and self.pending.same_work(plan)
+        if not taken_over and (self.pending is not None or plan.epoch != self.epoch + 1):
+            raise StateError(
+                "a new plan cannot begin here",
+                where=f"epoch {plan.epoch}",
+                why=f"the state is at epoch {self.epoch}" + (", still pending" if self.pending else ""),
+                remedy="load the state again and reconcile it with the ledger",
+                retriable=True,
+            )
+        return replace(self, epoch=plan.epoch, pending=plan, ledger_id=ledger_id or self.ledger_id)
+
+    def commit(
+        self, offset: BinlogOffset, at_ms: int, snapshot: dict[str, Any] | None = None, *, may_move_back: bool = False
+    ) -> StoredState:
+        """Return the state with the pending plan carried out.
+
+        Args:
+            offset: Where the batch ended.
+            at_ms: Now, milliseconds since 1970.
+            snapshot: The ledger's snapshot record when the plan was a snapshot.
+            may_move_back: Whether a new snapshot or a person's decision allows an earlier offset.
+
+        Raises:
+            StateError: The offset would move back on the same server.
+        """
+        if not may_move_back and moves_back(self.committed, offset):
+            raise StateError(
+                "the stored offset must not move back",
+                where=f"{self.committed} to {offset}",
+                why="the batch ended before the offset that is already committed",
+                remedy="reset the offset by hand if that is wanted",
+            )
+        past = PastOffset(self.epoch, offset, at_ms)
+        return replace(
+            self,
+            committed=offset,
+            pending=None,
+            history=(*self.history, past)[-HISTORY_ROWS:],
+            snapshot=snapshot or self.snapshot,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON: strings, integers, lists and objects only, as Airflow's asset state takes it."""
+        return {
+            "version": self.version,
+            "epoch": self.epoch,
+            "committed": self.committed.to_json() if self.committed else None,
+            "pending": self.pending.to_json() if self.pending else None,
+            "history": [past.to_json() for past in self.history],
+            "snapshot": self.snapshot,
+            "revision": self.revision,
+            "ledger_id": self.ledger_id,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> StoredState:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            StateError: A newer version of the package wrote it, or it is damaged.
+        """
+        try:
+            version = int(data["version"])
+            if version > VERSION:
+                raise StateError(
+                    "the stored state was written by a newer version of this package",
+                    why=f"its form is version {version}; this package knows up to {VERSION}",
+                    remedy="install the newer version",
+                )
+            return cls(
+                version=VERSION,
+                epoch=int(data["epoch"]),
+                committed=BinlogOffset.from_json(data["committed"]) if data["committed"] else None,
+                pending=BatchPlan.from_json(data["pending"]) if data["pending"] else None,
+                history=tuple(PastOffset.from_json(past) for past in data.get("history", ())),
+                snapshot=data.get("snapshot"),
+                revision=int(data["revision"]),
+                ledger_id=data.get("ledger_id"),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateError(
+                "the stored state is damaged",
+                why=f"{type(error).__name__}: {error}",
+                remedy="delete it: it is restored from the ledger",
+            ) from error
+
+
+def same_place(a: BinlogOffset | None, b: BinlogOffset | None) -> bool:
+    """Return whether two offsets stand at the same place; on different servers the GTID sets decide."""
+    if a is None or b is None:
+        return a is b
+    if a.server_uuid and b.server_uuid and a.server_uuid != b.server_uuid:
+        return a.gtids is not None and a.gtids == b.gtids
+    return a.key() == b.key()
+
+
+def moves_back(old: BinlogOffset | None, new: BinlogOffset) -> bool:
+    """Return whether ``new`` lies before ``old`` on the same server.
+
+    File and position of different servers cannot be compared; then this is False.
+    """
+    if old is None or (old.server_uuid and new.server_uuid and old.server_uuid != new.server_uuid):
+        return False
+    return new.key() < old.key()
+
+
+class OffsetStore(Protocol):
+    """Keep one ``StoredState``."""
+
+    def load(self) -> StoredState | None:
+        """Return the state, or None when nothing is stored.
+
+        Raises:
+            StateError: It cannot be read.
+        """
+
+    def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
+        """Replace the state, if it is still the expected one.
+
+        Args:
+            new: What to store; its revision is set by the store.
+            expected: What ``load`` or the last ``save`` returned; None, or a state that was never saved (revision 0),
+                when nothing was stored.
+
+        Returns:
+            What is stored now.
+
+        Raises:
+            OffsetConflictError: Something else is stored by now; nothing was written.
+            StateError: It cannot be written.
+        """
+
+
+def conflict(where: str, expected: StoredState | None, found: StoredState | None) -> OffsetConflictError:
+    """Return the error of a ``save`` that came too late.
+
+    Args:
+        where: The store.
+        expected: What the caller had seen.
+        found: What is there.
+    """
+
+    def show(state: StoredState | None) -> str:
+        return f"epoch {state.epoch}, revision {state.revision}" if state else "nothing"
+
+    return OffsetConflictError(
+        "another run changed the stored offset",
+        where=where,
+        why=f"expected {show(expected)}; found {show(found)}",
+        remedy="run the task again: it loads the state anew",
+    )
+
+
+def same_revision(a: StoredState | None, b: StoredState | None) -> bool:
+    """Return whether both are the same write; None and a state that was never saved are the same."""
+
+    def mark(state: StoredState | None) -> tuple[int, int]:
+        return (state.revision, state.epoch) if state is not None and state.revision else (0, 0)
+
+    return mark(a) == mark(b)
+
+
+class MemoryOffsetStore:
+    """Keep the state in this process; the twin for tests and trials. Safe with several threads."""
+
+    def __init__(self) -> None:
+        self._text: str | None = None
+        self._lock = threading.Lock()
+
+    def load(self) -> StoredState | None:
+        """Return the state, or None when nothing is stored."""
+        text = self._text
+        return StoredState.from_json(json.loads(text)) if text is not None else None
+
+    def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
+        """Replace the state, if it is still the expected one; see ``OffsetStore.save``."""
+        with self._lock:
+            found = self.load()
+            if not same_revision(found, expected):
+                raise conflict("memory", expected, found)
+            stored = replace(new, revision=(found.revision if found else 0) + 1)
+            self._text = json.dumps(stored.to_json())
+            return stored
+
+    def forget(self) -> None:
+        """Lose the state, as Airflow does with an asset that no DAG references."""
+        self._text = None

@@ -1,0 +1,256 @@
+"""The hook of the connection type ``mysql_cdc``: configuration, connection test and offset store."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
+
+KAFKA_TIMEOUT_S = 10.0
+# Airflow's own fields of a connection -> connector properties.
+_STANDARD = (
+    ("host", "database.hostname"),
+    ("port", "database.port"),
+    ("login", "database.user"),
+    ("password", "database.password"),
+)
+# librdkafka settings of consumers only; a Kafka connection made for Airflow's Kafka provider often carries them.
+_CONSUMER_ONLY = frozenset(
+    {"group.id", "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms", "isolation.level"}
+)
+# SQLAlchemy drivers of the connection types an offset table is likely to live in; others are asked for their engine.
+_DRIVERS = {
+    "mysql": "mysql+pymysql",
+    "mysql_cdc": "mysql+pymysql",
+    "mariadb": "mysql+pymysql",
+    "postgres": "postgresql",
+    "postgresql": "postgresql",
+    "sqlite": "sqlite",
+}
+
+
+class MySqlCdcHook(BaseHook):  # type: ignore[misc]
+    """Read a ``mysql_cdc`` connection and give what a CDC run needs from Airflow.
+
+    Host, port, login and password of the connection are the MySQL server's. Its extra holds connector properties under
+    their Debezium names; a whole Kafka Connect JSON document (``{"name": ..., "config": {...}}``) is taken too.
+
+    Args:
+        mysql_cdc_conn_id: The connection.
+        kafka_conn_id: A connection of type ``kafka`` whose extra holds client settings (``bootstrap.servers``, ...);
+            None takes the id from the key ``kafka_conn_id`` of the first connection's extra, if it is there.
+    """
+
+    conn_name_attr = "mysql_cdc_conn_id"
+    default_conn_name = "mysql_cdc_default"
+    conn_type = "mysql_cdc"
+    hook_name = "MySQL CDC"
+
+    def __init__(
+        self, mysql_cdc_conn_id: str = default_conn_name, kafka_conn_id: str | None = None, **kwargs: Any
+    ) -> None:
+        super().__init__(**kwargs)
+        self.mysql_cdc_conn_id = mysql_cdc_conn_id
+        self.kafka_conn_id = kafka_conn_id
+
+    def connection_properties(self) -> dict[str, Any]:
+        """Return the connector properties that the connections give, secrets in clear text.
+
+        Raises:
+            ConfigError: A connection does not exist, or its extra is not a JSON object.
+        """
+        conn = self._connection(self.mysql_cdc_conn_id, "MySQL CDC")
+        extra = _filled(_extra(conn))
+        kafka_conn_id = extra.pop("kafka_conn_id", None)
+        connect = extra.pop("config", None)
+        if isinstance(connect, Mapping):
+            extra = {**_filled(connect), **extra}
+        standard = _filled({name: getattr(conn, attribute) for attribute, name in _STANDARD})
+        kafka = self._kafka_properties(self.kafka_conn_id or kafka_conn_id)
+        return {**kafka, **extra, **standard}
+
+    def get_config(self, properties: Mapping[str, Any] | None = None) -> ConnectorConfig:
+        """Return the checked configuration: the connections' properties, then the ones given here.
+
+        Args:
+            properties: Connector properties that win over the connections; they show in Airflow's UI, so a secret is
+                refused here.
+
+        Raises:
+            ConfigError: Anything is wrong; every problem is named.
+        """
+        from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+        from airflow_provider_mysql_cdc.cdc.config.names import looks_secret
+
+        own = _filled(properties or {})
+        if leaked := sorted(name for name in own if looks_secret(name)):
+            raise ConfigError(
+                "a secret stands in the task's properties, where Airflow shows it",
+                where=", ".join(leaked),
+                remedy=f"put it into the connection {self.mysql_cdc_conn_id} or the Kafka connection, and change it",
+            )
+        merged = {**self.connection_properties(), **own}
+        mask_secrets(merged)
+        places = f"the task's properties; connection {self.mysql_cdc_conn_id}"
+        cfg = ConnectorConfig.from_properties(merged, lambda _: places)
+        for note in cfg.notes:
+            self.log.info("%s", note)
+        return cfg
+
+    def get_offset_store(
+        self, cfg: ConnectorConfig, *, accessor: Any = None, offset_conn_id: str | None = None
+    ) -> OffsetStore:
+        """Return where the offset is kept.
+
+        Args:
+            cfg: The configuration; ``topic.prefix`` tells pipelines apart.
+            accessor: Airflow's accessor of an asset's state (``context["asset_state_store"][asset]``).
+            offset_conn_id: Connection of a database; it wins over the asset.
+
+        Raises:
+            ConfigError: The connection does not exist or is of a type without an SQLAlchemy driver.
+            StateError: Neither is there.
+        """
+        from airflow_provider_mysql_cdc.cdc.config import fields as F
+
+        prefix = cfg[F.TOPIC_PREFIX]
+        if offset_conn_id:
+            from airflow_provider_mysql_cdc.cdc.state.sql_store import SqlOffsetStore
+
+            return SqlOffsetStore(self._engine(offset_conn_id), prefix)
+        if accessor is None:
+            raise StateError(
+                "this Airflow has no asset state to keep the offset in",
+                why="asset state came with Airflow 3.3",
+                remedy="set offset_conn_id to a database connection, or upgrade Airflow",
+            )
+        from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
+
+        return AssetOffsetStore(accessor, prefix)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Check server, account, settings and Kafka; the text holds every finding."""
+        try:
+            cfg = self.get_config()
+        except CdcError as error:
+            return False, str(error)
+        checks: tuple[Callable[[ConnectorConfig], tuple[bool, list[str]]], ...] = (_check_mysql, _check_kafka)
+        results = [check(cfg) for check in checks]
+        return all(ok for ok, _ in results), "\n".join(line for _, lines in results for line in lines)
+
+    def get_conn(self) -> Any:
+        """Return an open pymysql connection to the source server.
+
+        Raises:
+            CdcError: The named error of what went wrong.
+        """
+        from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+
+        return connect(self.get_config().connection_settings())
+
+    def _connection(self, conn_id: str, role: str) -> Any:
+        try:
+            return self.get_connection(conn_id)
+        except AirflowException as error:
+            raise ConfigError(
+                f"the {role} connection does not exist",
+                where=f"connection {conn_id}",
+                why=str(error),
+                remedy="create it under Admin, Connections, or name another one",
+            ) from error
+
+    def _kafka_properties(self, conn_id: str | None) -> dict[str, Any]:
+        if not conn_id:
+            return {}
+        settings = _filled(_extra(self._connection(conn_id, "Kafka")))
+        return {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}
+
+    def _engine(self, conn_id: str) -> Any:
+        import sqlalchemy
+
+        conn = self._connection(conn_id, "offset database")
+        if driver := _DRIVERS.get(conn.conn_type):
+            if driver == "sqlite":
+                return sqlalchemy.create_engine(f"sqlite:///{conn.host or ''}")
+            url = sqlalchemy.URL.create(
+                driver, conn.login, conn.password, conn.host, conn.port and int(conn.port), conn.schema or None
+            )
+            return sqlalchemy.create_engine(url)
+        hook = conn.get_hook()
+        if not hasattr(hook, "get_sqlalchemy_engine"):
+            raise ConfigError(
+                "this connection is not of a database",
+                where=f"connection {conn_id} (type {conn.conn_type})",
+                remedy=f"use one of the types {', '.join(sorted(_DRIVERS))}, or one whose hook has a SQLAlchemy engine",
+            )
+        return hook.get_sqlalchemy_engine()
+
+
+def mask_secrets(properties: Mapping[str, Any]) -> None:
+    """Make Airflow mask the values of secret properties in everything the task logs."""
+    from airflow.sdk.log import mask_secret
+
+    from airflow_provider_mysql_cdc.cdc.config.names import looks_secret
+
+    for name, value in properties.items():
+        if looks_secret(name) and value:
+            mask_secret(str(value))
+
+
+def _check_mysql(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
+    from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+    from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight
+
+    settings = cfg.connection_settings()
+    try:
+        with connect(settings) as conn:
+            findings = preflight(conn, cfg, snapshot=True)
+    except CdcError as error:
+        return False, [f"MySQL: {error}"]
+    ok = all(finding.error is None for finding in findings)
+    return ok, [f"MySQL: reachable at {settings.address()}.", *(f"MySQL: {finding}." for finding in findings)]
+
+
+def _check_kafka(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
+    from confluent_kafka import KafkaException
+
+    from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+    from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
+
+    settings = cfg.kafka_settings("admin")
+    try:
+        found = make_admin(settings).list_topics(timeout=KAFKA_TIMEOUT_S)
+    except KafkaException as error:
+        return False, [f"Kafka: {named_error(error, 'while listing topics', where=brokers(settings))}"]
+    except CdcError as error:
+        return False, [f"Kafka: {error}"]
+    return True, [f"Kafka: reachable, {len(found.brokers)} broker(s), {len(found.topics)} topic(s)."]
+
+
+def _extra(conn: Any) -> dict[str, Any]:
+    text = (conn.extra or "").strip()
+    try:
+        data = json.loads(text) if text else {}
+    except ValueError as error:
+        data = error
+    if not isinstance(data, dict):
+        raise ConfigError(
+            "the connection's extra is not a JSON object",
+            where=f"connection {conn.conn_id}",
+            why=str(data) if isinstance(data, ValueError) else f"it is a {type(data).__name__}",
+            remedy='write it as {"topic.prefix": "shop", ...}',
+        )
+    return data
+
+
+def _filled(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the properties without the empty ones: a form field left blank means the default."""
+    return {name: value for name, value in properties.items() if value is not None and value != ""}

@@ -1,0 +1,215 @@
+"""spark-submit for this provider: the Spark provider's hook, made strict about master, environment and processes."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.providers.common.compat.sdk import AirflowException, conf
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+# What the driver may inherit. The rest of an Airflow task's environment (connections, the API token, the metadata
+# database's address) is none of its business.
+_INHERITED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|JAVA_HOME|LD_LIBRARY_PATH|PYTHONPATH"
+    r"|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|YARN_\w+|KRB5\w*|SSL_CERT_(FILE|DIR)|MYSQL_CDC_FAULT"
+)
+_MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
+# A line of this provider's Spark jobs that names the error they end with.
+_DRIVER_ERROR = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
+_EXIT_FAIL = 78
+_KILL_GRACE_S = 3.0
+
+
+def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for spark-submit and the driver that it starts on this host.
+
+    Args:
+        base: The environment of the Airflow task; only names that a driver needs are taken from it.
+        extra: Variables that win over everything else.
+
+    Returns:
+        Variables with SPARK_HOME, PYSPARK_PYTHON, PATH and PYTHONPATH such that the driver runs this very package in
+        this very interpreter.
+    """
+    env = {name: value for name, value in base.items() if _INHERITED.fullmatch(name)}
+    env.setdefault("PYSPARK_PYTHON", sys.executable)
+    env.setdefault("PYSPARK_DRIVER_PYTHON", env["PYSPARK_PYTHON"])
+    if "SPARK_HOME" not in env and (home := _pyspark_folder()):
+        env["SPARK_HOME"] = home
+    bins = [f"{env['SPARK_HOME']}/bin"] if "SPARK_HOME" in env else []
+    env["PATH"] = _joined([*bins, str(Path(sys.executable).parent)], env.get("PATH", os.defpath))
+    env["PYTHONPATH"] = _joined([str(_PACKAGE.parent)], env.get("PYTHONPATH", ""))
+    return {**env, **(extra or {})}
+
+
+def application_path(name: str) -> str:
+    """Return the path of one of this provider's Spark applications.
+
+    Looked for in this order: the folder of the option ``[mysql_cdc] spark_jobs_folder``; ``spark_jobs`` inside the
+    installed package; ``spark_jobs`` beside the package (a source checkout).
+
+    Args:
+        name: File name, for example ``drain_binlog.py``.
+
+    Raises:
+        ConfigError: It is in none of them.
+    """
+    configured = conf.get("mysql_cdc", "spark_jobs_folder", fallback="") or ""
+    folders = [Path(configured)] if configured else [_PACKAGE / "spark_jobs", _PACKAGE.parent / "spark_jobs"]
+    for folder in folders:
+        # A folder such as local:///opt/jobs names a place inside a container image; only Spark can look there.
+        if "://" in configured:
+            return f"{configured.rstrip('/')}/{name}"
+        if (folder / name).is_file():
+            return str(folder / name)
+    raise ConfigError(
+        "the Spark application was not found",
+        where=name,
+        why="looked in " + ", ".join(map(str, folders)),
+        remedy="set [mysql_cdc] spark_jobs_folder or the operator's application argument",
+    )
+
+
+class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
+    """Submit a CDC job.
+
+    Differences from the Spark provider's hook: a connection that is missing or has no usable master is an error (there
+    it silently becomes ``yarn``); the driver gets a clean environment instead of the whole one of the Airflow task;
+    the driver runs in a process group of its own, which ``on_kill`` ends.
+
+    Args:
+        master: Spark master; wins over the connection, which may then be missing.
+        driver_env: Environment of spark-submit.
+        kwargs: Arguments of ``SparkSubmitHook``.
+
+    Raises:
+        ConfigError: The connection does not exist or its master cannot be used, or spark-submit or Java is missing.
+    """
+
+    def __init__(self, *, master: str | None = None, driver_env: Mapping[str, str], **kwargs: Any) -> None:
+        self._master = master
+        self._driver_env = dict(driver_env)
+        super().__init__(**kwargs)
+
+    def _resolve_connection(self) -> dict[str, Any]:
+        if self._master is None:
+            _require_connection(self, self._conn_id)
+        data: dict[str, Any] = super()._resolve_connection()
+        if self._master is not None:
+            data["master"] = self._master
+        data["deploy_mode"] = self._deploy_mode or data["deploy_mode"] or "client"
+        if not _MASTER.fullmatch(str(data["master"])):
+            raise _bad_master(self._conn_id, f"{data['master']!r} is not a Spark master")
+        return data
+
+    @property
+    def deploy_mode(self) -> str:
+        """Return ``client`` or ``cluster``."""
+        return str(self._connection["deploy_mode"])
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command: list[str] = super()._build_spark_submit_command(application)
+        # The base class would merge this with the task's whole environment; submit() passes a complete one instead.
+        self._env = None
+        return command
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Run spark-submit, write its output to the task log and wait for its end.
+
+        Args:
+            application: Path of the Python file to run.
+            kwargs: Arguments for ``subprocess.Popen``.
+
+        Raises:
+            ConfigError: spark-submit or Java is not there.
+            AirflowException: It ended with an error.
+        """
+        _require_programs(self._connection["spark_binary"], self._driver_env)
+        kwargs = {"env": self._driver_env, "start_new_session": True, **kwargs}
+        result: str | None = super().submit(application, **kwargs)
+        return result
+
+    def driver_error(self) -> tuple[str, bool] | None:
+        """Return the named error that the driver on this host ended with, and whether a retry can help."""
+        if self._submit_sp is None or not self._submit_sp.returncode:
+            return None
+        found = [m[1] for line in self._last_submit_log_lines if (m := _DRIVER_ERROR.match(line))]
+        return (found[-1], self._submit_sp.returncode != _EXIT_FAIL) if found else None
+
+    def on_kill(self) -> None:
+        """End the driver on this host with all its processes, and what runs on a cluster."""
+        if self._submit_sp is not None and self._submit_sp.poll() is None:
+            _end_group(self._submit_sp)
+        super().on_kill()
+
+
+def _require_connection(hook: CdcSparkSubmitHook, conn_id: str) -> None:
+    try:
+        conn = hook.get_connection(conn_id)
+    except (AirflowException, ValueError) as error:
+        raise _bad_master(conn_id, str(error)) from error
+    if not conn.host and conn.conn_type != "yarn":
+        raise _bad_master(conn_id, "it has no host, which is where the master stands")
+
+
+def _bad_master(conn_id: str, why: str) -> ConfigError:
+    return ConfigError(
+        "the Spark connection names no usable master",
+        where=f"connection {conn_id}",
+        why=why,
+        remedy=(
+            "create it with type spark and as host a master such as local[2], yarn, spark://host:7077 or"
+            " k8s://https://host:443; as a URI, local[2] is written spark://local%5B2%5D"
+        ),
+    )
+
+
+def _require_programs(binary: str, env: Mapping[str, str]) -> None:
+    if not shutil.which(binary, path=env.get("PATH")):
+        raise ConfigError(
+            f"{binary} was not found",
+            where="PATH of the Airflow worker",
+            remedy="install pyspark into the worker's environment or set SPARK_HOME",
+        )
+    java = f"{env['JAVA_HOME']}/bin/java" if env.get("JAVA_HOME") else "java"
+    if not shutil.which(java, path=env.get("PATH")):
+        raise ConfigError(
+            "Java was not found",
+            where=f"{java} on the Airflow worker",
+            remedy="install Java 17 or newer and set JAVA_HOME for the worker",
+        )
+
+
+def _end_group(process: subprocess.Popen[Any]) -> None:
+    """Ask the process group to end, then end it; short enough for Airflow's own patience of 5 seconds."""
+    for sig, patience in ((signal.SIGTERM, _KILL_GRACE_S), (signal.SIGKILL, 0.5)):
+        try:
+            os.killpg(process.pid, sig)
+        except (ProcessLookupError, PermissionError):
+            return
+        deadline = time.monotonic() + patience
+        while process.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _pyspark_folder() -> str | None:
+    spec = importlib.util.find_spec("pyspark")
+    return os.path.dirname(spec.origin) if spec and spec.origin else None
+
+
+def _joined(first: list[str], rest: str) -> str:
+    parts = [*first, *(p for p in rest.split(os.pathsep) if p and p not in first)]
+    return os.pathsep.join(parts)

@@ -1,0 +1,349 @@
+"""What the snapshot and the drain operator share: plan, submit, settle."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.sdk import Asset
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.pipeline.operate import Outcome, PreparedJob
+    from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
+    from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
+
+DEFAULT_ASSET = "mysql_cdc_offsets"
+# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
+DEFAULT_CONF = {
+    "spark.log.level": "WARN",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+IDLE_POLL_S = 5.0
+
+Properties = Mapping[str, Any] | str
+
+
+class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
+    """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
+
+    The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), hand the
+    plan to a Spark job through a file that only this account can read, wait, then learn the outcome from the ledger.
+    So a retry is always safe: it goes on where Kafka's committed markers say, also after this process, the driver or
+    Airflow died. For the same reason the job is never re-attached (``durable`` is off); an older driver that still runs
+    is fenced by the new one.
+
+    Args:
+        mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
+        kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
+        spark_conn_id: Connection of type ``spark``; it must exist and name a master. (templated)
+        master: Spark master; wins over the connection, which may then be missing.
+        properties: Connector properties that win over the connections: a mapping, its JSON text, or a list of these
+            where later ones win and empty values are left out. No secrets; Airflow shows them. (templated)
+        offset_asset: Asset in whose state the offset is kept; it becomes inlet and outlet of the task, and its event
+            carries the new offset.
+        offset_conn_id: Connection of a database to keep the offset in instead. (templated)
+        run_for: How long to go on batch after batch, as timedelta or seconds; 0 does one batch. (templated)
+        writers: Number of writers (Spark tasks that write to Kafka); None leaves it to the properties. (templated)
+        conf: Spark configuration; added to ``DEFAULT_CONF``. (templated)
+        env_vars: Environment variables for the driver; the driver does not get the Airflow task's own. (templated)
+        application: Path of the Spark application; None takes the one of this provider.
+        kwargs: Arguments of ``SparkSubmitOperator``.
+
+    Raises:
+        AirflowFailException: A retry will not help; the text names the error and what to do.
+        AirflowException: A retry can help.
+    """
+
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "mysql_cdc_conn_id",
+        "kafka_conn_id",
+        "spark_conn_id",
+        "offset_conn_id",
+        "properties",
+        "run_for",
+        "writers",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json", "conf": "json", "env_vars": "json"}
+    ui_color = "#d7ebdd"
+
+    mode: ClassVar[str]
+    job_file: ClassVar[str]
+    application: str
+    files: str | None
+    _hook: CdcSparkSubmitHook | None
+
+    def __init__(
+        self,
+        *,
+        mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
+        kafka_conn_id: str | None = None,
+        spark_conn_id: str = "spark_cdc",
+        master: str | None = None,
+        properties: Properties | Sequence[Properties] | None = None,
+        offset_asset: Asset | str = DEFAULT_ASSET,
+        offset_conn_id: str | None = None,
+        run_for: timedelta | float | str = 0,
+        writers: int | str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        env_vars: Mapping[str, str] | None = None,
+        application: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.offset_asset = Asset(offset_asset) if isinstance(offset_asset, str) else offset_asset
+        # Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset
+        # that nothing references.
+        for side in ("inlets", "outlets"):
+            kwargs[side] = [*(kwargs.get(side) or []), self.offset_asset]
+        super().__init__(
+            application=application or "",
+            conf={**DEFAULT_CONF, **(conf or {})},
+            env_vars=dict(env_vars or {}),
+            name=kwargs.pop("name", f"mysql-cdc-{self.mode}"),
+            conn_id=spark_conn_id,
+            durable=False,
+            **kwargs,
+        )
+        self.mysql_cdc_conn_id = mysql_cdc_conn_id
+        self.kafka_conn_id = kafka_conn_id
+        self.spark_conn_id = spark_conn_id
+        self.master = master
+        self.properties = properties
+        self.offset_conn_id = offset_conn_id
+        self.run_for = run_for
+        self.writers = writers
+        self._killed = False
+
+    def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
+        """Plan the job, or return None when there is nothing to do.
+
+        Args:
+            cfg: The connector's configuration.
+            store: Where the offset is kept.
+            owner: ``dag_id/run_id/task_id/map_index``.
+            run_for_s: Seconds that are left of ``run_for``.
+        """
+        raise NotImplementedError
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Plan, run the Spark job and settle.
+
+        Returns:
+            ``complete``, ``offset`` and ``counts`` (records per topic), also pushed as XCom.
+        """
+        try:
+            return self._run(context)
+        except CdcError as error:
+            raise airflow_error(error) from error
+
+    def on_kill(self) -> None:
+        """End the driver with all its processes."""
+        self._killed = True
+        if self._hook is not None:
+            super().on_kill()
+
+    def _run(self, context: Any) -> dict[str, Any]:
+        hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
+        cfg = hook.get_config(self._properties())
+        accessors = context.get("asset_state_store")
+        store = hook.get_offset_store(
+            cfg,
+            accessor=None if accessors is None else accessors[self.offset_asset],
+            offset_conn_id=self.offset_conn_id,
+        )
+        deadline = time.monotonic() + seconds(self.run_for)
+        job = self._prepare(cfg, store, owner_of(context), deadline)
+        if job is None:
+            self.log.info("Nothing to do.")
+            return {"complete": True, "offset": None, "counts": {}}
+        failure = self._submit(job.spec, context)
+        if self._killed:
+            raise AirflowException("the task was ended from outside; a retry goes on from the last committed marker")
+        return self._judge(self._settle(cfg, store), failure, context)
+
+    def _properties(self) -> dict[str, Any]:
+        given = self.properties or {}
+        layers = [given] if isinstance(given, (str, Mapping)) else list(given)
+        merged: dict[str, Any] = {}
+        for layer in layers:
+            data = parse_properties(layer)
+            merged |= {name: value for name, value in data.items() if value is not None and value != ""}
+        if self.writers not in (None, "", "None"):
+            merged["drain.writers"] = self.writers
+        return merged
+
+    def _prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, deadline: float) -> PreparedJob | None:
+        """Plan the job; with ``run_for``, wait for something to do until the deadline."""
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            job = self.prepare(cfg, store, owner, left)
+            if job is not None or left == 0 or self._killed:
+                return job
+            time.sleep(min(IDLE_POLL_S, left))
+
+    def _submit(self, spec: JobSpec, context: Any) -> AirflowException | None:
+        """Run the Spark job and return how spark-submit failed, if it did."""
+        self._conn_id = self.spark_conn_id
+        if not self.application:
+            self.application = application_path(self.job_file)
+        with spec_file(spec) as path:
+            self.application_args = [str(path)]
+            self._hook = self._get_hook()
+            if self._hook.deploy_mode == "cluster":
+                # Spark copies the file into the driver's working directory.
+                self.files = f"{self.files},{path}" if self.files else str(path)
+                self.application_args = [path.name]
+                self._hook = self._get_hook()
+            try:
+                super().execute(context)
+            except AirflowException as error:
+                return error
+        return None
+
+    def _get_hook(self) -> CdcSparkSubmitHook:
+        return CdcSparkSubmitHook(
+            master=self.master,
+            driver_env=driver_env(os.environ, self.env_vars),
+            conf=self.conf,
+            conn_id=self._conn_id,
+            files=self.files,
+            py_files=self.py_files,
+            archives=self._archives,
+            driver_class_path=self.driver_class_path,
+            jars=self.jars,
+            packages=self.packages,
+            exclude_packages=self.exclude_packages,
+            repositories=self._repositories,
+            total_executor_cores=self._total_executor_cores,
+            executor_cores=self._executor_cores,
+            executor_memory=self._executor_memory,
+            driver_memory=self._driver_memory,
+            keytab=self.keytab,
+            principal=self.principal,
+            proxy_user=self.proxy_user,
+            name=self.name,
+            num_executors=self._num_executors,
+            status_poll_interval=self._status_poll_interval,
+            application_args=self.application_args,
+            env_vars=self.env_vars,
+            verbose=self._verbose,
+            spark_binary=self._spark_binary,
+            properties_file=self.properties_file,
+            yarn_queue=self._yarn_queue,
+            deploy_mode=self._deploy_mode,
+            use_krb5ccache=self._use_krb5ccache,
+            post_submit_commands=self.post_submit_commands,
+            track_driver_via_k8s_api=self._track_driver_via_k8s_api,
+            yarn_track_via_rm_api=self._yarn_track_via_rm_api,
+            yarn_rm_auth=self._yarn_rm_auth,
+        )
+
+    def _settle(self, cfg: ConnectorConfig, store: OffsetStore) -> Outcome:
+        from airflow_provider_mysql_cdc.cdc.pipeline.operate import settle
+
+        return settle(cfg, store, self.log.info)
+
+    def _judge(self, outcome: Outcome, failure: AirflowException | None, context: Any) -> dict[str, Any]:
+        named = self._hook.driver_error() if self._hook else None
+        if not outcome.complete and named:
+            # The driver's own last words: the ledger may still hold the error of an earlier attempt.
+            raise (AirflowException if named[1] else AirflowFailException)(named[0]) from failure
+        if outcome.error is not None:
+            raise outcome.error
+        if not outcome.complete:
+            raise StateError(
+                "the Spark job ended without finishing its batch",
+                why=str(failure) if failure else "the ledger holds no outcome",
+                remedy="read the driver's lines above; a retry goes on from the last committed marker",
+                retriable=True,
+            ) from failure
+        if failure is not None:
+            self.log.warning("spark-submit failed after everything had been committed: %s", failure)
+        result = {"complete": True, "offset": outcome.offset, "counts": outcome.counts}
+        self.log.info("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
+        context["outlet_events"][self.offset_asset].extra = {"offset": outcome.offset, "counts": outcome.counts}
+        return result
+
+
+def airflow_error(error: CdcError) -> AirflowException:
+    """Return the Airflow exception that retries the task or fails it at once, as the error says."""
+    kind = AirflowException if error.can_retry else AirflowFailException
+    return kind(f"{type(error).__name__}: {error}")
+
+
+def owner_of(context: Any) -> str:
+    """Return ``dag_id/run_id/task_id/map_index``: the same for every try of a task instance."""
+    ti = context["ti"]
+    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{getattr(ti, 'map_index', -1)}"
+
+
+def seconds(value: timedelta | float | str | None) -> float:
+    """Return a duration given as timedelta, number or text, in seconds.
+
+    Raises:
+        ConfigError: It is none of these, or negative.
+    """
+    try:
+        number = value.total_seconds() if isinstance(value, timedelta) else float(value or 0)
+        if number < 0:
+            raise ValueError("negative")
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{value!r} is not a duration", where="run_for", remedy="give a timedelta or a number of seconds"
+        ) from error
+    return number
+
+
+def parse_properties(layer: Properties) -> Mapping[str, Any]:
+    """Return properties given as a mapping or as its JSON text.
+
+    Raises:
+        ConfigError: The text is not a JSON object.
+    """
+    try:
+        data = json.loads(layer) if isinstance(layer, str) and layer.strip() else layer or {}
+    except ValueError as error:
+        data = error
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            "the task's properties are not a JSON object",
+            where="properties",
+            why=str(data) if isinstance(data, ValueError) else f"it is a {type(data).__name__}",
+            remedy='write them as {"table.include.list": "shop.orders", ...}',
+        )
+    return data
+
+
+@contextmanager
+def spec_file(spec: JobSpec) -> Iterator[Path]:
+    """Write the job spec, which holds secrets, to a file of mode 0600 in a folder of mode 0700; remove both after.
+
+    Args:
+        spec: The job spec.
+
+    Yields:
+        The file's path.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="mysql-cdc-"))
+    try:
+        path = folder / "job-spec.json"
+        spec.write(path)
+        yield path
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,32 @@
+"""The operator that drains the binlog."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.pipeline.operate import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
+
+
+class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
+    """Read the binlog from the stored offset to an end fixed before reading, and move the offset there.
+
+    With ``run_for`` one Spark session drains batch after batch until the time is over; before the first event there is
+    no Spark session, the task only looks for new events every few seconds.
+
+    Args:
+        kwargs: As for ``MySqlCdcSparkOperator``.
+    """
+
+    mode = "drain"
+    job_file = "drain_binlog.py"
+
+    def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
+        """Plan the batch, or return None when the server stands at the stored offset."""
+        from airflow_provider_mysql_cdc.cdc.pipeline.operate import prepare_drain
+
+        return prepare_drain(cfg, store, owner, self.log.info, run_for_s=run_for_s)

@@ -1,0 +1,1 @@
+"""Runs the core's jobs on Spark: imports pyspark and the core, never Airflow."""

@@ -1,0 +1,102 @@
+"""The command line of the local stack."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from stacklib import kafka, mysql, stack
+from stacklib.errors import StackError
+from stacklib.settings import KAFKA_VERSION, MYSQL_VERSIONS, default_run_dir
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="scripts/stack", description="MySQL and Kafka on loopback ports.")
+    parser.add_argument("command", choices=sorted(_COMMANDS), help="up and down are safe to repeat")
+    parser.add_argument("--mysql", choices=MYSQL_VERSIONS, help="server version (default: the folder's, else 9.7)")
+    parser.add_argument("--dir", type=Path, help="folder of data, logs and stack.json (default: .stack)")
+    parser.add_argument("--mysql-port", type=int, help="port MySQL must have (default: a free one)")
+    parser.add_argument("--kafka-port", type=int, help="port Kafka must have (default: a free one)")
+    parser.add_argument("--wipe", action="store_true", help="with down: remove the data too")
+    return parser
+
+
+def _folder(arguments: argparse.Namespace) -> Path:
+    given: Path | None = arguments.dir
+    return given.expanduser().resolve() if given else default_run_dir()
+
+
+def _up(arguments: argparse.Namespace) -> int:
+    stack.ensure_stack(
+        _folder(arguments), arguments.mysql, mysql_port=arguments.mysql_port, kafka_port=arguments.kafka_port
+    )
+    return _status(arguments)
+
+
+def _down(arguments: argparse.Namespace) -> int:
+    stack.stop_stack(_folder(arguments), wipe=arguments.wipe)
+    return 0
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    folder = _folder(arguments)
+    info = stack.load(folder)
+    if info is None:
+        print(f"no stack in {folder}; start one with scripts/stack up")
+        return 1
+    kafka_host, _, kafka_port = info.kafka.split(",")[0].rpartition(":")
+    rows = [
+        (
+            "mysql",
+            mysql.data_version(folder / "mysql") if info.mysql_origin == "stack" else info.mysql_version,
+            f"{info.mysql_host}:{info.mysql_port}",
+            info.mysql_origin,
+            mysql.handshake_version(info.mysql_port, info.mysql_host) is not None
+            and (info.mysql_origin != "stack" or mysql.running(folder / "mysql")),
+        ),
+        (
+            "kafka",
+            KAFKA_VERSION if info.kafka_origin == "stack" else "",
+            info.kafka,
+            info.kafka_origin,
+            kafka.answers(int(kafka_port), kafka_host)
+            and (info.kafka_origin != "stack" or kafka.running(folder / "kafka")),
+        ),
+    ]
+    for name, version, address, origin, up in rows:
+        print(f"{name:<6} {'up' if up else 'down':<5} {version or '':<8} {address:<24} ({origin})")
+    print(f"folder {folder}")
+    return 0 if all(row[4] for row in rows) else 1
+
+
+def _env(arguments: argparse.Namespace) -> int:
+    folder = _folder(arguments)
+    info = stack.load(folder)
+    if info is None:
+        raise StackError("printing the environment", f"no stack in {folder}", "start one with scripts/stack up")
+    for name, value in info.exports().items():
+        print(f"export {name}={shlex.quote(value)}")
+    return 0
+
+
+_COMMANDS = {"up": _up, "down": _down, "status": _status, "env": _env}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; return the exit code (0 good, 1 not running or failed, 130 interrupted)."""
+    arguments = _parser().parse_args(argv)
+    try:
+        return _COMMANDS[arguments.command](arguments)
+    except StackError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,122 @@
+"""The Kafka broker of the stack: its archives, its storage, its process (KRaft, broker and controller in one)."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import socket
+import struct
+import uuid
+from pathlib import Path
+
+from stacklib import commands, maven, processes
+from stacklib.errors import say
+from stacklib.java import Java
+from stacklib.locks import build_once
+from stacklib.settings import (
+    KAFKA_BROKER,
+    KAFKA_COORDINATE,
+    KAFKA_HEAP,
+    KAFKA_VERSION,
+    LOG4J_COORDINATE,
+    LOOPBACK,
+    cache_dir,
+)
+
+_START_SECONDS = 120.0
+_API_VERSIONS = 18
+
+_LOGGING = """\
+rootLogger.level=WARN
+rootLogger.appenderRef.console.ref=console
+appender.console.type=Console
+appender.console.name=console
+appender.console.layout.type=PatternLayout
+appender.console.layout.pattern=%d{ISO8601} %p %m (%c)%n
+logger.kafka.name=kafka
+logger.kafka.level=INFO
+"""
+
+
+def archives(java: Java) -> Path:
+    """Return the folder with Kafka's archives, fetching them once."""
+    return build_once(
+        cache_dir() / f"kafka-{KAFKA_VERSION}",
+        lambda folder: maven.fetch([KAFKA_COORDINATE, LOG4J_COORDINATE], folder, java, "kafka"),
+        "kafka",
+        f"Kafka {KAFKA_VERSION}",
+    )
+
+
+def properties(folder: Path, port: int, controller_port: int) -> str:
+    """Return the broker's properties."""
+    settings = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{LOOPBACK}:{controller_port}",
+        "controller.listener.names": "CONTROLLER",
+        "listeners": f"PLAINTEXT://{LOOPBACK}:{port},CONTROLLER://{LOOPBACK}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{LOOPBACK}:{port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "log.dirs": str(folder / "data"),
+        **KAFKA_BROKER,
+    }
+    return "".join(f"{name}={value}\n" for name, value in settings.items())
+
+
+def answers(port: int, host: str = LOOPBACK) -> bool:
+    """Return whether a broker answers an ApiVersions request (version 0) on the port."""
+    client = b"stack"
+    body = struct.pack(">hhih", _API_VERSIONS, 0, 1, len(client)) + client
+    try:
+        with socket.create_connection((host, port), timeout=2) as connection:
+            connection.settimeout(5)
+            connection.sendall(struct.pack(">i", len(body)) + body)
+            reply = connection.recv(10)
+    except OSError:
+        return False
+    return len(reply) == 10 and struct.unpack(">iih", reply)[1:] == (1, 0)
+
+
+def record(folder: Path) -> Path:
+    """Return the path of the process record."""
+    return folder / "process.json"
+
+
+def running(folder: Path) -> bool:
+    """Return whether the broker started from this folder is alive."""
+    return processes.alive(processes.load(record(folder)))
+
+
+def start(java: Java, folder: Path, port: int, controller_port: int) -> None:
+    """Format the storage when there is none, start the broker and wait until it answers.
+
+    Raises:
+        StackError: the broker does not start; the end of its log is in the detail.
+    """
+    classpath = f"{archives(java)}/*"
+    folder.mkdir(parents=True, exist_ok=True)
+    config, logging, log = folder / "server.properties", folder / "log4j2.properties", folder / "kafka.log"
+    config.write_text(properties(folder, port, controller_port), encoding="utf-8")
+    logging.write_text(_LOGGING, encoding="utf-8")
+    base = [java.program, KAFKA_HEAP, f"-Dlog4j2.configurationFile={logging}", "-cp", classpath]
+    if not (folder / "data" / "meta.properties").exists():
+        _format(base, folder, config)
+    say("kafka", f"starting {KAFKA_VERSION} on {LOOPBACK}:{port}")
+    server = processes.spawn([*base, "kafka.Kafka", str(config)], record(folder), log, str(config))
+    try:
+        processes.wait_ready("kafka", server, lambda: answers(port), _START_SECONDS)
+    except BaseException:
+        processes.stop("kafka", record(folder))
+        raise
+    say("kafka", "ready")
+
+
+def _format(base: list[str], folder: Path, config: Path) -> None:
+    say("kafka", "formatting new storage")
+    shutil.rmtree(folder / "data", ignore_errors=True)
+    cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    # One word with the option: a cluster id may begin with a dash.
+    command = [*base, "kafka.tools.StorageTool", "format", f"--cluster-id={cluster}", "--config", str(config)]
+    commands.run(command, "formatting Kafka's storage", f"remove {folder} and run it again")

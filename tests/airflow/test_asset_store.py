@@ -1,0 +1,105 @@
+"""The offset store in Airflow's asset state: the contract of all stores, on a real metadata database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG, Asset, task
+from airflow_home import run_dag
+from fakes import FakePipeline, connections, install
+from store_contract import StoreContract, plan
+
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
+from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
+
+
+@pytest.fixture(scope="module")
+def worker(metadata_db: Path) -> Iterator[Any]:
+    """Give what a running task has: the accessor of an active asset and the channel to Airflow behind it."""
+    from airflow.sdk.execution_time import task_runner
+
+    asset, found = Asset("contract_offsets"), {}
+    with DAG("asset_store_contract", schedule=None) as dag:
+
+        @task(inlets=[asset], outlets=[asset])
+        def capture(**context: Any) -> None:
+            found["accessor"] = context["asset_state_store"][asset]
+            found["comms"] = task_runner.SUPERVISOR_COMMS
+
+        capture()
+    assert run_dag(dag).state == "success"
+    before = getattr(task_runner, "SUPERVISOR_COMMS", None)
+    task_runner.SUPERVISOR_COMMS = found["comms"]
+    yield found["accessor"]
+    task_runner.SUPERVISOR_COMMS = before
+
+
+class TestAssetOffsetStore(StoreContract):
+    @pytest.fixture
+    def make_store(self, worker: Any) -> Callable[[str], OffsetStore]:
+        worker.clear()
+        return lambda prefix: AssetOffsetStore(worker, prefix)
+
+    def test_the_state_stands_under_one_key_as_json_a_person_can_read(
+        self, worker: Any, make_store: Callable[[str], OffsetStore]
+    ) -> None:
+        make_store("shop").save(StoredState().with_plan(plan()), None)
+        value = worker.get("offset/shop")
+        assert value["pending"]["end"]["file"] == "binlog.000010"
+
+    def test_a_value_edited_by_hand_into_nonsense_is_named(
+        self, worker: Any, make_store: Callable[[str], OffsetStore]
+    ) -> None:
+        worker.set("offset/shop", {"epoch": "many"})
+        with pytest.raises(StateError) as caught:
+            make_store("shop").load()
+        assert "restored from the ledger" in caught.value.remedy
+
+
+def test_the_operator_s_store_keeps_the_state_from_run_to_run(
+    metadata_db: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connections(monkeypatch)
+    _, pipeline = install(monkeypatch, tmp_path)
+    seen = []
+
+    def settle(self: FakePipeline, cfg: Any, store: OffsetStore, log: Any) -> Any:
+        state = store.load()
+        seen.append(state)
+        store.save(StoredState(epoch=(state.epoch if state else 0) + 1), state)
+        return pipeline.outcome
+
+    monkeypatch.setattr(FakePipeline, "settle", settle)
+    with DAG("asset_store_runs", schedule=None) as dag:
+        MySqlCdcDrainOperator(task_id="drain", kafka_conn_id="kafka_cdc", properties={"topic.prefix": "kept"})
+    for _ in range(2):
+        assert run_dag(dag).state == "success"
+    assert seen[0] is None
+    assert (seen[1].epoch, seen[1].revision) == (1, 1)
+
+
+@pytest.mark.parametrize("offset_conn", [True, False])
+def test_before_airflow_3_3_the_offset_needs_a_database_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, offset_conn: bool
+) -> None:
+    from airflow_provider_mysql_cdc.cdc.state.sql_store import SqlOffsetStore
+    from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+
+    connections(monkeypatch)
+    monkeypatch.setenv("AIRFLOW_CONN_OFFSETS", f'{{"conn_type": "sqlite", "host": "{tmp_path}/offsets.db"}}')
+    hook = MySqlCdcHook(kafka_conn_id="kafka_cdc")
+    cfg = hook.get_config()
+    if offset_conn:
+        store = hook.get_offset_store(cfg, offset_conn_id="offsets")
+        assert isinstance(store, SqlOffsetStore)
+        store.save(StoredState().with_plan(plan()), None)
+        assert hook.get_offset_store(cfg, offset_conn_id="offsets").load().epoch == 1  # type: ignore[union-attr]
+    else:
+        with pytest.raises(StateError) as caught:
+            hook.get_offset_store(cfg, accessor=None)
+        assert "offset_conn_id" in caught.value.remedy

@@ -1,0 +1,246 @@
+"""The operators, run by Airflow on a real metadata database, with a fake spark-submit and a fake pipeline."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.sdk import DAG
+from airflow_home import run_dag
+from fakes import KAFKA_PASSWORD, PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, install
+
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SinkConnectionError
+from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
+from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
+from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
+
+pytestmark = pytest.mark.usefixtures("metadata_db")
+Run = Callable[..., Any]
+
+
+@pytest.fixture
+def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline]:
+    connections(monkeypatch)
+    return install(monkeypatch, tmp_path)
+
+
+@pytest.fixture
+def run(request: pytest.FixtureRequest) -> Run:
+    """Run one task in a DAG of its own and return the task instance."""
+
+    def go(kind: type[MySqlCdcSparkOperator] = MySqlCdcDrainOperator, **arguments: Any) -> Any:
+        with DAG(dag_id=request.node.name.replace("[", "_").replace("]", "_"), schedule=None) as dag:
+            kind(task_id="cdc", retries=1, retry_delay=timedelta(0), **{"kafka_conn_id": "kafka_cdc", **arguments})
+        finished = run_dag(dag)
+        return finished.get_task_instances()[0]
+
+    return go
+
+
+def rendered(ti: Any) -> str:
+    """Return everything that Airflow stored of the task's rendered fields."""
+    from airflow.models.renderedtifields import RenderedTaskInstanceFields
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        rows = session.query(RenderedTaskInstanceFields).filter_by(dag_id=ti.dag_id, run_id=ti.run_id)
+        return json.dumps([row.rendered_fields for row in rows])
+
+
+def test_drain_hands_the_plan_to_spark_and_returns_what_was_done(fakes: Any, run: Run) -> None:
+    submit, pipeline = fakes
+    ti = run(run_for=timedelta(minutes=2), writers=3, properties={"table.include.list": "shop.orders"})
+    assert ti.state == "success"
+    assert ti.xcom_pull(task_ids="cdc") == {
+        "complete": True,
+        "offset": {"file": "binlog.000002", "pos": 157},
+        "counts": {"shop.db.orders": 42},
+    }
+    spec = submit.record["spec"]
+    assert spec["mode"] == "drain"
+    assert spec["owner"] == f"{ti.dag_id}/{ti.run_id}/cdc/-1"
+    assert 100 < spec["run_for_s"] <= 120
+    assert spec["properties"]["database.hostname"] == "mysql.example"
+    assert spec["properties"]["database.port"] == "3307"
+    assert spec["properties"]["kafka.bootstrap.servers"] == "kafka.example:9092"
+    assert spec["properties"]["table.include.list"] == "shop.orders"
+    assert spec["properties"]["drain.writers"] == "3"
+    assert submit.record["argv"][-2].endswith("spark_jobs/drain_binlog.py")
+    assert [name for name, _ in pipeline.calls] == ["drain", "settle"]
+
+
+def test_snapshot_submits_its_own_application(fakes: Any, run: Run) -> None:
+    submit, pipeline = fakes
+    assert run(MySqlCdcSnapshotOperator, again="True").state == "success"
+    assert submit.record["spec"]["mode"] == "snapshot"
+    assert submit.record["argv"][-2].endswith("spark_jobs/snapshot_tables.py")
+    assert pipeline.again is True
+
+
+def test_no_secret_leaves_the_job_spec_file(fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    submit, _ = fakes
+    ti = run()
+    record = submit.record
+    assert record["spec"]["properties"]["database.password"] == PASSWORD
+    assert record["spec"]["properties"]["kafka.sasl.password"] == KAFKA_PASSWORD
+    assert (record["mode"], record["folder_mode"]) == (0o600, 0o700)
+    assert not Path(record["argv"][-1]).exists()
+    assert not Path(record["argv"][-1]).parent.exists()
+    log = "".join(capfd.readouterr())
+    assert "Spark-Submit cmd" in log
+    assert "kafka_cdc" in rendered(ti)
+    for secret in (PASSWORD, KAFKA_PASSWORD):
+        for place in (*record["argv"], *record["env"].values(), rendered(ti), log):
+            assert secret not in place
+
+
+def test_the_spec_file_is_removed_when_the_job_fails(fakes: Any, run: Run) -> None:
+    submit, pipeline = fakes
+    submit.set(code=1)
+    pipeline.outcome = FakeOutcome(complete=False)
+    assert run().state == "failed"
+    assert not Path(submit.record["argv"][-1]).exists()
+
+
+def test_the_driver_gets_a_clean_environment(fakes: Any, run: Run) -> None:
+    submit, _ = fakes
+    run(env_vars={"MY_SETTING": "1"})
+    env = submit.record["env"]
+    assert not [name for name in env if name.startswith("AIRFLOW")]
+    assert env["MY_SETTING"] == "1"
+    assert env["PYSPARK_PYTHON"]
+    assert str(Path(__file__).resolve().parents[2]) in env["PYTHONPATH"].split(os.pathsep)
+
+
+def test_the_driver_runs_in_a_process_group_of_its_own(fakes: Any, run: Run) -> None:
+    submit, _ = fakes
+    run()
+    assert submit.record["pgid"] == submit.record["pid"]
+
+
+def test_progress_lines_of_the_driver_go_to_the_task_log(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    run()
+    assert "[mysql-cdc] batch 1: 42 records" in "".join(capfd.readouterr())
+
+
+def test_nothing_to_do_starts_no_spark(fakes: Any, run: Run) -> None:
+    submit, pipeline = fakes
+    pipeline.nothing = 1
+    ti = run()
+    assert ti.state == "success"
+    assert submit.record is None
+    assert ti.xcom_pull(task_ids="cdc")["counts"] == {}
+
+
+def test_run_for_waits_for_work_before_it_starts_spark(fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, pipeline = fakes
+    monkeypatch.setattr("airflow_provider_mysql_cdc.operators.base.IDLE_POLL_S", 0.01)
+    pipeline.nothing = 3
+    assert run(run_for=60).state == "success"
+    assert [name for name, _ in pipeline.calls] == ["drain"] * 4 + ["settle"]
+    assert submit.record is not None
+
+
+@pytest.mark.parametrize(
+    ("error", "tries"),
+    [(BinlogPurgedError("binlog.000001 is gone"), 1), (SinkConnectionError("no broker answers"), 2)],
+)
+def test_the_ledger_s_error_decides_about_the_retry(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str], error: Any, tries: int
+) -> None:
+    submit, pipeline = fakes
+    submit.set(code=1)
+    pipeline.outcome = FakeOutcome(complete=False, error=error)
+    assert run().state == "failed"
+    assert len(pipeline.planned()) == tries
+    assert f"{type(error).__name__}: {error.what}" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(("code", "tries"), [(75, 2), (78, 1)])
+def test_the_driver_s_last_words_win_over_an_older_outcome(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str], code: int, tries: int
+) -> None:
+    submit, pipeline = fakes
+    submit.set(code=code, body='print("[mysql-cdc] RunInProgressError: another run is at work.")')
+    pipeline.outcome = FakeOutcome(complete=False, error=BinlogPurgedError("of an earlier attempt"))
+    assert run().state == "failed"
+    assert len(pipeline.planned()) == tries
+    log = "".join(capfd.readouterr())
+    assert "RunInProgressError: another run is at work." in log
+    assert "of an earlier attempt" not in log
+
+
+def test_a_driver_that_dies_after_its_last_commit_is_a_success(fakes: Any, run: Run) -> None:
+    submit, _ = fakes
+    submit.set(code=137)
+    assert run().state == "success"
+
+
+def test_an_error_while_planning_is_raised_by_name_and_starts_no_spark(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submit, pipeline = fakes
+    pipeline.error = BinlogPurgedError("binlog.000001 is gone", remedy="take a new snapshot")
+    assert run().state == "failed"
+    assert submit.record is None
+    assert "take a new snapshot" in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(
+    "connection",
+    [None, '{"conn_type": "spark"}', '{"conn_type": "spark", "host": "somewhere"}', "spark://local[2]"],
+    ids=["missing", "no_host", "no_port", "unescaped_uri"],
+)
+def test_a_spark_connection_without_a_usable_master_is_refused(
+    fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], connection: str | None
+) -> None:
+    submit, _ = fakes
+    if connection is None:
+        monkeypatch.delenv("AIRFLOW_CONN_SPARK_CDC")
+    else:
+        monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", connection)
+    assert run().state == "failed"
+    assert submit.record is None
+    assert "the Spark connection names no usable master" in "".join(capfd.readouterr())
+
+
+def test_an_explicit_master_needs_no_connection(fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, _ = fakes
+    monkeypatch.delenv("AIRFLOW_CONN_SPARK_CDC")
+    assert run(master="local[1]").state == "success"
+    argv = submit.record["argv"]
+    assert argv[argv.index("--master") + 1] == "local[1]"
+
+
+def test_a_secret_among_the_task_s_properties_is_refused(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submit, _ = fakes
+    assert run(properties='{"database.password": "oops"}').state == "failed"
+    assert submit.record is None
+    assert "a secret stands in the task's properties" in "".join(capfd.readouterr())
+
+
+def test_two_tries_of_a_task_have_the_same_owner(fakes: Any, run: Run) -> None:
+    _, pipeline = fakes
+    pipeline.outcome = FakeOutcome(complete=False)
+    ti = run()
+    assert pipeline.planned() == [f"{ti.dag_id}/{ti.run_id}/cdc/-1"] * 2
+
+
+def test_the_offset_asset_is_inlet_and_outlet_and_its_event_tells_the_offset(fakes: Any, run: Run) -> None:
+    from airflow.models.asset import AssetEvent
+    from airflow.utils.session import create_session
+
+    ti = run()
+    with create_session() as session:
+        event = session.query(AssetEvent).filter_by(source_run_id=ti.run_id).one()
+        assert event.asset.name == "mysql_cdc_offsets"
+        assert event.extra["offset"] == {"file": "binlog.000002", "pos": 157}

@@ -1,0 +1,157 @@
+"""The submit hook: environment, application and the end of a driver."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException
+from fakes import FakeSubmit, connections
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def submit(tmp_path: Path) -> FakeSubmit:
+    return FakeSubmit(tmp_path / "spark")
+
+
+def hook_for(submit: FakeSubmit, **arguments: Any) -> CdcSparkSubmitHook:
+    env = driver_env({"PATH": os.environ["PATH"], "SPARK_HOME": str(submit.folder)})
+    return CdcSparkSubmitHook(**{"master": "local[1]", "driver_env": env, **arguments})
+
+
+def test_only_what_a_driver_needs_is_inherited() -> None:
+    env = driver_env(
+        {
+            "HOME": "/home/x",
+            "PATH": "/bin",
+            "JAVA_HOME": "/java",
+            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "secret",
+            "AIRFLOW_CONN_MYSQL": "secret",
+            "AWS_SECRET_ACCESS_KEY": "secret",
+            "MYSQL_CDC_MYSQL_ROOT_PASSWORD": "secret",
+            "MYSQL_CDC_FAULT": "{}",
+        }
+    )
+    assert "secret" not in env.values()
+    assert (env["HOME"], env["JAVA_HOME"], env["MYSQL_CDC_FAULT"]) == ("/home/x", "/java", "{}")
+
+
+def test_the_driver_finds_spark_this_interpreter_and_this_package() -> None:
+    env = driver_env({"PATH": "/bin", "PYTHONPATH": "/mine"})
+    assert Path(env["SPARK_HOME"], "bin", "spark-submit").exists()
+    assert env["PATH"].split(os.pathsep) == [f"{env['SPARK_HOME']}/bin", str(Path(sys.executable).parent), "/bin"]
+    assert env["PYSPARK_PYTHON"] == env["PYSPARK_DRIVER_PYTHON"] == sys.executable
+    assert env["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "/mine"]
+
+
+def test_an_installation_s_own_spark_and_explicit_variables_win() -> None:
+    env = driver_env({"PATH": "/bin", "SPARK_HOME": "/opt/spark"}, {"PYSPARK_PYTHON": "/opt/python"})
+    assert (env["SPARK_HOME"], env["PYSPARK_PYTHON"]) == ("/opt/spark", "/opt/python")
+
+
+def test_the_applications_are_found() -> None:
+    for name in ("drain_binlog.py", "snapshot_tables.py"):
+        assert Path(application_path(name)).is_file()
+
+
+def test_the_folder_of_the_applications_can_be_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AIRFLOW__MYSQL_CDC__SPARK_JOBS_FOLDER", str(tmp_path))
+    with pytest.raises(ConfigError, match="spark_jobs_folder"):
+        application_path("drain_binlog.py")
+    (tmp_path / "drain_binlog.py").touch()
+    assert application_path("drain_binlog.py") == str(tmp_path / "drain_binlog.py")
+    monkeypatch.setenv("AIRFLOW__MYSQL_CDC__SPARK_JOBS_FOLDER", "local:///opt/jobs/")
+    assert application_path("drain_binlog.py") == "local:///opt/jobs/drain_binlog.py"
+
+
+@pytest.mark.parametrize(
+    ("connection", "master"),
+    [
+        ('{"conn_type": "spark", "host": "local[2]"}', "local[2]"),
+        ("spark://local%5B2%5D?deploy-mode=client", "local[2]"),
+        ('{"conn_type": "spark", "host": "spark://one", "port": 7077}', "spark://one:7077"),
+        ('{"conn_type": "spark", "host": "yarn"}', "yarn"),
+    ],
+)
+def test_masters_that_are_meant(monkeypatch: pytest.MonkeyPatch, connection: str, master: str) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", connection)
+    hook = CdcSparkSubmitHook(conn_id="spark_cdc", driver_env={})
+    assert hook._connection["master"] == master
+    assert hook.deploy_mode == "client"
+
+
+def test_missing_java_is_named(submit: FakeSubmit) -> None:
+    hook = hook_for(submit)
+    hook._driver_env["JAVA_HOME"] = "/nowhere"
+    with pytest.raises(ConfigError, match="Java was not found"):
+        hook.submit("app.py")
+
+
+def test_missing_spark_is_named(submit: FakeSubmit, tmp_path: Path) -> None:
+    hook = hook_for(submit, driver_env={"PATH": str(tmp_path)})
+    with pytest.raises(ConfigError, match="spark-submit was not found"):
+        hook.submit("app.py")
+
+
+def test_on_kill_ends_the_driver_with_its_children_soon(submit: FakeSubmit, tmp_path: Path) -> None:
+    started, spec = tmp_path / "child.pid", tmp_path / "spec.json"
+    spec.write_text("{}")
+    body = (
+        "import signal, subprocess, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+        f"open({str(started)!r}, 'w').write(str(child.pid))\n"
+        "time.sleep(600)\n"
+    )
+    submit.set(body=body)
+    hook = hook_for(submit, application_args=[str(spec)])
+    ended: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            hook.submit("app.py")
+        except AirflowException as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    wait_for(lambda: started.exists() and bool(started.read_text()))
+    began = time.monotonic()
+    hook.on_kill()
+    thread.join(10)
+    assert time.monotonic() - began < 5
+    assert ended
+    wait_for(lambda: not alive(int(started.read_text())))
+
+
+def test_killing_the_operator_before_spark_was_started_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
+
+    connections(monkeypatch)
+    MySqlCdcDrainOperator(task_id="drain").on_kill()
+
+
+def alive(pid: int) -> bool:
+    """Say whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_for(condition: Any) -> None:
+    """Wait until a condition holds, at most ten seconds."""
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

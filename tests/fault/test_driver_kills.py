@@ -1,0 +1,179 @@
+"""kill -9 of the Spark driver at the edges of the commit protocol: the retry ends with every event exactly once.
+
+Each test names a fault point (cdc/faults.py) and fails when the fault did not fire.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import Pipeline, compacted, duplicates, execute, payload, rows, submit_command, submit_env
+
+pytestmark = [pytest.mark.fault, pytest.mark.spark]
+
+ROWS = 3000
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str]) -> Pipeline:
+    properties |= {
+        "cdc.id.header": "true",
+        "drain.writers": "3",
+        "drain.small.batch.bytes": "0",
+        "topic.creation.default.partitions": "3",
+        # Small transactions, so that there is a middle.
+        "commit.bytes": "65536",
+        "key.converter.schemas.enable": "false",
+        "value.converter.schemas.enable": "false",
+    }
+    return Pipeline(properties)
+
+
+def load(root: Any, database: str) -> None:
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.hot (id INT PRIMARY KEY, v VARCHAR(100))",
+        f"CREATE TABLE `{database}`.cold (a INT, b VARCHAR(20), n INT, PRIMARY KEY (a, b))",
+        f"INSERT INTO `{database}`.cold VALUES (1, 'x', 0), (2, 'y', 0)",
+    )
+
+
+def change(root: Any, database: str) -> None:
+    """Make a batch: inserts, updates, deletes, a key change, DDL in between."""
+    for start in range(0, ROWS, 500):
+        values = ",".join(f"({i}, 'value of row {i}')" for i in range(start, start + 500))
+        execute(root, f"INSERT INTO `{database}`.hot VALUES {values}")
+    execute(
+        root,
+        f"UPDATE `{database}`.hot SET v = CONCAT(v, '!') WHERE id % 3 = 0",
+        f"ALTER TABLE `{database}`.cold ADD COLUMN extra INT DEFAULT 7",
+        f"UPDATE `{database}`.cold SET n = n + 1, extra = a",
+        f"UPDATE `{database}`.hot SET id = id + 100000 WHERE id < 50",
+        f"DELETE FROM `{database}`.hot WHERE id % 5 = 0 AND id < 100000",
+    )
+
+
+def check(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Every event exactly once, in order per key, and the topic compacted equals the table."""
+    for table, key in (("hot", "id"), ("cold", "a, b")):
+        records = pipeline.records(table)
+        assert duplicates([r for r in records]) == []
+        cursor = rows(root, f"SELECT * FROM `{database}`.`{table}` ORDER BY {key}")
+        names = [r[0] for r in rows(root, f"SHOW COLUMNS FROM `{database}`.`{table}`")]
+        expected = [dict(zip(names, row, strict=True)) for row in cursor]
+        found = sorted(compacted(records).values(), key=lambda v: [v[k.strip()] for k in key.split(",")])
+        assert found == expected
+    # 3000 inserts, 1000 updates, 50 key changes of 3 records, deletes of 2 records.
+    deleted = sum(1 for i in range(50, ROWS) if i % 5 == 0)
+    hot = [r for r in pipeline.records("hot")]
+    assert len(hot) == ROWS + 1000 + 50 * 3 + deleted * 2
+    changes = pipeline.read(pipeline.properties["topic.prefix"])
+    assert sum("ADD COLUMN extra" in payload(r.value)["ddl"] for r in changes) == 1
+
+
+FAULTS = [
+    ("plan.after_store", {}),
+    ("writer.mid_batch", {"writer": 0}),
+    ("writer.before_commit", {"writer": 1, "nth": 2}),
+    ("writer.after_commit", {"writer": 0, "nth": 2}),
+    ("writer.done", {"writer": 1}),
+    ("driver.before_outcome", {}),
+]
+
+
+@pytest.mark.parametrize(("point", "more"), FAULTS, ids=[f[0] for f in FAULTS])
+def test_kill_driver_then_retry_is_exactly_once(
+    point: str, more: dict[str, Any], pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    load(root, database)
+    pipeline.snapshot()
+    change(root, database)
+    fired = tmp_path / "fired"
+    fault = {"point": point, "action": "kill-driver", "fired": str(fired), **more}
+    first = pipeline.on_spark("drain", tmp_path, fault=fault)
+    assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
+    assert first.returncode != 0
+    second = pipeline.on_spark("drain", tmp_path) if not pipeline.settle().complete else None
+    if second is not None:
+        assert second.returncode == 0, second.stdout + second.stderr[-3000:]
+    assert pipeline.settle().complete
+    check(pipeline, root, database)
+
+
+@pytest.mark.parametrize("point", ["plan.after_store", "snapshot.view_open", "snapshot.after_chunk"])
+def test_kill_driver_during_snapshot_keeps_finished_chunks(
+    point: str, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    pipeline.properties["snapshot.chunk.rows"] = "500"
+    load(root, database)
+    change(root, database)
+    execute(root, f"ANALYZE TABLE `{database}`.hot")
+    fired = tmp_path / "fired"
+    fault = {"point": point, "action": "kill-driver", "fired": str(fired)}
+    first = pipeline.on_spark("snapshot", tmp_path, fault=fault)
+    assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
+    # Between the attempts the tables change, in finished chunks and in others.
+    execute(root, f"UPDATE `{database}`.hot SET v = 'between' WHERE id % 7 = 0")
+    second = pipeline.on_spark("snapshot", tmp_path)
+    assert second.returncode == 0, second.stdout + second.stderr[-3000:]
+    assert pipeline.settle().complete
+    execute(root, f"UPDATE `{database}`.hot SET v = 'after' WHERE id % 11 = 0")
+    pipeline.drain()
+    records = pipeline.records("hot")
+    reads = [payload(r.key)["id"] for r in records if payload(r.value) and payload(r.value)["op"] == "r"]
+    assert len(reads) == len(set(reads)), "a row was read twice"
+    assert duplicates(records) == []
+    # No event goes back behind what the key's snapshot row already showed.
+    last: dict[int, str] = {}
+    for record in records:
+        value = payload(record.value)
+        before, after = value["before"], value["after"]
+        if value["op"] == "u":
+            assert last.get(after["id"]) == before["v"], (after, before)
+        last[after["id"]] = after["v"]
+    expected = dict(rows(root, f"SELECT id, v FROM `{database}`.hot"))
+    assert last == expected
+
+
+def test_frozen_writer_of_an_older_attempt_is_fenced(
+    pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    """A zombie that wakes up after the retry has finished cannot add anything."""
+    load(root, database)
+    pipeline.snapshot()
+    change(root, database)
+    fired = tmp_path / "fired"
+    fault = {"point": "writer.before_commit", "action": "stop-self", "writer": 1, "fired": str(fired)}
+    job = pipeline.prepare("drain")
+    child = subprocess.Popen(
+        submit_command(job.spec, tmp_path),
+        env=submit_env(fault),
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        deadline = time.monotonic() + 120
+        while not fired.exists():
+            assert time.monotonic() < deadline and child.poll() is None, child.stdout and child.stdout.read()
+            time.sleep(0.2)
+        time.sleep(1)
+        second = pipeline.on_spark("drain", tmp_path)
+        assert second.returncode == 0, second.stdout + second.stderr[-3000:]
+        assert pipeline.settle().complete
+        os.kill(int(fired.read_text()), signal.SIGCONT)
+        output, _ = child.communicate(timeout=120)
+        assert child.returncode != 0, output
+    finally:
+        if child.poll() is None:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+    check(pipeline, root, database)

@@ -1,0 +1,184 @@
+"""What the tests of the pipeline share: run jobs, read topics, compare with the source."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.pipeline.drain import run_drain
+from airflow_provider_mysql_cdc.cdc.pipeline.operate import Outcome, PreparedJob, prepare_drain, prepare_snapshot, settle
+from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord, all_partition_counts, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore, OffsetStore
+
+ROOT = Path(__file__).resolve().parent.parent
+JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py"}
+# A test's Spark driver starts in about five seconds with these; the operator uses the same defaults.
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+
+
+@dataclass
+class Pipeline:
+    """Run jobs of one topic.prefix as the operators do, in this process or on Spark.
+
+    Args:
+        properties: Connector properties.
+        store: The offset store.
+        slots: Tasks at once.
+        owner: The run's name.
+    """
+
+    properties: dict[str, str]
+    store: OffsetStore = field(default_factory=MemoryOffsetStore)
+    slots: int = 3
+    owner: str = "test/run/task/-1"
+    lines: list[str] = field(default_factory=list)
+
+    @property
+    def cfg(self) -> ConnectorConfig:
+        return ConnectorConfig.from_properties(self.properties)
+
+    def log(self, line: str) -> None:
+        self.lines.append(line)
+
+    def snapshot(self, **kwargs: Any) -> Outcome:
+        job = prepare_snapshot(self.cfg, self.store, self.owner, self.log, **kwargs)
+        assert job is not None, self.lines
+        run_snapshot(job.spec, ThreadRunner(self.slots), self.log)
+        return settle(self.cfg, self.store, self.log)
+
+    def drain(self) -> Outcome | None:
+        job = prepare_drain(self.cfg, self.store, self.owner, self.log)
+        if job is None:
+            return None
+        run_drain(job.spec, ThreadRunner(self.slots), self.log)
+        return settle(self.cfg, self.store, self.log)
+
+    def prepare(self, kind: str) -> PreparedJob:
+        prepare = prepare_drain if kind == "drain" else prepare_snapshot
+        job = prepare(self.cfg, self.store, self.owner, self.log)
+        assert job is not None, self.lines
+        return job
+
+    def on_spark(
+        self, kind: str, tmp_path: Path, *, fault: dict[str, Any] | None = None, cores: int = 3, run_for_s: float = 0
+    ) -> subprocess.CompletedProcess[str]:
+        """Prepare a job, submit it with spark-submit, and return the finished process (settle is up to the caller)."""
+        job = self.prepare(kind)
+        return submit(replace(job.spec, run_for_s=run_for_s), tmp_path, fault=fault, cores=cores)
+
+    def settle(self) -> Outcome:
+        return settle(self.cfg, self.store, self.log)
+
+    def topics(self) -> dict[str, int]:
+        prefix = self.properties["topic.prefix"]
+        counts = all_partition_counts(make_admin(self.cfg.kafka_settings()))
+        return {t: n for t, n in counts.items() if t.startswith(prefix + ".")}
+
+    def read(self, topic: str) -> list[TopicRecord]:
+        return list(read_topic_committed(self.cfg.kafka_settings(), topic))
+
+    def table_topic(self, table: str) -> str:
+        return f"{self.properties['topic.prefix']}.{self.properties['database.include.list']}.{table}"
+
+    def records(self, table: str) -> list[TopicRecord]:
+        return self.read(self.table_topic(table))
+
+
+def submit_command(spec: Any, tmp_path: Path, cores: int = 3) -> list[str]:
+    """Write the spec file and return the spark-submit command for it."""
+    path = tmp_path / f"spec-{os.urandom(4).hex()}.json"
+    spec.write(path)
+    return [
+        str(spark_home() / "bin" / "spark-submit"),
+        *("--master", f"local[{cores}]", "--driver-java-options", JVM, "--conf", "spark.ui.enabled=false"),
+        str(ROOT / "spark_jobs" / JOBS[spec.mode]),
+        str(path),
+    ]
+
+
+def spark_home() -> Path:
+    """Return the folder of the installed pyspark."""
+    import pyspark
+
+    return Path(pyspark.__file__).parent
+
+
+def submit_env(fault: dict[str, Any] | None = None) -> dict[str, str]:
+    """Return the environment of a Spark driver, with a fault to set."""
+    env = {
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+        "SPARK_HOME": str(spark_home()),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(ROOT),
+        "HOME": os.environ.get("HOME", "/tmp"),
+        "SPARK_LAUNCHER_OPTS": JVM,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+    }
+    if "JAVA_HOME" in os.environ:
+        env["JAVA_HOME"] = os.environ["JAVA_HOME"]
+    if fault is not None:
+        env["MYSQL_CDC_FAULT"] = json.dumps(fault)
+    return env
+
+
+def submit(spec: Any, tmp_path: Path, *, fault: dict[str, Any] | None = None, cores: int = 3) -> Any:
+    """Run spark-submit on a job spec and wait for it."""
+    return subprocess.run(
+        submit_command(spec, tmp_path, cores),
+        env=submit_env(fault),
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def payload(data: bytes | None) -> Any:
+    """Return the payload of a key or value written by the JSON converter, with or without schema."""
+    if data is None:
+        return None
+    found = json.loads(data)
+    return found["payload"] if isinstance(found, dict) and set(found) == {"schema", "payload"} else found
+
+
+def compacted(records: list[TopicRecord]) -> dict[str, Any]:
+    """Return the last value per key, tombstones removed."""
+    state: dict[str, Any] = {}
+    for record in records:
+        key = json.dumps(payload(record.key), sort_keys=True)
+        value = payload(record.value)
+        if value is None or value["op"] == "d":
+            state.pop(key, None)
+        else:
+            state[key] = value["after"]
+    return state
+
+
+def duplicates(records: list[TopicRecord]) -> list[bytes]:
+    """Return the event identities that occur more than once (header cdc-id)."""
+    ids = [dict(r.headers)["cdc-id"] for r in records]
+    return [i for i, n in Counter(ids).items() if n > 1]
+
+
+def rows(conn: Any, sql: str) -> list[tuple[Any, ...]]:
+    """Return all rows of a query."""
+    with conn.cursor() as cursor:
+        cursor.execute(sql)
+        return list(cursor.fetchall())
+
+
+def execute(conn: Any, *statements: str) -> None:
+    """Run statements."""
+    with conn.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)

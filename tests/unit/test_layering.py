@@ -1,0 +1,85 @@
+"""The direction of the layers: cdc <- spark <- spark_jobs, cdc <- the Airflow layer (CONTRIBUTING.md)."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = "airflow_provider_mysql_cdc"
+CORE_ORDER = ["model", "config", "binlog", "ddl", "convert", "decode", "schema", "snapshot", "emit", "state", "sink"]
+# what a core folder may import: itself, what stands in its row, and the modules directly under cdc/
+CORE_MAY = {
+    "model": {"model"},
+    "config": {"model", "config"},
+    "binlog": {"model", "config", "binlog"},
+    "ddl": {"model", "config", "ddl"},
+    "decode": {"model", "config", "ddl", "binlog", "decode"},
+    "convert": {"model", "config", "ddl", "decode", "convert"},
+    "emit": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "snapshot"},
+    "state": {"model", "config", "state"},
+    "sink": {"model", "config", "state", "sink"},
+    "snapshot": {"model", "config", "ddl", "binlog", "snapshot"},
+    "schema": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "snapshot", "sink", "state", "schema"},
+}
+
+
+def imports(path: Path) -> set[str]:
+    """Return every module a file imports, wherever the statement stands."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+    return found
+
+
+def files(*parts: str) -> list[Path]:
+    return sorted((ROOT / Path(*parts)).rglob("*.py"))
+
+
+def top(names: set[str]) -> set[str]:
+    return {name.split(".")[0] for name in names}
+
+
+def test_core_imports_neither_airflow_nor_spark() -> None:
+    for path in files(PACKAGE, "cdc"):
+        found = imports(path)
+        assert not top(found) & {"airflow", "pyspark", "pandas"}, path
+        inner = {n for n in found if n.startswith(PACKAGE + ".")}
+        assert all(n.startswith(f"{PACKAGE}.cdc") for n in inner), (path, inner)
+
+
+@pytest.mark.parametrize("folder", sorted(CORE_MAY))
+def test_core_folders_point_one_way(folder: str) -> None:
+    for path in files(PACKAGE, "cdc", folder):
+        for name in imports(path):
+            if name.startswith(f"{PACKAGE}.cdc."):
+                target = name.split(".")[2]
+                if (ROOT / PACKAGE / "cdc" / target).is_dir():
+                    assert target in CORE_MAY[folder], f"{path} imports {name}"
+
+
+def test_spark_layer_never_imports_airflow() -> None:
+    for path in files(PACKAGE, "spark") + files("spark_jobs"):
+        assert "airflow" not in top(imports(path)), path
+
+
+def test_airflow_layer_imports_neither_pyspark_nor_the_spark_layer() -> None:
+    layer = [p for p in files(PACKAGE) if p.relative_to(ROOT / PACKAGE).parts[0] not in ("cdc", "spark")]
+    for path in layer + files("dags"):
+        found = imports(path)
+        assert not top(found) & {"pyspark", "pandas"}, path
+        assert not any(n.startswith(f"{PACKAGE}.spark") for n in found), path
+
+
+def test_package_itself_imports_nothing() -> None:
+    code = f"import sys, {PACKAGE}; print(sorted(m for m in sys.modules if m.startswith(('airflow.', 'pyspark'))))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout.strip() == "[]"

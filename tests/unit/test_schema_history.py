@@ -1,0 +1,190 @@
+"""The schema history rebuilds the structures of any earlier point."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES
+from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, replay
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
+    context_of,
+    history_records,
+    schema_change_records,
+    state_of,
+)
+from airflow_provider_mysql_cdc.cdc.snapshot.discover import Definitions
+
+T = TableId("d", "t")
+
+
+def place(pos: int, *, file: str = "binlog.000001", server: str | None = "s1") -> BinlogOffset:
+    return BinlogOffset(file, pos, None, server)
+
+
+def record(pos: int, ddl: str, *, epoch: int = 1, server: str | None = "s1", db: str = "d") -> HistoryRecord:
+    return HistoryRecord("p", place(pos, server=server), epoch, 0, db, ddl, DdlContext(default_db=db))
+
+
+CREATE = record(100, "CREATE TABLE t (id INT PRIMARY KEY)")
+ADD_A = record(200, "ALTER TABLE t ADD a INT")
+ADD_B = record(300, "ALTER TABLE t ADD b INT")
+
+
+def columns(state: SchemaState, table: TableId = T) -> list[str]:
+    return [c.name for c in state.tables[table].columns]
+
+
+@pytest.mark.req("SCH-01", "SCH-03")
+def test_replay_stops_at_the_offset() -> None:
+    log = [CREATE, ADD_A, ADD_B]
+    assert columns(replay(log, until=place(299), epoch=2)) == ["id", "a"]
+    assert columns(replay(log, until=place(300), epoch=2)) == ["id", "a", "b"]
+    assert replay(log, until=place(99), epoch=2).tables == {}
+
+
+def test_files_are_ordered_by_number() -> None:
+    late = HistoryRecord("p", place(4, file="binlog.1000000"), 1, 0, "d", ADD_A.ddl, DdlContext(default_db="d"))
+    assert columns(replay([CREATE, late], until=place(9, file="binlog.999999"), epoch=2)) == ["id"]
+
+
+def test_a_statement_that_two_attempts_recorded_is_applied_once() -> None:
+    abandoned = [CREATE, ADD_A, ADD_B]
+    again = [record(r.position.pos, r.ddl, epoch=2) for r in (ADD_A, ADD_B)]
+    assert columns(replay(abandoned + again, until=place(300), epoch=3)) == ["id", "a", "b"]
+
+
+def test_statements_of_another_server_count_by_epoch() -> None:
+    log = [CREATE, ADD_A, record(50_000, "ALTER TABLE t ADD c INT", epoch=3, server="s1")]
+    assert columns(replay(log, until=place(10, server="s2"), epoch=3)) == ["id", "a"]
+    assert columns(replay(log, until=place(10, server="s2"), epoch=4)) == ["id", "a", "c"]
+
+
+def test_the_session_decides_what_a_statement_means() -> None:
+    context = DdlContext(default_db="d", sql_mode=ANSI_QUOTES, server_collation=8)
+    written = HistoryRecord("p", place(1), 1, 0, "d", 'CREATE TABLE "t" (v VARCHAR(3))', context)
+    state = replay([HistoryRecord.from_bytes(written.to_bytes())], until=place(1), epoch=1)
+    assert state.tables[T].columns[0].charset == "latin1"
+
+
+def test_a_record_reads_back_as_written() -> None:
+    changes = apply(SchemaState(), CREATE.ddl, CREATE.context).changes
+    query = SimpleNamespace(db="d", sql="CREATE TABLE t (id INT PRIMARY KEY) COMMENT 'ü😀'", sql_mode=0)
+    made = HistoryRecord.of_statement(place(7), 3, 5, query, changes, prefix="p")
+    assert HistoryRecord.from_bytes(made.to_bytes()) == made
+    data = json.loads(made.to_bytes())
+    assert list(data)[:6] == ["source", "position", "ts_ms", "databaseName", "ddl", "tableChanges"]
+    assert data["position"] == {"file": "binlog.000001", "pos": 7, "server_uuid": "s1"}
+    assert data["tableChanges"][0]["id"] == '"d"."t"'
+    assert data["epoch"] == 3
+
+
+def test_members_of_later_versions_are_ignored() -> None:
+    data = json.loads(CREATE.to_bytes())
+    data["context"]["later"] = 1
+    data["more"] = 2
+    assert HistoryRecord.from_bytes(json.dumps(data).encode()) == CREATE
+
+
+@pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff", b'{"source":{"server":"p"},"position":7}'])
+def test_a_damaged_record_is_named(damage: bytes) -> None:
+    with pytest.raises(SchemaError, match=r"topic h, offset 4.*snapshot\.mode=recovery"):
+        HistoryRecord.from_bytes(damage, "topic h, offset 4")
+
+
+@pytest.mark.req("SCH-09", "FAULT-15")
+def test_a_statement_not_understood_stops_with_its_place_unless_told_otherwise() -> None:
+    bad = record(150, "ALTER TABLE t FROBNICATE")
+    with pytest.raises(DdlParseError, match=r"binlog\.000001:150"):
+        replay([CREATE, bad], until=place(150), epoch=1)
+    assert columns(replay([CREATE, bad, ADD_A], until=place(200), epoch=1, skip_unparseable=True)) == ["id", "a"]
+
+
+DEFINITIONS = Definitions(
+    "latin1",
+    "latin1_swedish_ci",
+    {
+        "d": "CREATE DATABASE `d` /*!40100 DEFAULT CHARACTER SET gbk */ /*!80016 DEFAULT ENCRYPTION='N' */",
+        "e": "CREATE DATABASE `e` /*!40100 DEFAULT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin */",
+    },
+    {
+        TableId(
+            "d", "t"
+        ): "CREATE TABLE `t` (\n  `id` int NOT NULL,\n  `v` varchar(5) DEFAULT NULL,\n  PRIMARY KEY (`id`)\n)",
+        TableId(
+            "e", "u`x"
+        ): "CREATE TABLE `u``x` (\n  `v` char(1) DEFAULT NULL\n) ENGINE=InnoDB DEFAULT CHARSET=latin1",
+    },
+    "ONLY_FULL_GROUP_BY,STRICT_TRANS_TABLES",
+    0,
+)
+CFG = ConnectorConfig.from_properties(
+    {
+        "topic.prefix": "p",
+        "database.hostname": "localhost",
+        "database.user": "u",
+        "database.password": "x",
+        "kafka.bootstrap.servers": "localhost:9092",
+        "schema.history.internal.kafka.topic": "history.p",
+    }
+)
+
+
+def test_a_snapshots_definitions_become_structures() -> None:
+    state = state_of(DEFINITIONS)
+    assert state.server == DbDefaults("latin1", "latin1_swedish_ci")
+    assert state.databases["e"] == DbDefaults("utf8mb4", "utf8mb4_bin")
+    assert [state.tables[t].columns[-1].charset for t in DEFINITIONS.tables] == ["gbk", "latin1"]
+    assert context_of(Definitions("", "", {}, {}, "ANSI_QUOTES,PIPES_AS_CONCAT", 1)).sql_mode == ANSI_QUOTES
+
+
+@pytest.mark.req("SCH-02", "SNAP-15")
+def test_the_snapshots_history_replays_to_the_same_structures() -> None:
+    written = history_records(CFG, DEFINITIONS, place(100), 1)
+    assert {(topic, key) for topic, key, _ in written} == {("history.p", None)}
+    log = [HistoryRecord.from_bytes(value or b"") for _, _, value in written]
+    assert all(r.snapshot for r in log)
+    state = replay(log, until=place(100), epoch=1)
+    assert dict(state.tables) == dict(state_of(DEFINITIONS).tables)
+    assert dict(state.databases) == dict(state_of(DEFINITIONS).databases)
+    log.append(record(200, "ALTER TABLE t ADD w VARCHAR(2)", epoch=2))
+    assert state_of(DEFINITIONS).tables[T].column("v") == replay(log, until=place(200), epoch=3).tables[T].column("v")
+    added = replay(log, until=place(200), epoch=3).tables[T].column("w")
+    assert added is not None
+    assert added.charset == "gbk"
+
+
+def test_a_second_snapshot_replaces_the_first() -> None:
+    first = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, DEFINITIONS, place(100), 1)]
+    second = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, DEFINITIONS, place(500), 4)]
+    log = [*first, record(200, "ALTER TABLE t ADD w INT", epoch=2), *second]
+    assert columns(replay(log, until=place(200), epoch=3)) == ["id", "v", "w"]
+    assert columns(replay(log, until=place(500), epoch=5)) == ["id", "v"]
+
+
+@pytest.mark.req("SCH-26")
+def test_the_snapshots_schema_changes_name_every_step() -> None:
+    written = schema_change_records(CFG, DEFINITIONS, place(100), 1)
+    assert {topic for topic, _, _ in written} == {"p"}
+    ddls = [json.loads(value or b"")["payload"]["ddl"].split("\n")[0] for _, _, value in written]
+    assert ddls == [
+        "SET character_set_server=latin1, collation_server=latin1_swedish_ci",
+        "DROP TABLE IF EXISTS `d`.`t`",
+        "DROP TABLE IF EXISTS `e`.`u``x`",
+        "DROP DATABASE IF EXISTS `d`",
+        "CREATE DATABASE `d` CHARSET gbk COLLATE gbk_chinese_ci",
+        "USE `d`",
+        "CREATE TABLE `t` (",
+        "DROP DATABASE IF EXISTS `e`",
+        "CREATE DATABASE `e` CHARSET utf8mb4 COLLATE utf8mb4_bin",
+        "USE `e`",
+        "CREATE TABLE `u``x` (",
+    ]

@@ -1,0 +1,139 @@
+"""Plans, markers and the ledger's state as values."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+
+import pytest
+from store_contract import END, START, plan
+
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.state.plan import (
+    BatchPlan,
+    Marker,
+    chunk_key,
+    encode,
+    reset_plan,
+    transactional_id,
+    writer_key,
+)
+
+FULL = BatchPlan(
+    epoch=7,
+    kind="drain",
+    start=START,
+    end=END,
+    writers=3,
+    partitions={"p.d.hot": 4, "p.d.täble": 1},
+    assignment={"p.d.hot": (0, 1, 2, 0), "p.d.täble": (2,)},
+    owner="dag/run/task/-1",
+    created_ms=1_700_000_000_000,
+    server_id=5400,
+)
+
+
+def marker(writer: int, epoch: int = 7, *, done: bool = True, **more: object) -> Marker:
+    reached = more.pop("reached", Reached(END if done else START, 0 if done else 12))
+    return Marker(epoch, writer, START, END, reached, done, **more)  # type: ignore[arg-type]
+
+
+def ledger(*markers: Marker, plan: BatchPlan | None = FULL, **more: object) -> LedgerState:
+    return LedgerState(plan=plan, markers={m.writer: m for m in markers}, **more)  # type: ignore[arg-type]
+
+
+def test_plan_and_marker_survive_json() -> None:
+    assert BatchPlan.from_json(json.loads(encode(FULL.to_json()))) == FULL
+    half = marker(1, done=False, counts={"p.d.hot": 3}, gtids="u:1-3")
+    topic, key, value = half.record("ledger.p")
+    assert (topic, key) == ("ledger.p", b"writer/1")
+    assert Marker.from_json(json.loads(value)) == half
+
+
+def test_a_topic_unknown_to_the_plan_goes_whole_to_one_writer_that_all_compute_alike() -> None:
+    assert [FULL.owner_of("p.d.hot", n) for n in range(4)] == [0, 1, 2, 0]
+    expected = zlib.crc32(b"p.d.new") % 3
+    assert {FULL.owner_of("p.d.new", n) for n in range(9)} == {expected}
+    assert FULL.owner_of("p.d.hot", 17) == zlib.crc32(b"p.d.hot") % 3
+
+
+def test_names() -> None:
+    assert (writer_key(2), chunk_key("d.t", 4), transactional_id("shop", 2)) == ("writer/2", "chunk/d.t/4", "shop.2")
+
+
+def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:
+    records = {
+        "plan": encode(FULL.to_json()),
+        "writer/0": encode(marker(0).to_json()),
+        "writer/10": encode(marker(10, epoch=3).to_json()),
+        "writer/2": None,
+        "chunk/d.t/0": b'{"epoch":6}',
+        "chunk/d.t/1": None,
+        "snapshot": b'{"epoch":6,"status":"done"}',
+        "outcome": b'{"epoch":6,"ok":true}',
+        "view": b'{"x":1}',
+    }
+    state = LedgerState.from_records(records, "id")
+    assert state.plan == FULL and set(state.markers) == {0, 10} and state.topic_id == "id"
+    assert state.chunks == {"d.t/0": {"epoch": 6}}
+    assert state.snapshot == {"epoch": 6, "status": "done"} and state.outcome == {"epoch": 6, "ok": True}
+    assert state.others == {"view": {"x": 1}}
+
+
+@pytest.mark.parametrize("value", [b"{", b"[]", b"\xff", b""])
+def test_a_foreign_record_in_the_ledger_is_named(value: bytes) -> None:
+    with pytest.raises(StateError, match="key plan"):
+        LedgerState.from_records({"plan": value})
+
+
+def test_a_record_of_another_form_is_named() -> None:
+    with pytest.raises(StateError, match="unexpected form"):
+        LedgerState.from_records({"writer/0": b'{"epoch":1}'})
+
+
+def test_a_drain_is_complete_when_all_its_writers_are_done_in_its_epoch() -> None:
+    assert ledger(marker(0), marker(1), marker(2)).complete()
+    assert ledger(marker(0), marker(1), marker(2, done=False)).missing_writers() == (2,)
+    assert ledger(marker(0), marker(1, epoch=6), marker(2)).missing_writers() == (1,)
+    assert ledger(marker(0), marker(1), marker(5)).missing_writers() == (2,)
+    assert not LedgerState().complete()
+
+
+def test_a_snapshot_is_complete_only_by_its_own_record() -> None:
+    snap = replace(FULL, kind="snapshot", end=START)
+    done = {"epoch": 7, "status": "done", "offset": END.to_json()}
+    assert ledger(plan=snap, snapshot=done).end() == END
+    for record in (None, done | {"epoch": 6}, done | {"status": "running"}, {"epoch": 7, "status": "done"}):
+        state = ledger(marker(0), marker(1), marker(2), plan=snap, snapshot=record)
+        assert not state.complete() and state.end() is None
+
+
+def test_the_end_takes_its_gtid_set_from_the_writers_when_the_plan_could_not_know_it() -> None:
+    blind = replace(FULL, end=replace(END, gtids=None))
+    state = ledger(marker(0), marker(1), marker(2), plan=blind)
+    assert state.end() == END
+
+
+def test_every_writer_that_may_have_something_open_is_listed_for_fencing() -> None:
+    state = ledger(marker(0), marker(9, epoch=2))
+    assert state.writer_ids() == (0, 1, 2, 9)
+    assert state.writer_ids(5) == (0, 1, 2, 3, 4, 9)
+    assert LedgerState().writer_ids() == ()
+
+
+def test_a_writer_whose_plan_is_no_longer_in_force_stops() -> None:
+    ledger().require_plan(FULL)
+    ledger().require_plan(replace(FULL, created_ms=1))
+    for other in (replace(FULL, epoch=8), replace(FULL, owner="other"), replace(FULL, writers=2)):
+        with pytest.raises(FencedError):
+            ledger(plan=other).require_plan(FULL)
+    with pytest.raises(FencedError):
+        LedgerState().require_plan(plan())
+
+
+def test_a_reset_is_complete_at_once_and_leads_to_its_offset() -> None:
+    state = LedgerState(plan=reset_plan(8, START, "a person"), markers={0: marker(0)})
+    assert state.complete() and state.end() == START
