@@ -6,17 +6,12 @@ declarations of the properties.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
 
-if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.config.field import Field
-
 _PACKAGE = "airflow_provider_mysql_cdc"
 _INTEGRATION = "MySQL CDC"
-# These have a field of Airflow's own in the form: host, port, login and password.
-_STANDARD = frozenset({"database.hostname", "database.port", "database.user", "database.password"})
 
 
 def get_provider_info() -> dict[str, Any]:
@@ -61,7 +56,7 @@ def _connection_type() -> dict[str, Any]:
             "placeholders": {"host": "mysql.example.com", "port": "3306", "login": "cdc"},
         },
         "conn-fields": {
-            **{field.name: _form_field(field) for field in _form_fields()},
+            **_form(),
             "kafka_conn_id": {
                 "label": "Kafka connection",
                 "description": "Id of a connection of type kafka; its extra gives the Kafka client's settings.",
@@ -71,26 +66,29 @@ def _connection_type() -> dict[str, Any]:
     }
 
 
-def _form_fields() -> list[Field[Any]]:
-    from airflow_provider_mysql_cdc.cdc.config import fields
+def _form() -> dict[str, dict[str, Any]]:
+    """Return the properties of the form, without those that have one of Airflow's own fields.
 
-    return [field for field in fields.ALL if field.form and field.name not in _STANDARD]
+    No field is obligatory and none has a default here: what a person leaves empty may stand in the task's properties,
+    and a default stored with every connection could never change.
+    """
+    from airflow_provider_mysql_cdc.cdc.config.form import form_fields
+    from airflow_provider_mysql_cdc.cdc.config.sources import STANDARD_FIELDS
 
-
-def _form_field(field: Field[Any]) -> dict[str, Any]:
-    """Return one property as Airflow's form wants it; an empty field leaves the property to its default."""
-    default = "" if field.required or field.secret else field.default_text()
-    schema: dict[str, Any] = {"type": ["string", "null"]}
-    if field.secret:
-        schema["format"] = "password"
-    if field.enum is not None:
-        schema["enum"] = [None, *(value for value in field.enum if value not in field.refused)]
-        schema["values_display"] = {value: f"{value}: {meaning}" for value, meaning in field.enum.items()}
-    return {
-        "label": field.name + (" (required)" if field.required else ""),
-        "description": field.doc + (f" Default: {default}." if default else ""),
-        "schema": schema,
-    }
+    form = {}
+    for field in form_fields():
+        if field["name"] in STANDARD_FIELDS.values():
+            continue
+        schema = dict(field["schema"])
+        default = schema.pop("default", None)
+        if isinstance(schema["type"], str):
+            schema["type"] = [schema["type"], "null"]
+        form[field["name"]] = {
+            "label": field["label"],
+            "description": field["description"] + ("" if default is None else f" Default: {default}."),
+            "schema": schema,
+        }
+    return form
 
 
 def _options() -> dict[str, Any]:

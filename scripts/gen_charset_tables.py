@@ -16,7 +16,7 @@ from typing import Any
 import pymysql
 
 TARGET = Path(__file__).resolve().parent.parent / "airflow_provider_mysql_cdc/cdc/decode/charset_tables.py"
-SINGLE = (
+SINGLE = (  # noqa: SIM905
     "armscii8 cp1250 cp1251 cp1256 cp1257 cp850 cp852 cp866 dec8 geostd8 greek hebrew hp8 keybcs2 koi8r koi8u latin1 "
     "latin2 latin5 latin7 macce macroman swe7 tis620"
 ).split()
@@ -80,7 +80,7 @@ def runs(table: dict[bytes, str]) -> Iterable[str]:
     run: list[tuple[int, int, str]] = []
     for data, text in sorted(table.items(), key=lambda item: (len(item[0]), item[0])):
         code = int.from_bytes(data, "big")
-        if run and (code != run[-1][0] + 1 or len(data) != run[-1][1]):
+        if run and (code != run[-1][0] + 1 or len(data) != run[-1][1] or (len(run) >= 16 and not _rising(run, text))):
             yield _run(run)
             run = []
         run.append((code, len(data), text))
@@ -88,10 +88,17 @@ def runs(table: dict[bytes, str]) -> Iterable[str]:
         yield _run(run)
 
 
+def _rising(run: list[tuple[int, int, str]], text: str) -> bool:
+    """Return whether a run and the character after it are consecutive."""
+    first = ord(run[0][2])
+    return all(ord(c) == first + i for i, c in enumerate([*(t for _, _, t in run), text]))
+
+
 def _run(run: list[tuple[int, int, str]]) -> str:
+    """Return one run; its characters are cut into pieces of 16 codes by ``runs``."""
     code, size, first = run[0]
     start = f"{code:0{size * 2}x}:{len(run)}"
-    if len(run) > 1 and all(ord(text) == ord(first) + i for i, (_, _, text) in enumerate(run)):
+    if len(run) > 1 and _rising(run[:-1], run[-1][2]):
         return f"{start}+{ord(first):04x}"
     return f"{start}:" + "".join(f"{ord(text):04x}" for _, _, text in run)
 
@@ -103,7 +110,9 @@ def main() -> None:
     conn = pymysql.connect(host=host, port=int(port), user=user, password=password, charset="utf8mb4")
     with conn.cursor() as cursor:
         cursor.execute("SELECT VERSION()")
-        version = cursor.fetchone()[0].split("-")[0]
+        row = cursor.fetchone()
+        assert row is not None
+        version = row[0].split("-")[0]
         lines = [
             '"""Character sets as the server decodes them; written by scripts/gen_charset_tables.py.',
             "",

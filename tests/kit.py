@@ -13,7 +13,13 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.pipeline.drain import run_drain
-from airflow_provider_mysql_cdc.cdc.pipeline.operate import Outcome, PreparedJob, prepare_drain, prepare_snapshot, settle
+from airflow_provider_mysql_cdc.cdc.pipeline.operate import (
+    Outcome,
+    PreparedJob,
+    prepare_drain,
+    prepare_snapshot,
+    settle,
+)
 from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -62,6 +68,10 @@ class Pipeline:
             return None
         run_drain(job.spec, ThreadRunner(self.slots), self.log)
         return settle(self.cfg, self.store, self.log)
+
+    def snapshot_is_refused(self) -> bool:
+        """Return whether preparing a snapshot finds that none is needed."""
+        return prepare_snapshot(self.cfg, self.store, self.owner, self.log) is None
 
     def prepare(self, kind: str) -> PreparedJob:
         prepare = prepare_drain if kind == "drain" else prepare_snapshot
@@ -140,6 +150,7 @@ def submit(spec: Any, tmp_path: Path, *, fault: dict[str, Any] | None = None, co
         capture_output=True,
         text=True,
         timeout=300,
+        check=False,
     )
 
 

@@ -82,3 +82,13 @@ class StoreContract:
         for number, name in enumerate(names, 1):
             make_store(name).save(StoredState(epoch=number), None)
         assert [make_store(name).load().epoch for name in names] == [1, 2, 3, 4, 5]  # type: ignore[union-attr]
+
+    def test_a_state_made_anew_is_not_taken_for_the_one_before_it(
+        self, make_store: Callable[[str], OffsetStore]
+    ) -> None:
+        lost = make_store("other").save(StoredState().with_plan(plan()), None)
+        anew = make_store("p").save(StoredState().with_plan(plan()), None)
+        assert (lost.revision, lost.epoch) == (anew.revision, anew.epoch)
+        with pytest.raises(OffsetConflictError):
+            make_store("p").save(lost.commit(END, 1), lost)
+        assert make_store("p").load() == anew

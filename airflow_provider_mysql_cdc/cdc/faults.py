@@ -5,8 +5,8 @@ variable ``MYSQL_CDC_FAULT`` to a JSON object::
 
     {"point": "writer.before_commit", "action": "kill-driver", "nth": 2, "fired": "/path/to/flag", "writer": 1}
 
-``nth`` counts passages in one process (default 1); ``fired`` is created when the fault fires and holds the process id; a fault whose flag
-exists never fires again, so a retry runs undisturbed; ``writer`` limits it to one writer index.
+``nth`` counts passages in one process (default 1); ``fired`` is created when the fault fires and holds the process id,
+and a fault whose flag exists never fires again, so a retry runs undisturbed; ``writer`` limits it to one writer index.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -12,16 +13,10 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateEr
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.config.sources import Source
     from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
 
 KAFKA_TIMEOUT_S = 10.0
-# Airflow's own fields of a connection -> connector properties.
-_STANDARD = (
-    ("host", "database.hostname"),
-    ("port", "database.port"),
-    ("login", "database.user"),
-    ("password", "database.password"),
-)
 # librdkafka settings of consumers only; a Kafka connection made for Airflow's Kafka provider often carries them.
 _CONSUMER_ONLY = frozenset(
     {"group.id", "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms", "isolation.level"}
@@ -61,24 +56,35 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
 
-    def connection_properties(self) -> dict[str, Any]:
-        """Return the connector properties that the connections give, secrets in clear text.
+    def sources(self, properties: Mapping[str, Any] | None = None) -> list[Source]:
+        """Return where properties come from; the first place that has one wins.
+
+        Args:
+            properties: The task's own properties.
 
         Raises:
             ConfigError: A connection does not exist, or its extra is not a JSON object.
         """
+        from airflow_provider_mysql_cdc.cdc.config import sources
+
         conn = self._connection(self.mysql_cdc_conn_id, "MySQL CDC")
-        extra = _filled(_extra(conn))
-        kafka_conn_id = extra.pop("kafka_conn_id", None)
-        connect = extra.pop("config", None)
-        if isinstance(connect, Mapping):
-            extra = {**_filled(connect), **extra}
-        standard = _filled({name: getattr(conn, attribute) for attribute, name in _STANDARD})
-        kafka = self._kafka_properties(self.kafka_conn_id or kafka_conn_id)
-        return {**kafka, **extra, **standard}
+        extra = _extra(conn)
+        named = extra.pop("kafka_conn_id", None)
+        kafka_conn_id = self.kafka_conn_id or named
+        standard = {name: getattr(conn, name) for name in sources.STANDARD_FIELDS}
+        found = [
+            sources.params(_filled(properties or {}), "the task's properties"),
+            sources.connection(self.mysql_cdc_conn_id, standard, extra),
+        ]
+        if kafka_conn_id:
+            settings = _filled(_extra(self._connection(kafka_conn_id, "Kafka")))
+            values = {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}
+            places = {name: name.removeprefix("kafka.") for name in values}
+            found.append(sources.Source(f"connection {kafka_conn_id}", values, places))
+        return [*found, sources.environment(os.environ)]
 
     def get_config(self, properties: Mapping[str, Any] | None = None) -> ConnectorConfig:
-        """Return the checked configuration: the connections' properties, then the ones given here.
+        """Return the checked configuration: the task's properties, then the connections, then the environment.
 
         Args:
             properties: Connector properties that win over the connections; they show in Airflow's UI, so a secret is
@@ -87,20 +93,18 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         Raises:
             ConfigError: Anything is wrong; every problem is named.
         """
-        from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+        from airflow_provider_mysql_cdc.cdc.config import sources
         from airflow_provider_mysql_cdc.cdc.config.names import looks_secret
 
-        own = _filled(properties or {})
-        if leaked := sorted(name for name in own if looks_secret(name)):
+        if leaked := sorted(name for name in _filled(properties or {}) if looks_secret(name)):
             raise ConfigError(
                 "a secret stands in the task's properties, where Airflow shows it",
                 where=", ".join(leaked),
                 remedy=f"put it into the connection {self.mysql_cdc_conn_id} or the Kafka connection, and change it",
             )
-        merged = {**self.connection_properties(), **own}
-        mask_secrets(merged)
-        places = f"the task's properties; connection {self.mysql_cdc_conn_id}"
-        cfg = ConnectorConfig.from_properties(merged, lambda _: places)
+        resolved = sources.resolve(self.sources(properties))
+        mask_secrets(resolved.properties)
+        cfg = resolved.config()
         for note in cfg.notes:
             self.log.info("%s", note)
         return cfg
@@ -166,12 +170,6 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
                 why=str(error),
                 remedy="create it under Admin, Connections, or name another one",
             ) from error
-
-    def _kafka_properties(self, conn_id: str | None) -> dict[str, Any]:
-        if not conn_id:
-            return {}
-        settings = _filled(_extra(self._connection(conn_id, "Kafka")))
-        return {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}
 
     def _engine(self, conn_id: str) -> Any:
         import sqlalchemy

@@ -113,6 +113,9 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         data["deploy_mode"] = self._deploy_mode or data["deploy_mode"] or "client"
         if not _MASTER.fullmatch(str(data["master"])):
             raise _bad_master(self._conn_id, f"{data['master']!r} is not a Spark master")
+        if str(data["master"]).startswith("local"):
+            # Nothing outside this host has to reach a local driver, and its web page knows no password.
+            self._driver_env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         return data
 
     @property
@@ -137,10 +140,18 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             ConfigError: spark-submit or Java is not there.
             AirflowException: It ended with an error.
         """
-        _require_programs(self._connection["spark_binary"], self._driver_env)
+        self.check_programs()
         kwargs = {"env": self._driver_env, "start_new_session": True, **kwargs}
         result: str | None = super().submit(application, **kwargs)
         return result
+
+    def check_programs(self) -> None:
+        """Check that spark-submit and Java are there.
+
+        Raises:
+            ConfigError: One is missing.
+        """
+        _require_programs(self._connection["spark_binary"], self._driver_env)
 
     def driver_error(self) -> tuple[str, bool] | None:
         """Return the named error that the driver on this host ended with, and whether a retry can help."""

@@ -168,14 +168,28 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
             offset_conn_id=self.offset_conn_id,
         )
         deadline = time.monotonic() + seconds(self.run_for)
+        self._check_spark()
         job = self._prepare(cfg, store, owner_of(context), deadline)
+        self._stop_if_killed()
         if job is None:
             self.log.info("Nothing to do.")
-            return {"complete": True, "offset": None, "counts": {}}
+            state = store.load()
+            offset = state.committed.to_json() if state and state.committed else None
+            return {"complete": True, "offset": offset, "counts": {}}
         failure = self._submit(job.spec, context)
+        self._stop_if_killed()
+        return self._judge(self._settle(cfg, store), failure, context)
+
+    def _stop_if_killed(self) -> None:
         if self._killed:
             raise AirflowException("the task was ended from outside; a retry goes on from the last committed marker")
-        return self._judge(self._settle(cfg, store), failure, context)
+
+    def _check_spark(self) -> None:
+        """Find out what keeps Spark from starting before anything is planned."""
+        self._conn_id = self.spark_conn_id
+        if not self.application:
+            self.application = application_path(self.job_file)
+        self._get_hook().check_programs()
 
     def _properties(self) -> dict[str, Any]:
         given = self.properties or {}
@@ -199,9 +213,6 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
 
     def _submit(self, spec: JobSpec, context: Any) -> AirflowException | None:
         """Run the Spark job and return how spark-submit failed, if it did."""
-        self._conn_id = self.spark_conn_id
-        if not self.application:
-            self.application = application_path(self.job_file)
         with spec_file(spec) as path:
             self.application_args = [str(path)]
             self._hook = self._get_hook()

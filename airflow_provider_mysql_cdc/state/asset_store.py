@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.state.store import StoredState, conflict, same_revision
+from airflow_provider_mysql_cdc.cdc.state.store import StoredState, conflict, same_revision, stamped
 
 
 class StateAccessor(Protocol):
@@ -62,6 +61,6 @@ class AssetOffsetStore:
         found = self.load()
         if not same_revision(found, expected):
             raise conflict(f"asset state, key {self.key}", expected, found)
-        stored = replace(new, revision=(found.revision if found else 0) + 1)
+        stored = stamped(new, found)
         self._accessor.set(self.key, stored.to_json())
         return stored

@@ -6,7 +6,6 @@ Nothing here imports Airflow at module level: the environment must be set first.
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -17,15 +16,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def settings(home: Path) -> dict[str, str]:
     """Return the environment variables that make Airflow use ``home`` and nothing else on this machine."""
-    return {
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{home}/airflow.db",
-        "AIRFLOW__CORE__DAGS_FOLDER": str(home / "dags"),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-        "AIRFLOW__CORE__UNIT_TEST_MODE": "False",
-        "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(home / "logs"),
-        "AIRFLOW__LOGGING__LOGGING_LEVEL": "INFO",
-    }
+    # Database, DAG folder and logs follow the home by themselves.
+    return {"AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
 
 
 def clean_environment(home: Path) -> dict[str, str]:
@@ -48,11 +40,6 @@ def migrate(home: Path) -> None:
     )
     if done.returncode:
         raise RuntimeError(f"airflow db migrate failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
-
-
-def copy_database(template: Path, home: Path) -> None:
-    """Put a migrated database into a home."""
-    shutil.copyfile(template / "airflow.db", home / "airflow.db")
 
 
 def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> Any:

@@ -24,6 +24,8 @@ SUBMIT = """#!{python}
 import json, os, stat, sys
 record = {{"argv": sys.argv, "env": dict(os.environ), "pgid": os.getpgid(0), "pid": os.getpid()}}
 path = sys.argv[-1]
+if "--files" in sys.argv:  # cluster mode: Spark would copy the file beside the driver
+    path = sys.argv[sys.argv.index("--files") + 1].split(",")[-1]
 record["spec"] = json.load(open(path))
 record["mode"] = stat.S_IMODE(os.stat(path).st_mode)
 record["folder_mode"] = stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode)

@@ -39,6 +39,21 @@ def test_the_mysql_connection_can_name_the_kafka_connection(monkeypatch: pytest.
     assert MySqlCdcHook().get_config().properties()["kafka.bootstrap.servers"] == "kafka.example:9092"
 
 
+def test_the_task_s_kafka_connection_wins_over_the_one_named_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    connections(monkeypatch, kafka_conn_id="another")
+    cfg = MySqlCdcHook(kafka_conn_id="kafka_cdc").get_config()
+    assert cfg.properties()["kafka.bootstrap.servers"] == "kafka.example:9092"
+
+
+def test_a_missing_property_says_where_it_was_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    conn = {"conn_type": "mysql_cdc", "host": "h", "login": "u", "password": "p"}
+    monkeypatch.setenv("AIRFLOW_CONN_MYSQL_CDC_DEFAULT", json.dumps(conn))
+    with pytest.raises(ConfigError, match="connection mysql_cdc_default") as caught:
+        MySqlCdcHook().get_config()
+    assert "topic.prefix" in str(caught.value)
+    assert "MYSQL_CDC_TOPIC_PREFIX" in str(caught.value)
+
+
 def test_the_task_s_properties_win_over_the_connection() -> None:
     cfg = MySqlCdcHook(kafka_conn_id="kafka_cdc").get_config({"topic.prefix": "other", "snapshot.mode": ""})
     assert cfg.properties()["topic.prefix"] == "other"

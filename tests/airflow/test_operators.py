@@ -201,14 +201,28 @@ def test_an_error_while_planning_is_raised_by_name_and_starts_no_spark(
 def test_a_spark_connection_without_a_usable_master_is_refused(
     fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], connection: str | None
 ) -> None:
-    submit, _ = fakes
+    submit, pipeline = fakes
     if connection is None:
         monkeypatch.delenv("AIRFLOW_CONN_SPARK_CDC")
     else:
         monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", connection)
     assert run().state == "failed"
     assert submit.record is None
+    assert pipeline.calls == []
     assert "the Spark connection names no usable master" in "".join(capfd.readouterr())
+
+
+class KilledWhilePlanning(MySqlCdcDrainOperator):
+    def prepare(self, *args: Any) -> Any:
+        job = super().prepare(*args)
+        self.on_kill()
+        return job
+
+
+def test_a_task_that_is_ended_while_it_plans_starts_no_spark(fakes: Any, run: Run) -> None:
+    submit, _ = fakes
+    assert run(KilledWhilePlanning).state == "failed"
+    assert submit.record is None
 
 
 def test_an_explicit_master_needs_no_connection(fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,6 +231,19 @@ def test_an_explicit_master_needs_no_connection(fakes: Any, run: Run, monkeypatc
     assert run(master="local[1]").state == "success"
     argv = submit.record["argv"]
     assert argv[argv.index("--master") + 1] == "local[1]"
+
+
+def test_in_cluster_mode_spark_ships_the_spec_file(fakes: Any, run: Run) -> None:
+    submit, _ = fakes
+    assert run(master="yarn", deploy_mode="cluster", files="/etc/hosts").state == "success"
+    argv = submit.record["argv"]
+    assert argv[-1] == "job-spec.json"
+    shipped = argv[argv.index("--files") + 1].split(",")
+    assert shipped[0] == "/etc/hosts"
+    assert Path(shipped[1]).name == "job-spec.json"
+    assert not Path(shipped[1]).exists()
+    assert submit.record["spec"]["mode"] == "drain"
+    assert not [name for name in submit.record["env"] if name.startswith("AIRFLOW")]
 
 
 def test_a_secret_among_the_task_s_properties_is_refused(

@@ -58,7 +58,7 @@ def test_the_package_is_a_provider(seen: dict[str, Any]) -> None:
 
 def test_the_connection_form_shows_the_properties(seen: dict[str, Any]) -> None:
     fields = seen["hook"]["extra_fields"]
-    assert fields["topic.prefix"]["schema"]["title"] == "topic.prefix (required)"
+    assert fields["topic.prefix"]["schema"]["title"] == "Topic prefix (topic.prefix, required)"
     assert "initial" in fields["snapshot.mode"]["schema"]["enum"]
     assert fields["database.ssl.key.password"]["schema"]["format"] == "password"
 

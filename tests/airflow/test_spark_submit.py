@@ -90,6 +90,14 @@ def test_masters_that_are_meant(monkeypatch: pytest.MonkeyPatch, connection: str
     assert hook.deploy_mode == "client"
 
 
+def test_a_local_driver_listens_only_on_loopback(submit: FakeSubmit, tmp_path: Path) -> None:
+    spec = tmp_path / "spec.json"
+    spec.write_text("{}")
+    hook_for(submit, application_args=[str(spec)]).submit("app.py")
+    assert submit.record is not None
+    assert submit.record["env"]["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
 def test_missing_java_is_named(submit: FakeSubmit) -> None:
     hook = hook_for(submit)
     hook._driver_env["JAVA_HOME"] = "/nowhere"

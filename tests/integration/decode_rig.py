@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, sel
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 TABLE_MAP, COM_BINLOG_DUMP, NON_BLOCK = 19, 0x12, 1
+DEFAULT = DecoderOptions()
 METHODS = {23: "write", 30: "write", 24: "update", 31: "update", 25: "delete", 32: "delete"}
 
 
@@ -129,7 +130,11 @@ class Decoded(NamedTuple):
 
 
 def decode(
-    stack: Any, conn: Any, db: str, start: tuple[str, int], options: DecoderOptions = DecoderOptions()  # noqa: B008
+    stack: Any,
+    conn: Any,
+    db: str,
+    start: tuple[str, int],
+    options: DecoderOptions = DEFAULT,
 ) -> list[Decoded]:
     """Return the records of one database's row events from ``start`` on, with the structures of now."""
     out: list[Decoded] = []
@@ -180,7 +185,11 @@ def image_text(value_bytes: bytes, member: str = "after") -> str:
 
 
 def snapshot(
-    conn: Any, db: str, name: str, options: DecoderOptions = DecoderOptions(), order: str = ""  # noqa: B008
+    conn: Any,
+    db: str,
+    name: str,
+    options: DecoderOptions = DEFAULT,
+    order: str = "",
 ) -> list[Decoded]:
     """Return the records of a SELECT of the whole table through the text decoder."""
     table = table_of(conn, db, name)

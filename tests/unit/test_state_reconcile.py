@@ -160,6 +160,12 @@ def test_of_two_plans_of_one_epoch_the_one_in_the_ledger_counts() -> None:
     assert_moved(finished, LATER, 2)
 
 
+def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
+    loser = pending(plan(1, END, LATER, owner="loser"), None)
+    result = reconcile(loser, ledger(FIRST, 1))
+    assert (result.action, result.state.pending, result.state.committed) == ("resume", FIRST, START)
+
+
 @pytest.mark.parametrize(
     ("stored", "found", "why"),
     [

@@ -1,272 +1,219 @@
-"""Parse the events that carry no rows.
+"""Parsers of the events that matter to a change stream, row events excepted.
 
-Source: MySQL source, ``libs/mysql/binlog/event/control_events.h`` and ``statement_events.h``.
+Layouts: MySQL source, ``mysql/binlog/event/{control,statement,rows}_event*.h``.
 """
 
 from __future__ import annotations
 
-import struct
-import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from functools import lru_cache
+from struct import Struct
+from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.query import QueryEvent, parse_query
+from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, uuid_text
 
-_QUERY = struct.Struct("<IIBHH")
-_ORIGINAL_FOLLOWS = 1 << 55
+__all__ = [
+    "GtidEvent",
+    "QueryEvent",
+    "Rotate",
+    "parse_gtid",
+    "parse_previous_gtids",
+    "parse_query",
+    "parse_rotate",
+    "parse_rows_query",
+    "parse_xid",
+]
+
+_ROTATE = Struct("<Q").unpack_from
+_GTID = Struct("<B16sqBqq")  # flags, uuid, number, kind of the logical clock, last committed, sequence number
+_GTID_SHORT = Struct("<B16sq")  # MySQL 5.6
+_LOGICAL_CLOCK = 2
+_TIME_BYTES = 7
+_HAS_ORIGINAL = 1 << 55
+_cached_uuid = lru_cache(maxsize=256)(uuid_text)
 
 
-@dataclass(frozen=True, slots=True)
-class GtidEvent:
-    """Describe the transaction that begins.
+class Rotate(NamedTuple):
+    """Name the next binlog file.
 
     Args:
-        gtid: ``uuid:number`` or ``uuid:tag:number``; None for an anonymous transaction.
-        commit_us: Commit time on the server where it was committed first, microseconds since the epoch; 0 if not told.
-    """
-
-    gtid: str | None
-    commit_us: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class RotateEvent:
-    """Name the next file.
-
-    Args:
-        file: Next binlog file.
-        position: Position in it, always 4.
+        file: Its name.
+        position: Where it is read from, 4 except at the start of a dump.
     """
 
     file: str
     position: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueryEvent:
-    """Hold a statement with the session it ran in.
+class GtidEvent(NamedTuple):
+    """Describe the transaction that begins.
 
     Args:
-        thread_id: Session.
-        error_code: 0, or the error the statement ended with.
-        db: Default database, empty for none.
-        sql: The statement.
-        sql_mode: Bits of sql_mode.
-        client_charset: Collation id of character_set_client, or None.
-        collation_connection: Collation id, or None.
-        collation_server: Collation id, or None.
-        default_collation_for_utf8mb4: Collation id, or None.
-        explicit_defaults_for_timestamp: The variable, or None when the server does not log it.
+        gtid: ``uuid:number`` or ``uuid:tag:number``; None for an anonymous transaction.
+        commit_us: Commit time on the server that committed it first, microseconds since the epoch; 0 before MySQL 8.0.
+        immediate_commit_us: Commit time on the server read from, a replica perhaps; 0 before MySQL 8.0.
+        last_committed: Logical clock: the transaction can run beside all after this one; 0 before 5.7.
+        sequence_number: Logical clock: number of the transaction in the file; 0 before 5.7.
+        transaction_length: Bytes of the transaction with this event; 0 before 8.0.2.
     """
 
-    thread_id: int
-    error_code: int
-    db: str
-    sql: str
-    sql_mode: int = 0
-    client_charset: int | None = None
-    collation_connection: int | None = None
-    collation_server: int | None = None
-    default_collation_for_utf8mb4: int | None = None
-    explicit_defaults_for_timestamp: bool | None = None
+    gtid: str | None
+    commit_us: int = 0
+    immediate_commit_us: int = 0
+    last_committed: int = 0
+    sequence_number: int = 0
+    transaction_length: int = 0
 
 
-def parse_gtid(event: Any) -> GtidEvent:
-    """Parse GTID, ANONYMOUS_GTID and GTID_TAGGED events.
+def parse_rotate(event: Event) -> Rotate:
+    """Parse a ROTATE event."""
+    buf, body = event.buf, event.body
+    return Rotate(buf[body + 8 : event.end].decode(), _ROTATE(buf, body)[0])
 
-    Args:
-        event: The event.
+
+def parse_xid(event: Event) -> int:
+    """Return the storage engine's number of the transaction that an XID event commits."""
+    return int.from_bytes(event.buf[event.body : event.body + 8], "little")
+
+
+def parse_rows_query(event: Event) -> str:
+    """Return the statement of a ROWS_QUERY event.
+
+    Its character set is not logged; it is read as UTF-8, and what is not UTF-8 becomes U+FFFD, as Debezium does.
+    The length byte before it is cut to 255 and ignored, as the server does.
     """
-    if event.type == c.GTID_TAGGED_LOG_EVENT:
-        return _tagged(event)
-    buf, at = event.buf, event.body
-    gtid = None
-    if event.type == c.GTID_LOG_EVENT:
-        gno = int.from_bytes(buf[at + 17 : at + 25], "little")
-        raw = buf[at + 1 : at + 17].hex()
-        gtid = f"{raw[:8]}-{raw[8:12]}-{raw[12:16]}-{raw[16:20]}-{raw[20:]}:{gno}"
-    at += 42  # flags, uuid, number, type of the logical clock, its two stamps
-    if at + 7 > event.end:
-        return GtidEvent(gtid)
-    commit = int.from_bytes(buf[at : at + 7], "little")
-    if commit & _ORIGINAL_FOLLOWS:
-        commit = int.from_bytes(buf[at + 7 : at + 14], "little")
-    return GtidEvent(gtid, commit)
+    return event.buf[event.body + 1 : event.end].decode("utf-8", "replace")
 
 
-def _varint(buf: bytes, at: int) -> tuple[int, int]:
-    """Read an unsigned integer of mysql::serialization: as many extra bytes as the first byte has trailing ones."""
-    first, extra = buf[at], 0
-    while extra < 8 and first >> extra & 1:
-        extra += 1
-    if extra == 8:
-        return int.from_bytes(buf[at + 1 : at + 9], "little"), at + 9
-    value = int.from_bytes(buf[at : at + 1 + extra], "little") >> (extra + 1)
-    return value, at + 1 + extra
-
-
-def _signed(buf: bytes, at: int) -> tuple[int, int]:
-    value, at = _varint(buf, at)
-    return (~(value >> 1) if value & 1 else value >> 1), at
-
-
-def _tagged(event: Any) -> GtidEvent:
-    """Parse GTID_TAGGED (MySQL 8.3): numbered fields in the format of mysql::serialization.
-
-    Fields: 0 flags, 1 uuid, 2 number, 3 tag, 4 last committed, 5 sequence number, 6 immediate commit time,
-    7 original commit time, then others that are not read.
-    """
-    buf, at, found = event.buf, event.body, {}
-    for _ in range(3):  # version, size, last field that may not be ignored
-        _, at = _varint(buf, at)
-    while at < event.end:
-        field, at = _varint(buf, at)
-        reader = _TAGGED_FIELDS.get(field)
-        if reader is None:
-            break
-        found[field], at = reader(buf, at)
-    try:
-        tag = found[3]
-        gtid = f"{found[1]}:{tag}:{found[2]}" if tag else f"{found[1]}:{found[2]}"
-    except KeyError as error:
-        raise BinlogCorruptError(
-            "a tagged GTID event lacks a field", where=f"{event.file}:{event.start_pos}", why=f"field {error}"
-        ) from error
-    return GtidEvent(gtid, found.get(7, found.get(6, 0)))
-
-
-def _read_uuid(buf: bytes, at: int) -> tuple[str, int]:
-    raw = []
-    for _ in range(16):
-        value, at = _varint(buf, at)
-        raw.append(value)
-    return str(uuid.UUID(bytes=bytes(raw))), at
-
-
-def _read_text(buf: bytes, at: int) -> tuple[str, int]:
-    size, at = _varint(buf, at)
-    return bytes(buf[at : at + size]).decode(), at + size
-
-
-_TAGGED_FIELDS: dict[int, Callable[[bytes, int], tuple[Any, int]]] = {
-    0: _varint,
-    1: _read_uuid,
-    2: _signed,
-    3: _read_text,
-    4: _signed,
-    5: _signed,
-    6: _varint,
-    7: _varint,
-}
-
-
-def parse_rotate(event: Any) -> RotateEvent:
-    """Parse ROTATE."""
-    at = event.body
-    position = int.from_bytes(event.buf[at : at + 8], "little")
-    return RotateEvent(bytes(event.buf[at + 8 : event.end]).decode(), position)
-
-
-def parse_rows_query(event: Any) -> str:
-    """Return the statement of a ROWS_QUERY event; its length byte is of no use for long statements."""
-    return bytes(event.buf[event.body + 1 : event.end]).decode("utf-8", "replace")
-
-
-# Status variables of a query event: code -> size in bytes, or a function of (buffer, offset) that gives it.
-_STATUS_SIZES: dict[int, int | Callable[[bytes, int], int]] = {
-    0: 4,
-    1: 8,
-    2: lambda b, at: b[at] + 2,
-    3: 4,
-    4: 6,
-    5: lambda b, at: b[at] + 1,
-    6: lambda b, at: b[at] + 1,
-    7: 2,
-    8: 2,
-    9: 8,
-    10: 4,
-    11: lambda b, at: b[at] + b[at + 1 + b[at]] + 2,
-    12: lambda b, at: _names(b, at),
-    13: 3,
-    16: 1,
-    17: 8,
-    18: 2,
-    19: 1,
-    20: 1,
-}
-
-
-def _names(buf: bytes, at: int) -> int:
-    # 254 stands for "more than 16 databases", without names.
-    count, end = buf[at], at + 1
-    for _ in range(0 if count == 254 else count):
-        end = buf.index(b"\0", end) + 1
-    return end - at
-
-
-# Python codecs of client character sets that are not a subset of utf8mb4, by collation id.
-_CLIENT_CODECS = {
-    5: "cp1252", 8: "cp1252", 15: "cp1252", 31: "cp1252", 47: "cp1252", 48: "cp1252", 49: "cp1252", 94: "cp1252",
-    1: "big5", 84: "big5", 9: "iso8859_2", 2: "iso8859_2", 12: "euc_jp", 91: "euc_jp", 13: "shift_jis", 88: "shift_jis",
-    95: "cp932", 96: "cp932", 19: "cp949", 85: "cp949", 24: "gb2312", 86: "gb2312", 28: "gbk", 87: "gbk",
-    248: "gb18030", 249: "gb18030", 250: "gb18030", 7: "koi8_r", 22: "koi8_u", 26: "cp1250", 51: "cp1251",
-    57: "cp1256", 59: "cp1257", 25: "iso8859_7", 16: "iso8859_8", 18: "tis_620", 30: "iso8859_9", 4: "cp850",
-    36: "cp866", 40: "cp852", 41: "iso8859_13", 97: "euc_jp", 98: "euc_jp",
-}  # fmt: skip
-
-
-def parse_query(event: Any) -> QueryEvent:
-    """Parse QUERY.
-
-    Args:
-        event: The event.
+def parse_previous_gtids(event: Event) -> GtidSet:
+    """Return the set of a PREVIOUS_GTIDS event: everything executed before this file.
 
     Raises:
-        BinlogCorruptError: The statement's bytes do not fit the session's character set.
+        BinlogCorruptError: The structure does not hold.
     """
-    buf, at = bytes(event.buf), event.body
-    thread, _, db_length, error_code, status_length = _QUERY.unpack_from(buf, at)
-    at += _QUERY.size
-    status = _status(buf, at, at + status_length)
-    at += status_length
-    db = buf[at : at + db_length].decode()
-    raw = buf[at + db_length + 1 : event.end]
-    charset = status.get(4)
-    client = int.from_bytes(charset[:2], "little") if charset else None
-    return QueryEvent(
-        thread_id=thread,
-        error_code=error_code,
-        db=db,
-        sql=_text(raw, client, event),
-        sql_mode=int.from_bytes(status.get(1, b""), "little"),
-        client_charset=client,
-        collation_connection=int.from_bytes(charset[2:4], "little") if charset else None,
-        collation_server=int.from_bytes(charset[4:6], "little") if charset else None,
-        default_collation_for_utf8mb4=int.from_bytes(status[18], "little") if 18 in status else None,
-        explicit_defaults_for_timestamp=bool(status[16][0]) if 16 in status else None,
+    try:
+        return GtidSet.decode(event.buf[event.body : event.end])
+    except ValueError as error:
+        raise BinlogCorruptError(
+            "a PREVIOUS_GTIDS event cannot be read", where=event.where(), why=str(error)
+        ) from error
+
+
+def parse_gtid(event: Event) -> GtidEvent:
+    """Parse a GTID, ANONYMOUS_GTID or tagged GTID event.
+
+    Raises:
+        BinlogCorruptError: The structure does not hold.
+        UnsupportedEventError: Not such an event, or one with a part that must not be ignored.
+    """
+    parse = _GTID_PARSERS.get(event.type)
+    if parse is None:
+        raise UnsupportedEventError(f"event type {event.type} announces no transaction", where=event.where())
+    try:
+        return parse(event)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise BinlogCorruptError("a GTID event cannot be read", where=event.where(), why=str(error)) from error
+
+
+def _parse_untagged(event: Event) -> GtidEvent:
+    buf, pos, end = event.buf, event.body, event.end
+    clock = last = sequence = immediate = original = length = 0
+    if end - pos >= _GTID.size:
+        _, uuid, number, clock, last, sequence = _GTID.unpack_from(buf, pos)
+    else:
+        _, uuid, number = _GTID_SHORT.unpack_from(buf, pos)
+    pos += _GTID.size
+    if clock != _LOGICAL_CLOCK:
+        last = sequence = 0
+    elif end - pos >= _TIME_BYTES:
+        immediate = original = int.from_bytes(buf[pos : pos + _TIME_BYTES], "little")
+        pos += _TIME_BYTES
+        if immediate & _HAS_ORIGINAL:
+            immediate &= _HAS_ORIGINAL - 1
+            original = int.from_bytes(buf[pos : pos + _TIME_BYTES], "little")
+            pos += _TIME_BYTES
+        if pos < end:
+            length = lenenc(buf, pos)[0]
+    gtid = None if event.type == c.ANONYMOUS_GTID_LOG_EVENT else f"{_cached_uuid(uuid)}:{number}"
+    return GtidEvent(gtid, original, immediate, last, sequence, length)
+
+
+class _Tagged(NamedTuple):
+    """Fields of a tagged GTID event by their numbers in the serialized message."""
+
+    flags: int = 0
+    uuid: str = ""
+    number: int = 0
+    tag: str = ""
+    last_committed: int = 0
+    sequence_number: int = 0
+    immediate_commit_us: int = 0
+    original_commit_us: int = 0
+    transaction_length: int = 0
+    server_version: int = 0
+    original_server_version: int = 0
+    commit_group_ticket: int = 0
+
+
+def _uuid_field(buf: bytes, pos: int) -> tuple[str, int]:
+    octets = bytearray()
+    for _ in range(16):
+        octet, pos = varint(buf, pos)
+        octets.append(octet)
+    return uuid_text(bytes(octets)), pos
+
+
+def _text_field(buf: bytes, pos: int) -> tuple[str, int]:
+    length, pos = varint(buf, pos)
+    return buf[pos : pos + length].decode("ascii"), pos + length
+
+
+_TAGGED_FIELDS: dict[str, Callable[[bytes, int], tuple[int | str, int]]] = {
+    "uuid": _uuid_field,
+    "tag": _text_field,
+    "number": signed_varint,
+    "last_committed": signed_varint,
+    "sequence_number": signed_varint,
+}
+
+
+def _parse_tagged(event: Event) -> GtidEvent:
+    """Parse the message: version, size, last field that must not be ignored, then (number, value) pairs."""
+    buf, pos = event.buf, event.body
+    _, pos = varint(buf, pos)
+    size, pos = varint(buf, pos)
+    end = event.body + size
+    required, pos = varint(buf, pos)
+    if end > event.end:
+        raise IndexError("the message is longer than the event")
+    values: dict[str, int | str] = {}
+    while pos < end:
+        number, pos = varint(buf, pos)
+        if number >= len(_Tagged._fields):
+            if number < required:
+                raise UnsupportedEventError(f"a GTID event has field {number}, which is not known", where=event.where())
+            break
+        name = _Tagged._fields[number]
+        values[name], pos = _TAGGED_FIELDS.get(name, varint)(buf, pos)
+    found = _Tagged(**values)  # type: ignore[arg-type]
+    tsid = f"{found.uuid}:{found.tag}" if found.tag else found.uuid
+    return GtidEvent(
+        f"{tsid}:{found.number}",
+        found.original_commit_us or found.immediate_commit_us,
+        found.immediate_commit_us,
+        found.last_committed,
+        found.sequence_number,
+        found.transaction_length,
     )
 
 
-def _text(raw: bytes, client: int | None, event: Any) -> str:
-    codec = _CLIENT_CODECS.get(client or 0, "utf-8")
-    try:
-        return raw.decode(codec)
-    except UnicodeDecodeError:
-        # Literals of a statement may hold any bytes (introducers, binary data); names and keywords stay readable.
-        return raw.decode(codec, "replace")
-
-
-def _status(buf: bytes, at: int, end: int) -> dict[int, bytes]:
-    found: dict[int, bytes] = {}
-    while at < end:
-        code = buf[at]
-        at += 1
-        size = _STATUS_SIZES.get(code)
-        if size is None:
-            break  # later servers append codes; what follows is not needed
-        length = size if isinstance(size, int) else size(buf, at)
-        found[code] = buf[at : at + length]
-        at += length
-    return found
+_GTID_PARSERS: dict[int, Callable[[Event], GtidEvent]] = {
+    c.GTID_LOG_EVENT: _parse_untagged,
+    c.ANONYMOUS_GTID_LOG_EVENT: _parse_untagged,
+    c.GTID_TAGGED_LOG_EVENT: _parse_tagged,
+}

@@ -90,6 +90,17 @@ class PacketReader:
         size = sum(map(len, parts))
         return b"".join([*parts, chunk[pos:]]), size
 
+    def send(self, data: bytes) -> None:
+        """Send a command, packet header included.
+
+        Raises:
+            SourceConnectionError: The connection broke.
+        """
+        try:
+            self._sock.sendall(data)
+        except OSError as error:
+            raise self._broke(str(error)) from error
+
     def answer(self) -> bytes:
         """Read the answer to a command: return its payload.
 

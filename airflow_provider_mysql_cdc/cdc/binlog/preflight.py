@@ -1,147 +1,337 @@
-"""Checks before a job starts: what is wrong with the server's settings or the account, and what to do about it."""
+"""Check before a run that server and account are fit for it (SETUP-02 to SETUP-25)."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
-import pymysql
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.dump import REPORT_HOST
+from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ServerIdInUseError,
+    SourceError,
+    SourcePrivilegeError,
+    SourceSettingError,
+)
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourcePrivilegeError, SourceSettingError
+ERROR, WARNING = "error", "warning"
+_SHORT_RETENTION_S = 24 * 3600
+_SHORT_WAIT_S = 3600
+_VARIABLES = (
+    "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events",
+    "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
+)  # fmt: skip
+# 8.0.22 brought the first form; 8.4 removed the second.
+_REPLICAS = (("SHOW REPLICAS", "Server_Id"), ("SHOW SLAVE HOSTS", "Server_id"))
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Describe one result of a check.
+    """Report one thing a person should know before a run.
 
     Args:
-        level: ``ok``, ``warning`` or ``error``.
-        what: What was found.
+        level: ``error`` keeps the run from starting, ``warning`` does not.
+        what: What is wrong, one sentence without the trailing period.
         why: Why it matters.
         fix: What to do.
-        error: The error to raise for level ``error``.
+        error: The error to raise; None for a warning.
     """
 
     level: str
     what: str
-    why: str = ""
-    fix: str = ""
+    why: str
+    fix: str
     error: CdcError | None = None
 
     def __str__(self) -> str:
-        return (
-            f"{self.level}: {self.what}"
-            + (f" ({self.why})" if self.why else "")
-            + (f"; {self.fix}" if self.fix else "")
+        return f"{self.level}: {self.what} ({self.why}); {self.fix}"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Hold what the server says about itself.
+
+    Args:
+        address: ``host:port`` for messages.
+        variables: Global variables by name; those a version does not have are absent.
+        grants: Privileges of the account.
+        replicas: Registered replication clients as (server id, reported host).
+    """
+
+    address: str
+    variables: Mapping[str, str]
+    grants: Grants
+    replicas: tuple[tuple[int, str], ...] = ()
+
+    def is_on(self, name: str) -> bool:
+        """Return whether a switch is on."""
+        return self.variables.get(name, "").upper() in ("ON", "1")
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Hold what a run needs.
+
+    Args:
+        snapshot: Whether tables will be read, not only the binlog.
+        locks: Whether the snapshot takes a lock.
+        query: Whether ``include.query`` is set.
+        server_ids: Replication client ids of the writers.
+    """
+
+    snapshot: bool
+    locks: bool = True
+    query: bool = False
+    server_ids: range = field(default_factory=lambda: range(0))
+
+    @classmethod
+    def of(cls, cfg: ConnectorConfig, *, snapshot: bool) -> Demand:
+        """Take from a configuration what matters here."""
+        first = cfg.server_id(0)
+        return cls(
+            snapshot=snapshot,
+            locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "none",
+            query=cfg[F.INCLUDE_QUERY],
+            server_ids=range(first, first + cfg[F.DRAIN_WRITERS]),
         )
 
 
-# Privilege -> the phase that needs it (SETUP-02 to SETUP-07).
-ALWAYS = {"REPLICATION SLAVE": "reading the binlog", "REPLICATION CLIENT": "asking for binlog positions"}
-SNAPSHOT = {"SELECT": "reading rows in snapshots"}
-LOCKING = ("RELOAD", "FLUSH_TABLES", "LOCK TABLES")
-# Variable -> (accepted values, why, what to set).
-_SETTINGS = {
-    "log_bin": (("1", "ON"), "without the binary log there are no changes to read", "start the server with log_bin"),
-    "binlog_format": (
-        ("ROW",),
-        "STATEMENT and MIXED do not log the rows",
-        "SET GLOBAL binlog_format=ROW and let clients reconnect",
-    ),
-    "binlog_row_image": (
-        ("FULL",),
-        "the other images leave columns out of the events",
-        "SET GLOBAL binlog_row_image=FULL and let clients reconnect",
-    ),
-    "binlog_row_value_options": (
-        ("",),
-        "partial JSON updates are not decoded yet",
-        "SET GLOBAL binlog_row_value_options='' and let clients reconnect",
-    ),
-}
-
-
-def preflight(conn: Any, cfg: Any = None, *, snapshot: bool) -> list[Finding]:
-    """Check the server and the account.
+def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool) -> list[Finding]:
+    """Check server and account; return everything found, errors first.
 
     Args:
-        conn: An open connection of the connector's account.
-        cfg: The connector's configuration (for tables the account must be able to read); not needed yet.
-        snapshot: Whether a snapshot is about to run (SETUP-03 to SETUP-05).
+        conn: An open connection of the configured account.
+        cfg: The connector's configuration.
+        snapshot: Whether tables will be read, not only the binlog.
 
-    Returns:
-        All findings, also the good ones.
+    Raises:
+        SourceError: The server cannot be asked.
     """
-    findings = [_setting(conn, name) for name in _SETTINGS]
-    return [*findings, *_privileges(conn, snapshot)]
+    address = cfg.connection_settings().address()
+    return check(read_facts(conn, address), Demand.of(cfg, snapshot=snapshot))
 
 
 def require(findings: Iterable[Finding]) -> None:
-    """Raise the first finding that makes capture impossible.
-
-    Raises:
-        SourceSettingError, SourcePrivilegeError: See the finding.
-    """
+    """Raise the first error among findings, if there is one."""
     for finding in findings:
         if finding.error is not None:
             raise finding.error
 
 
-def _variable(conn: Any, name: str) -> str | None:
-    with conn.cursor() as cursor:
-        # Not from performance_schema or information_schema: SHOW works on every version (SETUP-12).
-        cursor.execute("SHOW GLOBAL VARIABLES LIKE %s", (name,))
-        row = cursor.fetchone()
-    return None if row is None else str(row[1])
+def read_facts(conn: Any, address: str) -> Facts:
+    """Ask the server about itself.
+
+    Args:
+        conn: An open connection.
+        address: ``host:port`` for messages.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    names = ", ".join(f"'{name}'" for name in _VARIABLES)
+    variables = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
+    grants = Grants.parse(str(row[0]) for row in fetch_all(conn, "SHOW GRANTS"))
+    return Facts(address, variables, grants, _replicas(conn) if grants.has("REPLICATION SLAVE") else ())
 
 
-def _setting(conn: Any, name: str) -> Finding:
-    accepted, why, fix = _SETTINGS[name]
-    value = _variable(conn, name)
-    # A variable that the server does not have (row value options before 8.0) has its only value.
-    if value is None or value.upper() in accepted:
-        return Finding("ok", f"{name}={value}")
-    what = "binary logging is off" if name == "log_bin" else f"{name} is {value}, it must be {accepted[0] or 'empty'}"
-    return Finding("error", what, why, fix, SourceSettingError(what, where=name, why=why, remedy=fix))
-
-
-def _grants(conn: Any) -> str:
-    with conn.cursor() as cursor:
+def _replicas(conn: Any) -> tuple[tuple[int, str], ...]:
+    for statement, column in _REPLICAS:
         try:
-            cursor.execute("SHOW GRANTS FOR CURRENT_USER()")
-            own = [str(row[0]) for row in cursor.fetchall()]
-            roles = re.findall(r"GRANT ((?:`[^`]+`@`[^`]+`,?)+) TO", "\n".join(own))
-            for role in roles:
-                cursor.execute(f"SHOW GRANTS FOR CURRENT_USER() USING {role}")
-                own += [str(row[0]) for row in cursor.fetchall()]
-        except pymysql.MySQLError:
-            return "GRANT ALL PRIVILEGES ON *.*"  # not allowed to look; the statements themselves will tell
-    return "\n".join(own).upper()
+            return tuple((int(row[column]), str(row["Host"])) for row in fetch_named(conn, statement))
+        except SourceError as error:
+            if "error 1064" not in error.why:
+                raise
+    return ()
 
 
-def _privileges(conn: Any, snapshot: bool) -> list[Finding]:
-    grants = _grants(conn)
-    on_all = ",".join(re.findall(r"GRANT (.*?) ON \*\.\*", grants))
-    held = {p.strip() for p in on_all.split(",")}
-    everything = "ALL PRIVILEGES" in held
-    out = []
-    for name, phase in (ALWAYS | (SNAPSHOT if snapshot else {})).items():
-        # SELECT may be granted on databases or tables only.
-        if everything or name in held or (name == "SELECT" and re.search(r"GRANT [^\n]*\b(SELECT|ALL)\b", grants)):
-            out.append(Finding("ok", f"privilege {name}"))
-            continue
-        fix = f"GRANT {name} ON *.* TO the account"
-        error = SourcePrivilegeError(f"the account lacks {name}", where=phase, why=f"{phase} needs it", remedy=fix)
-        out.append(Finding("error", f"the account lacks {name}", f"{phase} needs it", fix, error))
-    if snapshot and not everything and not held & set(LOCKING) and "LOCK TABLES" not in grants:
-        out.append(
-            Finding(
-                "warning",
-                "the account may neither take the global read lock nor lock tables",
-                "snapshots need one of them unless snapshot.locking.mode=none",
-                "GRANT RELOAD ON *.* TO the account",
-            )
+def check(facts: Facts, demand: Demand) -> list[Finding]:
+    """Hold facts against a demand; return everything found, errors first."""
+    found = [finding for rule in _RULES for finding in rule(facts, demand)]
+    return sorted(found, key=lambda f: f.error is None)
+
+
+# -- rules ----------------------------------------------------------------------------------------------------------
+
+
+def _fatal(cls: type[CdcError], facts: Facts, what: str, why: str, fix: str) -> Finding:
+    return Finding(ERROR, what, why, fix, cls(what, where=facts.address, why=why, remedy=fix))
+
+
+def _missing(facts: Facts, names: str, phase: str, purpose: str) -> Finding:
+    return _fatal(
+        SourcePrivilegeError,
+        facts,
+        f"the account lacks {names}",
+        f"it is needed {phase}: {purpose}",
+        f"GRANT {names.partition(' or ')[0]} ON *.* TO the account",
+    )
+
+
+def _log_bin(facts: Facts, _: Demand) -> Iterator[Finding]:
+    if not facts.is_on("log_bin"):
+        yield _fatal(
+            SourceSettingError,
+            facts,
+            "binary logging is off",
+            "without a binlog there are no changes to read (SETUP-11)",
+            "start the server with log_bin, server-id, binlog_format=ROW and binlog_row_image=FULL",
         )
-    return out
+
+
+def _row_format(facts: Facts, _: Demand) -> Iterator[Finding]:
+    # Absent where ROW is the only format left.
+    value = facts.variables.get("binlog_format", "ROW")
+    if value.upper() != "ROW":
+        yield _fatal(
+            SourceSettingError,
+            facts,
+            f"binlog_format is {value}",
+            "only the format ROW holds the changed rows (SETUP-16)",
+            "SET PERSIST binlog_format = 'ROW'; sessions that are open keep the old format until they reconnect",
+        )
+
+
+def _row_image(facts: Facts, _: Demand) -> Iterator[Finding]:
+    value = facts.variables.get("binlog_row_image", "FULL")
+    if value.upper() != "FULL":
+        yield _fatal(
+            SourceSettingError,
+            facts,
+            f"binlog_row_image is {value}",
+            "events would lack columns (SETUP-17)",
+            "SET PERSIST binlog_row_image = 'FULL'; sessions that are open keep the old value until they reconnect",
+        )
+
+
+def _partial_json(facts: Facts, _: Demand) -> Iterator[Finding]:
+    if "PARTIAL_JSON" in facts.variables.get("binlog_row_value_options", "").upper():
+        yield _fatal(
+            SourceSettingError,
+            facts,
+            "binlog_row_value_options contains PARTIAL_JSON",
+            "updates of JSON columns would hold only the changed part of the document",
+            "SET PERSIST binlog_row_value_options = ''; sessions that are open keep the old value until they reconnect",
+        )
+
+
+def _privileges(facts: Facts, demand: Demand) -> Iterator[Finding]:
+    grants = facts.grants
+    if not grants.has("REPLICATION SLAVE"):
+        yield _missing(facts, "REPLICATION SLAVE", "always", "to read the binlog (SETUP-06)")
+    if not grants.has("REPLICATION CLIENT"):
+        yield _missing(facts, "REPLICATION CLIENT", "always", "to ask for the binlog's position and files (SETUP-07)")
+    if not demand.snapshot:
+        return
+    if not grants.has_somewhere("SELECT"):
+        yield _missing(facts, "SELECT", "by snapshots", "to read rows (SETUP-03)")
+    elif not grants.has("SELECT"):
+        yield Finding(
+            WARNING,
+            "SELECT is granted for some databases or tables only",
+            "tables without it are invisible to the snapshot (SETUP-03)",
+            "make sure that every captured table is among them",
+        )
+    if not grants.has("SHOW DATABASES"):
+        yield Finding(
+            WARNING,
+            "the account lacks SHOW DATABASES",
+            "snapshots list only databases on which the account has another privilege (SETUP-05)",
+            "GRANT SHOW DATABASES ON *.* TO the account",
+        )
+
+
+def _locks(facts: Facts, demand: Demand) -> Iterator[Finding]:
+    grants = facts.grants
+    if not demand.snapshot or not demand.locks or grants.has("RELOAD", "FLUSH_TABLES"):
+        return
+    if grants.has_somewhere("LOCK TABLES"):
+        yield Finding(
+            WARNING,
+            "the account may not take a global read lock",
+            "it lacks RELOAD, so the snapshot locks table by table (SETUP-08)",
+            "GRANT RELOAD ON *.* TO the account, where the provider allows it",
+        )
+    else:
+        purpose = "for the lock that makes all tables one consistent view (SETUP-04, SETUP-08)"
+        yield _missing(facts, "RELOAD or LOCK TABLES", "by snapshots", purpose)
+
+
+def _server_ids(facts: Facts, demand: Demand) -> Iterator[Finding]:
+    ids = demand.server_ids
+    if not ids:
+        return
+    span = str(ids[0]) if len(ids) == 1 else f"{ids[0]} to {ids[-1]}"
+    fix = "set database.server.id to a number that is free, with as many after it as there are writers"
+    if int(facts.variables.get("server_id", 0)) in ids:
+        yield _fatal(
+            ServerIdInUseError, facts, "the server itself has one of our server ids", f"ours are {span} (SETUP-14)", fix
+        )
+    for number, host in facts.replicas:
+        if number not in ids:
+            continue
+        what = f"a replication client with our server id {number} is registered"
+        if host != REPORT_HOST:
+            yield _fatal(ServerIdInUseError, facts, what, f"it reports the host {host!r} (STRM-02)", fix)
+        else:
+            yield Finding(
+                WARNING,
+                what,
+                "an earlier run has left its connection behind, which the server ends when we connect, "
+                "or another connector uses the same id",
+                f"nothing in the first case; in the second: {fix}",
+            )
+
+
+def _comforts(facts: Facts, demand: Demand) -> Iterator[Finding]:
+    if demand.query and not facts.is_on("binlog_rows_query_log_events"):
+        yield Finding(
+            WARNING,
+            "include.query is set, but binlog_rows_query_log_events is OFF",
+            "the binlog does not hold the statements, so source.query stays null (SETUP-25)",
+            "SET PERSIST binlog_rows_query_log_events = ON",
+        )
+    if facts.variables.get("gtid_mode", "OFF").upper() != "ON":
+        yield Finding(
+            WARNING,
+            "GTIDs are off",
+            "stored positions hold on this very server only (SETUP-20, STRM-06)",
+            "set gtid_mode and enforce_gtid_consistency to ON if capture should survive a failover",
+        )
+    retention = _retention_s(facts)
+    if 0 < retention < _SHORT_RETENTION_S:
+        yield Finding(
+            WARNING,
+            f"the server keeps its binlog for {retention} s only",
+            "after a longer pause the stored position is gone and a new snapshot is needed (SETUP-18, FAULT-11)",
+            "raise binlog_expire_logs_seconds",
+        )
+    wait = int(facts.variables.get("wait_timeout", 0))
+    if demand.snapshot and 0 < wait < _SHORT_WAIT_S:
+        yield Finding(
+            WARNING,
+            f"wait_timeout is {wait} s",
+            "the server may close an idle connection of a long snapshot (SETUP-24)",
+            "raise wait_timeout",
+        )
+
+
+def _retention_s(facts: Facts) -> int:
+    seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
+    return seconds or 86400 * int(facts.variables.get("expire_logs_days", 0))
+
+
+_RULES: tuple[Callable[[Facts, Demand], Iterator[Finding]], ...] = (
+    _log_bin,
+    _row_format,
+    _row_image,
+    _partial_json,
+    _privileges,
+    _locks,
+    _server_ids,
+    _comforts,
+)

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Any, Protocol
 from zlib import crc32
@@ -12,9 +11,10 @@ from zlib import crc32
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import control
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
-from airflow_provider_mysql_cdc.cdc.binlog.dump import start_dump
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.packets import PacketReader, raise_for_error
+from airflow_provider_mysql_cdc.cdc.binlog.events import parse_rotate
+from airflow_provider_mysql_cdc.cdc.binlog.packets import LARGEST_PACKET, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
@@ -27,9 +27,8 @@ _FRAME_LENGTH = _FRAME.size
 _BEFORE_EVENT = 5
 _BEFORE_BODY = 24
 _LOW32 = 0xFFFFFFFF
-_CRC_RESIDUE = 0x2144DF1C  # CRC-32 of any bytes followed by their own CRC-32
 _NO_LIMIT = 1 << 63
-_DONE = -1
+_PASSED = -1
 
 
 class PacketSource(Protocol):
@@ -61,11 +60,21 @@ class BinlogStream:
     ) -> None:
         self._packets, self._by_gtid, self._connection = packets, by_gtid, connection
         self._chunk, self._at = b"", 0
-        self._file, self._pos, self._goal = start.file, start.pos, start.pos
-        self._limit = _NO_LIMIT
+        self._file, self._pos = start.file, start.pos
+        # With GTIDs the server chooses the file; until its first ROTATE the place is not known.
+        self._placed = not by_gtid
         self._end: BinlogOffset | None = None
+        self._limit = _NO_LIMIT
         self._tail = 0  # bytes of checksum after each event, known from FORMAT_DESCRIPTION
         self.skipped = self.heartbeats = 0
+        self._handlers: dict[int, Callable[[Event, int], Iterable[Event]]] = {
+            c.ROTATE_EVENT: self._rotate,
+            c.FORMAT_DESCRIPTION_EVENT: self._format,
+            c.HEARTBEAT_LOG_EVENT: self._heartbeat,
+            c.HEARTBEAT_LOG_EVENT_V2: self._heartbeat,
+            c.TRANSACTION_PAYLOAD_EVENT: self._payload,
+            c.INCIDENT_EVENT: self._incident,
+        }
 
     def close(self) -> None:
         """Close the connection; the server ends its side at the next event or heartbeat."""
@@ -95,39 +104,37 @@ class BinlogStream:
             SourceError: What the server says instead of an event.
             StateError: ``end`` lies before the position reached.
         """
-        if not self._set_end(end):
+        if self._set_end(end):
             return
-        frame, new, plain, packets, verify = _FRAME.unpack_from, tuple.__new__, c.PLAIN_EVENTS, self._packets, crc32
-        chunk, at, size_of_chunk = self._chunk, self._at, len(self._chunk)
+        frame, new, plain, verify = _FRAME.unpack_from, tuple.__new__, c.PLAIN_EVENTS, crc32
+        chunk, at, filled = self._chunk, self._at, len(self._chunk)
         file, pos, limit, tail = self._file, self._pos, self._limit, self._tail
         try:
             while True:
-                if size_of_chunk - at < _FRAME_LENGTH:
-                    chunk, at = packets.more(chunk, at), 0
-                    size_of_chunk = len(chunk)
-                    if size_of_chunk < _FRAME_LENGTH:
-                        raise_for_error(chunk[4:], f"{file}:{pos}")
+                if filled - at < _FRAME_LENGTH:
+                    chunk, at = self._more(chunk, at), 0
+                    filled = len(chunk)
                 word, status, timestamp, kind, server_id, size, log_pos, flags = frame(chunk, at)
                 stop = at + 4 + (word & 0xFFFFFF)
-                if stop > size_of_chunk:
-                    chunk, at = packets.more(chunk, at), 0
-                    size_of_chunk = len(chunk)
+                if stop > filled:
+                    chunk, at = self._more(chunk, at), 0
+                    filled = len(chunk)
                     continue
                 if status or size != stop - at - _BEFORE_EVENT:
                     chunk, stop = self._odd_packet(chunk, at, stop, size)
-                    at, size_of_chunk = 0, len(chunk)
+                    at, filled = 0, len(chunk)
                 if kind in plain:
-                    if tail and verify(chunk[at + _BEFORE_EVENT : stop]) != _CRC_RESIDUE:
+                    if tail and verify(chunk[at + _BEFORE_EVENT : stop]) != control.CRC_RESIDUE:
                         raise control.bad_checksum(file, pos, kind)
                     end_pos = pos + size
                     if end_pos & _LOW32 != log_pos:
                         end_pos = self._moved(pos, size, log_pos)
                     if end_pos > limit:
                         raise self._past_end(end_pos)
-                    body, at, pos = at + _BEFORE_BODY, stop, end_pos
+                    start, body, at, pos = end_pos - size, at + _BEFORE_BODY, stop, end_pos
                     yield new(
                         Event,
-                        (kind, timestamp, server_id, flags, file, end_pos - size, end_pos, chunk, body, stop - tail, False),
+                        (kind, timestamp, server_id, flags, file, start, pos, chunk, body, stop - tail, False),
                     )
                 else:
                     self._pos = pos
@@ -135,9 +142,197 @@ class BinlogStream:
                         kind, timestamp, server_id, flags, file, pos, pos + size, chunk, at + _BEFORE_BODY, stop
                     )
                     at = stop
-                    yield from self._special(event, log_pos)
+                    yield from self._handlers.get(kind, self._unknown)(event, log_pos)
                     file, pos, limit, tail = self._file, self._pos, self._limit, self._tail
                 if pos >= limit:
                     return
         finally:
             self._chunk, self._at, self._pos = chunk, at, pos
+
+    # -- packets ----------------------------------------------------------------------------------------------------
+
+    def _more(self, chunk: bytes, at: int) -> bytes:
+        chunk = self._packets.more(chunk, at)
+        if len(chunk) < _FRAME_LENGTH:
+            # Whole, but too short for an event.
+            raise_for_error(chunk[4:], f"{self._file}:{self._pos}")
+            raise BinlogCorruptError("a packet is shorter than an event", where=f"{self._file}:{self._pos}")
+        return chunk
+
+    def _odd_packet(self, chunk: bytes, at: int, stop: int, size: int) -> tuple[bytes, int]:
+        """Return chunk and payload end of a payload of several packets; raise for what is no event."""
+        where = f"{self._file}:{self._pos}"
+        if chunk[at + 4]:
+            raise_for_error(chunk[at + 4 : stop], where)
+        elif stop - at - 4 == LARGEST_PACKET:
+            chunk, stop = self._packets.join(chunk, at)
+            if size == stop - _BEFORE_EVENT:
+                return chunk, stop
+        raise BinlogCorruptError("an event's length contradicts that of its packet", where=where)
+
+    # -- events that are not simply passed on -----------------------------------------------------------------------
+
+    def _rotate(self, event: Event, log_pos: int) -> Iterable[Event]:
+        # The server makes up a ROTATE at the start of a dump and of each file; it stands in no file.
+        if log_pos and event.timestamp and not event.flags & c.LOG_EVENT_ARTIFICIAL_F:
+            event = self._take(event, log_pos)
+            target, real = parse_rotate(event), True
+        else:
+            target, real = parse_rotate(control.without_checksum(event)), False
+        if target.file != self._file and not self._by_gtid:
+            self._check_left()
+        self._file, self._pos, self._placed = target.file, target.position, True
+        self._set_limit()
+        return (event,) if real else ()
+
+    def _format(self, event: Event, log_pos: int) -> Iterable[Event]:
+        self._tail = control.check_format(event)
+        # Sent out of place, at the start of a dump, it has no position.
+        if log_pos or self._pos == FILE_START:
+            self._pos += event.end_pos - event.start_pos
+        return ()
+
+    def _heartbeat(self, event: Event, log_pos: int) -> Iterable[Event]:
+        self.heartbeats += 1
+        if self._by_gtid and self._placed:
+            file, position = control.parse_heartbeat(control.without_checksum(event), log_pos)
+            if file == self._file:
+                self._pos = max(self._pos, self._pos & ~_LOW32 | position if position <= _LOW32 else position)
+        return ()
+
+    def _payload(self, event: Event, log_pos: int) -> Iterable[Event]:
+        outer = self._take(event, log_pos)
+        for inner in unfold(outer):
+            if inner.type in c.PLAIN_EVENTS:
+                yield inner
+            else:
+                self._skip(inner)
+
+    def _incident(self, event: Event, log_pos: int) -> Iterable[Event]:
+        raise control.incident(self._take(event, log_pos))
+
+    def _unknown(self, event: Event, log_pos: int) -> Iterable[Event]:
+        self._skip(self._take(event, log_pos))
+        return ()
+
+    def _skip(self, event: Event) -> None:
+        if not event.flags & c.LOG_EVENT_IGNORABLE_F and event.type != c.IGNORABLE_LOG_EVENT:
+            raise control.unsupported(event)
+        self.skipped += 1
+
+    def _take(self, event: Event, log_pos: int) -> Event:
+        """Check an event that stands in the file, move on behind it, and return it without checksum."""
+        tail, pos = self._tail, self._pos
+        size = event.end_pos - event.start_pos
+        if tail and not control.checksum_holds(event):
+            raise control.bad_checksum(self._file, pos, event.type)
+        end_pos = pos + size
+        if end_pos & _LOW32 != log_pos:
+            end_pos = self._moved(pos, size, log_pos)
+        if end_pos > self._limit:
+            raise self._past_end(end_pos)
+        self._pos = end_pos
+        return event._replace(start_pos=end_pos - size, end_pos=end_pos, end=event.end - tail)
+
+    # -- places -----------------------------------------------------------------------------------------------------
+
+    def _set_end(self, end: BinlogOffset | None) -> bool:
+        """Take over the end; return whether it is reached already."""
+        self._end = end
+        self._set_limit()
+        if end is None or not self._placed:
+            return False
+        here = (file_number(self._file), self._pos)
+        if here > end.key():
+            raise StateError(
+                "the end of the batch lies before its start",
+                where=f"{self._file}:{self._pos} to {end}",
+                why="the positions come from different servers, or the binlog was reset between",
+                remedy="check that database.hostname is the server the stored offset belongs to",
+            )
+        return here == end.key()
+
+    def _set_limit(self) -> None:
+        if self._end is None or not self._placed:
+            self._limit = _NO_LIMIT
+            return
+        here, there = file_number(self._file), file_number(self._end.file)
+        self._limit = self._end.pos if here == there else _NO_LIMIT if here < there else _PASSED
+
+    def _moved(self, pos: int, size: int, log_pos: int) -> int:
+        """Return the end of an event that does not follow the one before it; only skipped GTIDs may cause that.
+
+        The header holds the low 32 bits of the position; a large transaction takes a file beyond 4 GB.
+        """
+        if not self._by_gtid or not log_pos:
+            raise BinlogCorruptError(
+                "the position of an event contradicts that of the event before it",
+                where=f"{self._file}:{pos}",
+                why=f"it should end at {pos + size & _LOW32} and says {log_pos}",
+                remedy="check the file with mysqlbinlog --verify-binlog-checksum",
+            )
+        end_pos = pos & ~_LOW32 | log_pos
+        return end_pos if end_pos >= pos + size else end_pos + _LOW32 + 1
+
+    def _past_end(self, end_pos: int) -> BinlogCorruptError:
+        return BinlogCorruptError(
+            "the end of the batch is not an event boundary of this server's binlog",
+            where=f"{self._end}",
+            why=f"an event there ends at {end_pos}; the binlog was reset, or this is another server",
+            remedy="connect to the server the batch was planned on, or take a new snapshot",
+        )
+
+    def _check_left(self) -> None:
+        if self._pos < self._limit < _NO_LIMIT:
+            raise BinlogCorruptError(
+                "the binlog file ends before the end of the batch",
+                where=f"{self._file}:{self._pos}, end {self._end}",
+                why="the server lost the tail of its binlog (sync_binlog other than 1 and a crash)",
+                remedy="compare source and topics after this position; then take a new snapshot",
+            )
+
+
+def open_stream(
+    settings: ConnectionSettings,
+    start: BinlogOffset,
+    *,
+    server_id: int,
+    silence_timeout_s: float = 60.0,
+    by_gtid: bool = False,
+) -> BinlogStream:
+    """Connect, register as a replication client and start the dump.
+
+    Args:
+        settings: How to reach the server (``cfg.connection_settings()``).
+        start: Where to begin: file and position, or with ``by_gtid`` the GTID set executed so far.
+        server_id: Id of this client, unique among servers and replication clients (STRM-02). A connection that an
+            earlier run left behind under the same id is ended by the server.
+        silence_timeout_s: Longest wait in seconds for an event or a heartbeat.
+        by_gtid: Begin after ``start.gtids`` wherever that is on this server (STRM-05).
+
+    Raises:
+        BinlogPurgedError: The position or transactions after the GTID set are gone, or the position belongs to
+            another server (STRM-06).
+        SourceAuthError, SourcePrivilegeError, SourceConnectionError, SourceSettingError: See ``connect``.
+    """
+    connection = connect(settings, replication=True)
+    try:
+        packets = start_dump(
+            connection,
+            start,
+            where=settings.address(),
+            server_id=server_id,
+            silence_timeout_s=silence_timeout_s,
+            by_gtid=by_gtid,
+        )
+        if start.pos <= _LOW32 or by_gtid:
+            return BinlogStream(packets, start, by_gtid=by_gtid, connection=connection)
+        # The dump command has room for 32 bits only, so this dump began at the file's start.
+        stream = BinlogStream(packets, start.at(start.file, FILE_START), connection=connection)
+        for _ in stream.events(start):
+            pass
+        return stream
+    except BaseException:
+        with contextlib.suppress(Exception):
+            connection.close()
+        raise

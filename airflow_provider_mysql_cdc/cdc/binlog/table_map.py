@@ -1,191 +1,257 @@
-"""Parse TABLE_MAP with its optional metadata.
+"""TABLE_MAP events: the table that the row events after them belong to.
 
-Source: MySQL source, ``Table_map_event`` in ``libs/mysql/binlog/event/rows_event.h``.
+Layout: MySQL source, ``rows_event.h`` (``Table_map_event``). Optional metadata stand in the event when the session had
+binlog_row_metadata=FULL; signedness, character sets and the geometry type stand in it under MINIMAL too (8.0.1 on).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.payload import lenenc
-
-# Bytes of metadata by column type; types not named have none.
-_META_BYTES = {
-    4: 1, 5: 1, 252: 1, 255: 1, 245: 1, 242: 1,  # float, double, blob, geometry, json, vector: length bytes
-    15: 2, 16: 2, 246: 2, 247: 2, 248: 2, 253: 2, 254: 2,  # varchar, bit, decimal, enum, set, var_string, string
-    17: 1, 18: 1, 19: 1,  # timestamp2, datetime2, time2: fraction digits
-}  # fmt: skip
-_NUMERIC = frozenset({1, 2, 3, 4, 5, 8, 9, 13, 246})
-_BLOBS = frozenset({249, 250, 251, 252})
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.wire import bits, lenenc
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
 
 
 @dataclass(frozen=True, slots=True)
 class TableMap:
-    """Describe a table as the server announces it before its rows.
+    """Describe a table as the binlog announces it.
+
+    Tuples of optional metadata have one entry for each column, None for columns they do not apply to; an attribute is
+    None when the event does not hold it.
 
     Args:
-        table_id: Number in the following row events.
-        db: Database.
-        table: Table.
-        column_types: One type code for each column.
-        column_meta: One number for each column, its metadata bytes read as little-endian; 0 without metadata.
-        nullable: Whether each column may be NULL.
-        unsigned: Signedness of each column (False for types without one); None when not told.
-        charsets: Collation id of each character column (None for others); None when not told.
-        enum_charsets: Collation id of each ENUM or SET column (None for others); None when not told.
-        names: Column names; None when not told (binlog_row_metadata=MINIMAL).
-        enum_values: Members of each ENUM column in order of columns, undecoded; None when not told.
-        set_values: Members of each SET column in order of columns, undecoded; None when not told.
-        primary_key: Column numbers of the primary key; None when not told.
-        geometry_types: Geometry type of each spatial column in order; None when not told.
-        visible: Whether each column is visible; None when not told.
+        table_id: Number that row events refer to.
+        flags: Flags of the event.
+        db: Database name.
+        table: Table name.
+        column_types: Type number of each column.
+        column_meta: Metadata bytes of each column as a little-endian number, 0 where the type has none.
+        null_bits: Bitmap of columns that may be NULL, column 0 in bit 0 of byte 0.
+        raw: The body after table id and flags; equal bytes mean an equal map.
+        unsigned: Whether numeric columns are UNSIGNED.
+        charsets: Collation ids of character columns, ENUM and SET columns included.
+        names: Column names.
+        enum_members: Members of ENUM columns, in bytes of the column's character set.
+        set_members: Members of SET columns, likewise.
+        geometry_types: Geometry types of spatial columns (0 GEOMETRY, 1 POINT, ... 7 GEOMETRYCOLLECTION).
+        primary_key: Column indexes of the primary key in key order.
+        prefix_lengths: Lengths in characters of the key's parts, 0 for a whole column; None for a key without prefixes.
+        visible: Whether columns are visible.
+        dimensions: Dimensions of VECTOR columns.
     """
 
     table_id: int
+    flags: int
     db: str
     table: str
     column_types: bytes
     column_meta: tuple[int, ...]
-    nullable: tuple[bool, ...]
-    unsigned: tuple[bool, ...] | None = None
+    null_bits: bytes
+    raw: bytes
+    unsigned: tuple[bool | None, ...] | None = None
     charsets: tuple[int | None, ...] | None = None
-    enum_charsets: tuple[int | None, ...] | None = None
     names: tuple[str, ...] | None = None
-    enum_values: tuple[tuple[bytes, ...], ...] | None = None
-    set_values: tuple[tuple[bytes, ...], ...] | None = None
+    enum_members: tuple[tuple[bytes, ...] | None, ...] | None = None
+    set_members: tuple[tuple[bytes, ...] | None, ...] | None = None
+    geometry_types: tuple[int | None, ...] | None = None
     primary_key: tuple[int, ...] | None = None
-    geometry_types: tuple[int, ...] | None = None
+    prefix_lengths: tuple[int, ...] | None = None
     visible: tuple[bool, ...] | None = None
+    dimensions: tuple[int | None, ...] | None = None
+
+    def nullable(self, column: int) -> bool:
+        """Return whether a column may be NULL."""
+        return bool(self.null_bits[column >> 3] & 1 << (column & 7))
 
 
-def parse_table_map(event: Any) -> TableMap:
+def parse_table_map(event: Event) -> TableMap:
     """Parse a TABLE_MAP event.
 
-    Args:
-        event: The event.
+    Raises:
+        BinlogCorruptError: The structure does not hold.
     """
-    buf, at = bytes(event.buf[event.body : event.end]), 8
-    table_id = int.from_bytes(buf[:6], "little")
-    db = buf[at + 1 : at + 1 + buf[at]].decode()
-    at += buf[at] + 2
-    size, at = lenenc(buf, at)
-    table = buf[at : at + size].decode()
-    at += size + 1
-    count, at = lenenc(buf, at)
-    types = buf[at : at + count]
-    at += count
-    size, at = lenenc(buf, at)
-    meta = _meta(types, buf[at : at + size])
-    at += size
-    nullable = _bits(buf[at : at + (count + 7) // 8], count)
-    at += (count + 7) // 8
-    return TableMap(table_id, db, table, types, meta, nullable, **_optional(buf, at, types, meta))
+    data = event.buf[event.body : event.end]
+    try:
+        return _parse(data)
+    except (IndexError, UnicodeDecodeError) as error:
+        raise BinlogCorruptError("a TABLE_MAP event cannot be read", where=event.where(), why=str(error)) from error
 
 
-def _meta(types: bytes, data: bytes) -> tuple[int, ...]:
-    out, at = [], 0
-    for code in types:
-        size = _META_BYTES.get(code, 0)
-        out.append(int.from_bytes(data[at : at + size], "little"))
-        at += size
+def _parse(data: bytes) -> TableMap:
+    db, pos = _name(data, 8)
+    table, pos = _name(data, pos)
+    count, pos = lenenc(data, pos)
+    types, pos = _slice(data, pos, count)
+    size, pos = lenenc(data, pos)
+    meta, pos = _slice(data, pos, size)
+    null_bits, pos = _slice(data, pos, count + 7 >> 3)
+    found = TableMap(
+        table_id=int.from_bytes(data[:6], "little"),
+        flags=int.from_bytes(data[6:8], "little"),
+        db=db,
+        table=table,
+        column_types=types,
+        column_meta=_column_meta(types, meta),
+        null_bits=null_bits,
+        raw=data[8:],
+    )
+    return replace(found, **_optional(found, data, pos)) if pos < len(data) else found
+
+
+def _slice(data: bytes, pos: int, size: int) -> tuple[bytes, int]:
+    if pos + size > len(data):
+        raise IndexError(f"{size} bytes at {pos} of {len(data)}")
+    return data[pos : pos + size], pos + size
+
+
+def _name(data: bytes, pos: int) -> tuple[str, int]:
+    """Return a name (length-encoded, and ended by a zero byte) and the offset after it."""
+    length, pos = lenenc(data, pos)
+    raw, pos = _slice(data, pos, length + 1)
+    return raw[:-1].decode(), pos
+
+
+_META_SIZES = {
+    **dict.fromkeys((c.FLOAT, c.DOUBLE, c.TIMESTAMP2, c.DATETIME2, c.TIME2, c.JSON, c.GEOMETRY, c.VECTOR), 1),
+    **dict.fromkeys((c.TINY_BLOB, c.MEDIUM_BLOB, c.LONG_BLOB, c.BLOB), 1),
+    **dict.fromkeys((c.VARCHAR, c.VAR_STRING, c.STRING, c.NEWDECIMAL, c.BIT, c.ENUM, c.SET), 2),
+}
+
+
+def _column_meta(types: bytes, meta: bytes) -> tuple[int, ...]:
+    out: list[int] = []
+    pos = 0
+    for kind in types:
+        size = _META_SIZES.get(kind, 0)
+        raw, pos = _slice(meta, pos, size)
+        out.append(int.from_bytes(raw, "little"))
+    if pos != len(meta):
+        raise IndexError(f"{len(meta)} bytes of column metadata, {pos} expected")
     return tuple(out)
 
 
-def _bits(data: bytes, count: int) -> tuple[bool, ...]:
-    return tuple(bool(data[i >> 3] >> (i & 7) & 1) for i in range(count))
+# -- optional metadata ----------------------------------------------------------------------------------------------
+
+_NUMERIC = frozenset((c.TINY, c.SHORT, c.INT24, c.LONG, c.LONGLONG, c.NEWDECIMAL, c.FLOAT, c.DOUBLE, c.YEAR, c.DECIMAL))
+_CHARACTER = frozenset((c.STRING, c.VAR_STRING, c.VARCHAR, c.BLOB, c.TINY_BLOB, c.MEDIUM_BLOB, c.LONG_BLOB))
 
 
-def _big_bits(data: bytes, count: int) -> list[bool]:
-    # Signedness and visibility count from the highest bit of each byte.
-    return [bool(data[i >> 3] >> (7 - (i & 7)) & 1) for i in range(count)]
+def _real_type(kind: int, meta: int) -> int:
+    """Return ENUM or SET where they hide behind STRING."""
+    return meta & 0xFF if kind == c.STRING and meta & 0xFF in (c.ENUM, c.SET) else kind
 
 
-def _real_type(code: int, meta: int) -> int:
-    """Return ENUM or SET for the STRING columns that are one."""
-    return meta & 0xFF if code == 254 and meta & 0xFF in (247, 248) else code
-
-
-def _optional(buf: bytes, at: int, types: bytes, meta: tuple[int, ...]) -> dict[str, Any]:
-    real = [_real_type(t, m) for t, m in zip(types, meta, strict=True)]
-    fields: dict[int, bytes] = {}
-    while at < len(buf):
-        kind = buf[at]
-        size, at = lenenc(buf, at + 1)
-        fields[kind] = buf[at : at + size]
-        at += size
-    texts = [i for i, t in enumerate(real) if t in (254, 253, 15) or t in _BLOBS]
-    lists = [i for i, t in enumerate(real) if t in (247, 248)]
-    out: dict[str, Any] = {}
-    if 1 in fields:
-        out["unsigned"] = _signedness(fields[1], real)
-    if 2 in fields or 3 in fields:
-        out["charsets"] = _charsets(fields.get(2), fields.get(3), texts, len(types))
-    if 10 in fields or 11 in fields:
-        out["enum_charsets"] = _charsets(fields.get(10), fields.get(11), lists, len(types))
-    for code, name in ((5, "set_values"), (6, "enum_values")):
-        if code in fields:
-            out[name] = _value_lists(fields[code])
-    if 4 in fields:
-        out["names"] = tuple(v.decode() for v in _strings(fields[4]))
-    if 7 in fields:
-        out["geometry_types"] = tuple(_ints(fields[7]))
-    if 8 in fields:
-        out["primary_key"] = tuple(_ints(fields[8]))
-    if 9 in fields:
-        out["primary_key"] = tuple(_ints(fields[9])[::2])  # pairs of column and prefix length
-    if 12 in fields:
-        out["visible"] = tuple(_big_bits(fields[12], len(types)))
-    return out
-
-
-def _signedness(data: bytes, real: list[int]) -> tuple[bool, ...]:
-    numeric = [i for i, t in enumerate(real) if t in _NUMERIC]
-    bits = _big_bits(data, len(numeric))
-    found = dict(zip(numeric, bits, strict=True))
-    return tuple(found.get(i, False) for i in range(len(real)))
-
-
-def _charsets(default: bytes | None, each: bytes | None, columns: list[int], count: int) -> tuple[int | None, ...]:
-    """Return collation ids: one default with exceptions, or one for each column."""
-    out: list[int | None] = [None] * count
-    if each is not None:
-        for column, value in zip(columns, _ints(each), strict=False):
-            out[column] = value
-        return tuple(out)
-    values = _ints(default or b"")
-    for column in columns:
-        out[column] = values[0]
-    for place, value in zip(values[1::2], values[2::2], strict=False):
-        out[columns[place]] = value
-    return tuple(out)
-
-
-def _ints(data: bytes) -> list[int]:
-    out, at = [], 0
-    while at < len(data):
-        value, at = lenenc(data, at)
+def _numbers(data: bytes) -> list[int]:
+    out: list[int] = []
+    pos = 0
+    while pos < len(data):
+        value, pos = lenenc(data, pos)
         out.append(value)
     return out
 
 
-def _strings(data: bytes) -> list[bytes]:
-    out, at = [], 0
-    while at < len(data):
-        size, at = lenenc(data, at)
-        out.append(data[at : at + size])
-        at += size
+def _texts(data: bytes) -> list[bytes]:
+    out: list[bytes] = []
+    pos = 0
+    while pos < len(data):
+        length, pos = lenenc(data, pos)
+        text, pos = _slice(data, pos, length)
+        out.append(text)
     return out
 
 
-def _value_lists(data: bytes) -> tuple[tuple[bytes, ...], ...]:
-    out, at = [], 0
-    while at < len(data):
-        count, at = lenenc(data, at)
-        values = []
+def _members(data: bytes) -> list[tuple[bytes, ...]]:
+    out: list[tuple[bytes, ...]] = []
+    pos = 0
+    while pos < len(data):
+        count, pos = lenenc(data, pos)
+        members: list[bytes] = []
         for _ in range(count):
-            size, at = lenenc(data, at)
-            values.append(data[at : at + size])
-            at += size
-        out.append(tuple(values))
-    return tuple(out)
+            length, pos = lenenc(data, pos)
+            member, pos = _slice(data, pos, length)
+            members.append(member)
+        out.append(tuple(members))
+    return out
+
+
+class _Spread:
+    """Hand out metadata, which stands in the event for columns of some types only, to all columns."""
+
+    def __init__(self, table_map: TableMap) -> None:
+        self.types = [
+            _real_type(kind, meta) for kind, meta in zip(table_map.column_types, table_map.column_meta, strict=True)
+        ]
+
+    def over(self, kinds: frozenset[int], values: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
+        """Return one entry for each column: the next value for columns of these types, else None."""
+        it = iter(values)
+        try:
+            return tuple(next(it) if kind in kinds else None for kind in self.types)
+        except RuntimeError as error:
+            raise IndexError("fewer entries of optional metadata than columns they apply to") from error
+
+    def count(self, kinds: frozenset[int]) -> int:
+        """Return the number of columns of these types."""
+        return sum(kind in kinds for kind in self.types)
+
+    def defaults(self, kinds: frozenset[int], data: bytes) -> tuple[int | None, ...]:
+        """Return a default for columns of these types, with exceptions as (index among them, value) pairs."""
+        default, *pairs = _numbers(data)
+        values = [default] * self.count(kinds)
+        for index, value in zip(pairs[::2], pairs[1::2], strict=True):
+            values[index] = value
+        return self.over(kinds, values)
+
+
+def _unsigned(s: _Spread, data: bytes) -> dict[str, Any]:
+    count = s.count(_NUMERIC)
+    return {"unsigned": s.over(_NUMERIC, bits(data, count))}
+
+
+def _pairs(_: _Spread, data: bytes) -> dict[str, Any]:
+    numbers = _numbers(data)
+    return {"primary_key": tuple(numbers[::2]), "prefix_lengths": tuple(numbers[1::2])}
+
+
+_ENUM, _SET, _GEOMETRY, _VECTOR = (frozenset((kind,)) for kind in (c.ENUM, c.SET, c.GEOMETRY, c.VECTOR))
+_ENUM_OR_SET = _ENUM | _SET
+
+_OPTIONAL: dict[int, Callable[[_Spread, bytes], dict[str, Any]]] = {
+    1: _unsigned,
+    2: lambda s, d: {"charsets": s.defaults(_CHARACTER, d)},
+    3: lambda s, d: {"charsets": s.over(_CHARACTER, _numbers(d))},
+    4: lambda _, d: {"names": tuple(name.decode() for name in _texts(d))},
+    5: lambda s, d: {"set_members": s.over(_SET, _members(d))},
+    6: lambda s, d: {"enum_members": s.over(_ENUM, _members(d))},
+    7: lambda s, d: {"geometry_types": s.over(_GEOMETRY, _numbers(d))},
+    8: lambda _, d: {"primary_key": tuple(_numbers(d))},
+    9: _pairs,
+    10: lambda s, d: {"charsets": s.defaults(_ENUM_OR_SET, d)},
+    11: lambda s, d: {"charsets": s.over(_ENUM_OR_SET, _numbers(d))},
+    12: lambda s, d: {"visible": bits(d, len(s.types))},
+    13: lambda s, d: {"dimensions": s.over(_VECTOR, _numbers(d))},
+}
+
+
+def _optional(table_map: TableMap, data: bytes, pos: int) -> dict[str, Any]:
+    """Return the optional metadata; fields that are not known are left out, as the server does."""
+    spread = _Spread(table_map)
+    values: dict[str, Any] = {}
+    while pos < len(data):
+        kind = data[pos]
+        length, pos = lenenc(data, pos + 1)
+        body, pos = _slice(data, pos, length)
+        if kind not in _OPTIONAL:
+            continue
+        found = _OPTIONAL[kind](spread, body)
+        if "charsets" in found and "charsets" in values:
+            # Character columns and ENUM or SET columns come in fields of their own.
+            found["charsets"] = tuple(
+                a if b is None else b for a, b in zip(values["charsets"], found["charsets"], strict=True)
+            )
+        values.update(found)
+    return values

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import re
+import struct
 from collections.abc import Callable
 from datetime import date
 from decimal import ROUND_HALF_UP, Decimal, InvalidOperation, localcontext
@@ -23,6 +24,7 @@ EPOCH_TEXT = "1970-01-01 00:00:00"
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
 _LONG_MAX = 2**63 - 1
+_FLOAT = struct.Struct("<f")
 _NOW = re.compile(r"(CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)(\s*\(\s*\d*\s*\))?", re.IGNORECASE)
 _DATETIME = re.compile(
     r"(\d{2,4})\D(\d{1,2})\D(\d{1,2})(?:[T\s]+(\d{1,2})(?:\D(\d{1,2}))?(?:\D(\d{1,2})(?:\.(\d*))?)?)?\s*"
@@ -63,7 +65,7 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
     text = (column.default or "") if column.type_name == "BIT" else literal
     try:
         return convert(text, column, modes)
-    except (ValueError, InvalidOperation):
+    except (ValueError, InvalidOperation, OverflowError):
         # A literal MySQL itself reads with a warning only; the row values do not depend on it.
         return None
 
@@ -105,7 +107,10 @@ def _decimal(text: str, column: Column, modes: ct.TypeModes) -> Any:
 
 
 def _floating(text: str, column: Column, modes: ct.TypeModes) -> float:
-    return Float32(text) if ct.is_single_float(column) else float(text)
+    if not ct.is_single_float(column):
+        return float(text)
+    single: float = _FLOAT.unpack(_FLOAT.pack(float(text)))[0]
+    return Float32(single)
 
 
 def _bit(text: str, column: Column, modes: ct.TypeModes) -> Any:

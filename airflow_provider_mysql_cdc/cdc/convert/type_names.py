@@ -35,15 +35,12 @@ _JDBC_TYPES: dict[str, int] = {
 }
 _OTHER = 1111
 _NATIONAL = frozenset(word for word, number in _JDBC_TYPES.items() if number in (-9, -15))
-# Synonyms that stand for a whole column definition, not for a type word.
-_ALIASES = {"SERIAL": "BIGINT", "GEOMETRYCOLLECTION": "GEOMCOLLECTION"}
 _DEFAULT_LENGTHS = {"DECIMAL": 10, "BIT": 1, "ENUM": 1, "VECTOR": 2048}
 
 
 def type_word(column: Column) -> str:
     """Return the type word as the DDL wrote it."""
-    declared = column.declared_type or column.type_name
-    return _ALIASES.get(declared, declared)
+    return column.declared_type or column.type_name
 
 
 def type_expression(column: Column) -> str:

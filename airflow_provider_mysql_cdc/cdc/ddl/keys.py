@@ -65,7 +65,7 @@ def key_spec(cur: Cursor) -> KeySpec | None:
 
 def _rest(cur: Cursor, kind: KeyKind, symbol: str | None) -> KeySpec:
     name = symbol
-    if not cur.sees("(") and not cur.sees_one_of("USING", "TYPE"):
+    if not cur.sees("(") and not cur.sees("USING"):
         written = cur.name()
         name = name if kind is KeyKind.PRIMARY else written
     if cur.accept_one_of("USING", "TYPE"):

@@ -62,6 +62,8 @@ def leads_to_ddl(sql: str, sql_mode: int = 0) -> bool:
     Raises:
         DdlParseError: A comment or string among the leading words is not closed.
     """
+    if tokenize(sql, sql_mode, limit=1)[0].upper not in _BY_VERB:
+        return False
     tokens = tokenize(sql, sql_mode, limit=LEADING_WORDS)
     return not _is_program(tokens) and handler_of(Cursor(sql, tokens, sql_mode)) is not None
 
@@ -208,7 +210,7 @@ def _database(verb: str) -> Handler:
             elif cur.accept("ENCRYPTION") or cur.accept("READ", "ONLY"):
                 cur.accept("=")
                 cur.next()
-            else:
+            elif not cur.accept("UPGRADE", "DATA", "DIRECTORY", "NAME"):
                 cur.fail("an unknown database option")
         return DatabaseStatement(verb, name, if_not_exists, charset, collation)
 

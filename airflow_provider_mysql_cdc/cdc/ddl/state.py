@@ -59,22 +59,26 @@ class DdlContext:
     explicit_defaults_for_timestamp: bool = True
 
     @classmethod
-    def from_query(cls, query: Any, *, lower_case_table_names: int = 0) -> DdlContext:
+    def from_query(
+        cls, query: Any, *, lower_case_table_names: int = 0, explicit_defaults_for_timestamp: bool = True
+    ) -> DdlContext:
         """Take the context from a parsed QUERY event.
 
         Args:
             query: A ``binlog.events.QueryEvent``; what it does not carry keeps its default.
             lower_case_table_names: The server's setting.
+            explicit_defaults_for_timestamp: What holds when the event does not say. MySQL 8.0 and later log it with
+                statements that a client wrote with a TIMESTAMP column; 5.7 never does, so pass its global setting.
         """
         explicit = getattr(query, "explicit_defaults_for_timestamp", None)
         return cls(
             default_db=query.db or "",
-            sql_mode=query.sql_mode or 0,
+            sql_mode=getattr(query, "sql_mode", 0) or 0,
             client_collation=getattr(query, "client_charset", None),
             server_collation=getattr(query, "collation_server", None),
             lower_case_table_names=lower_case_table_names,
             default_collation_for_utf8mb4=getattr(query, "default_collation_for_utf8mb4", None) or None,
-            explicit_defaults_for_timestamp=True if explicit is None else bool(explicit),
+            explicit_defaults_for_timestamp=explicit_defaults_for_timestamp if explicit is None else explicit,
         )
 
     def collation_of(self, charset: str) -> str:

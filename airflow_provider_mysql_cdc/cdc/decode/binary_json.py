@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from struct import Struct, unpack_from
+from struct import Struct
 
 import orjson
 
@@ -17,22 +17,39 @@ from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.jsontext import base64_text
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text, decimal_words
 
-_SMALL_OBJECT, _LARGE_OBJECT, _SMALL_ARRAY, _LARGE_ARRAY, _LITERAL = 0, 1, 2, 3, 4
-_INT16, _UINT16, _INT32, _UINT32, _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 5, 6, 7, 8, 9, 10, 11, 12, 15
-_LITERALS = {0: "null", 1: "true", 2: "false"}
+_LARGE_OBJECT, _LARGE_ARRAY, _LITERAL, _INT16, _UINT16, _INT32, _UINT32 = 1, 3, 4, 5, 6, 7, 8
+_INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 9, 10, 11, 12, 15
+_LITERALS = ("null", "true", "false")
 _MAX_DEPTH = 100  # MySQL's own limit
 
-_NUMBERS: dict[int, Struct] = {
-    _INT16: Struct("<h"),
-    _UINT16: Struct("<H"),
-    _INT32: Struct("<i"),
-    _UINT32: Struct("<I"),
-    _INT64: Struct("<q"),
-    _UINT64: Struct("<Q"),
-}
-# Types whose value stands in the entry itself: always, and also in large documents.
+_NUMBERS = {
+    kind: Struct(fmt).unpack_from
+    for kind, fmt in (
+        (_INT16, "<h"), (_UINT16, "<H"), (_INT32, "<i"), (_UINT32, "<I"), (_INT64, "<q"), (_UINT64, "<Q"),
+    )
+}  # fmt: skip
+_U16, _U32, _F64 = _NUMBERS[_UINT16], _NUMBERS[_UINT32], Struct("<d").unpack_from
+# Value entries: type, then offset or the value itself. Key entries: offset, length.
+_ENTRY_SMALL, _ENTRY_LARGE = Struct("<BH").unpack_from, Struct("<BI").unpack_from
+_KEY_SMALL, _KEY_LARGE = Struct("<HH").unpack_from, Struct("<IH").unpack_from
+# Types whose value stands in the entry itself.
 _INLINE_SMALL = frozenset({_LITERAL, _INT16, _UINT16})
 _INLINE_LARGE = _INLINE_SMALL | {_INT32, _UINT32}
+
+
+class _Names(dict[bytes, str]):
+    """Remember member names as ``"name":``, byte text."""
+
+    limit = 65536
+
+    def __missing__(self, name: bytes) -> str:
+        if len(self) >= self.limit:
+            self.clear()
+        text = self[name] = _quoted(name.decode("latin-1")) + ":"
+        return text
+
+
+_NAMES = _Names()
 
 
 def json_text(data: bytes) -> str:
@@ -44,28 +61,39 @@ def json_text(data: bytes) -> str:
     Raises:
         ValueError: When the document is not well formed.
     """
+    return json_byte_text(data).encode("latin-1").decode()
+
+
+def json_byte_text(data: bytes) -> str:
+    """Return a binary JSON document as UTF-8 byte text; see ``json_text``."""
     if not data:
         return "null"
-    return _value(data, data[0], 1, 0)
+    return _value(data, data.decode("latin-1"), data[0], 1, 0)
 
 
-def _value(data: bytes, kind: int, pos: int, depth: int) -> str:
+def _quoted(data: str) -> str:
+    """Return UTF-8 byte text as MySQL quotes it (short escapes, else lower case ``\\u001f``), byte text."""
+    text = data if data.isascii() else data.encode("latin-1").decode()
+    return orjson.dumps(text).decode("latin-1")
+
+
+def _value(data: bytes, text: str, kind: int, pos: int, depth: int) -> str:
     if kind <= _LARGE_ARRAY:
         if depth > _MAX_DEPTH:
             raise ValueError("a JSON document is nested deeper than MySQL allows")
-        return _container(data, kind, pos, depth)
+        return _container(data, text, kind, pos, depth)
     if kind == _STRING:
         size, pos = _length(data, pos)
         if pos + size > len(data):
             raise ValueError("a JSON string ends behind the document")
-        return orjson.dumps(data[pos : pos + size].decode()).decode()
+        return _quoted(text[pos : pos + size])
     number = _NUMBERS.get(kind)
     if number is not None:
-        return str(number.unpack_from(data, pos)[0])
+        return str(number(data, pos)[0])
     if kind == _LITERAL:
         return _LITERALS[data[pos]]
     if kind == _DOUBLE:
-        return double_text(unpack_from("<d", data, pos)[0])
+        return double_text(_F64(data, pos)[0])
     if kind == _OPAQUE:
         size, start = _length(data, pos + 1)
         if start + size > len(data):
@@ -86,30 +114,37 @@ def _length(data: bytes, pos: int) -> tuple[int, int]:
         shift += 7
 
 
-def _container(data: bytes, kind: int, base: int, depth: int) -> str:
-    large, is_object = kind in (_LARGE_OBJECT, _LARGE_ARRAY), kind <= _LARGE_OBJECT
-    width = 4 if large else 2
-    inline = _INLINE_LARGE if large else _INLINE_SMALL
-    offset = Struct("<I" if large else "<H").unpack_from
-    count = offset(data, base)[0]
-    pos = base + 2 * width
-    keys = pos
-    if is_object:
-        pos += count * (width + 2)
+def _container(data: bytes, text: str, kind: int, base: int, depth: int) -> str:
+    if kind in (_LARGE_OBJECT, _LARGE_ARRAY):
+        width, count_at, entry, key, inline = 4, _U32, _ENTRY_LARGE, _KEY_LARGE, _INLINE_LARGE
+    else:
+        width, count_at, entry, key, inline = 2, _U16, _ENTRY_SMALL, _KEY_SMALL, _INLINE_SMALL
+    count = count_at(data, base)[0]
+    keys = base + 2 * width
+    is_object = kind <= _LARGE_OBJECT
+    first = keys + count * (width + 2) if is_object else keys
     values = []
-    for _ in range(count):
-        kind = data[pos]
-        at = pos + 1 if kind in inline else base + offset(data, pos + 1)[0]
-        values.append(_value(data, kind, at, depth + 1))
-        pos += width + 1
+    for pos in range(first, first + count * (width + 1), width + 1):
+        kind, at = entry(data, pos)
+        if kind in inline:
+            at = pos + 1
+        else:
+            at += base
+            # Most values are short strings: one byte of length, and nothing to escape.
+            if kind == _STRING and (size := data[at]) < 128:
+                string = text[at + 1 : at + 1 + size]
+                if len(orjson.dumps(string)) == size + 2:
+                    values.append(f'"{string}"')
+                    continue
+        values.append(_value(data, text, kind, at, depth + 1))
     if not is_object:
         return f"[{','.join(values)}]"
     members = []
-    for index, value in enumerate(values):
-        entry = keys + index * (width + 2)
-        start = base + offset(data, entry)[0]
-        name = data[start : start + unpack_from("<H", data, entry + width)[0]]
-        members.append(f"{orjson.dumps(name.decode()).decode()}:{value}")
+    for value in values:
+        start, size = key(data, keys)
+        start += base
+        members.append(_NAMES[data[start : start + size]] + value)
+        keys += width + 2
     return f"{{{','.join(members)}}}"
 
 
@@ -118,6 +153,8 @@ def double_text(value: float) -> str:
 
     A larger one that has digits after the point is written plain too.
     """
+    if 1e-4 <= value < 1e15 or -1e15 < value <= -1e-4:
+        return repr(value)
     mantissa, _, exponent = repr(value).partition("e")
     sign = "-" if mantissa[0] == "-" else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")

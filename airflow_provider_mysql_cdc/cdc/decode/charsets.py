@@ -10,7 +10,7 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.charset_tables import MULTI, SINGLE
@@ -127,7 +127,7 @@ def _unicode(name: str) -> Decode:
     return decode
 
 
-@lru_cache(maxsize=None)
+@cache
 def charset(name: str) -> Charset:
     """Return the decoder of a MySQL character set.
 

@@ -14,13 +14,14 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
-from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, header_text, partial_image_error
+from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text, partial_image_error
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answer
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Record = tuple[bytes | None, bytes | None, int, int, tuple[str, bytes] | None]
@@ -33,6 +34,7 @@ Image = Callable[[bytes, str, int], tuple[int, str, str]]
 # What a malformed row, or one that contradicts the schema, raises in generated code.
 ROW_ERRORS = (ValueError, IndexError, KeyError, TypeError, OverflowError, ArithmeticError)
 VARIANTS = 512
+_ALL_SET = b"\xff" * 1024  # twice 4096 columns
 
 
 @lru_cache(maxsize=4096)
@@ -71,7 +73,6 @@ def column_codes(
     options: DecoderOptions,
     envelope: EnvelopeText,
     key_columns: tuple[str, ...],
-    answer: Callable[[Request], Any] = column_answer,
 ) -> tuple[ColumnCode, ...]:
     """Return the code of every column of a table.
 
@@ -81,7 +82,6 @@ def column_codes(
         options: Modes.
         envelope: Gives the texts of defaults for NULL.
         key_columns: Names of the key columns, lower case.
-        answer: Gives a column's layout and renderer.
     """
     included = None if options.included is None else {name.lower() for name in options.included}
     codes = []
@@ -89,7 +89,7 @@ def column_codes(
         null = "null"
         if options.replace_null_with_default:
             null = to_byte_text(envelope.null_text.get(column.name, "null"))
-        layout, render = answer(Request(column, wire, options, null))
+        layout, render = column_answer(Request(column, wire, options, null))
         codes.append(
             ColumnCode(
                 name=column.name,
@@ -102,6 +102,17 @@ def column_codes(
             )
         )
     return tuple(codes)
+
+
+def after_row(ctx: EventContext, op: str) -> str:
+    """Return what follows the row number in the payload."""
+    return f'{ctx.src_tail},"transaction":{ctx.transaction},"op":"{op}"{ctx.tail}'
+
+
+def after_row_1_9(ctx: EventContext, op: str) -> str:
+    """Return what follows the row number in contract 1.9: a transaction comes last, and only when there is one."""
+    tail = ctx.tail if ctx.transaction == "null" else f'{ctx.tail[:-1]},"transaction":{ctx.transaction}}}'
+    return f'{ctx.src_tail},"op":"{op}"{tail}'
 
 
 def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
@@ -129,9 +140,9 @@ class RowDecoder:
         names = tuple(table.columns[i].name.lower() for i in self._keys)
         self._columns = column_codes(table, wires, options, envelope, names)
         self._size = (len(self._columns) + 7) >> 3
-        self._full = full_bitmap(len(self._columns))
         self._key_wrap = schema_wrap(envelope.key_schema)
         self._value_wrap = schema_wrap(envelope.value_schema)
+        self._after_row = after_row if options.contract != "1.9" else after_row_1_9
         self._namespace: dict[str, Any] = {}
         self._images: Variants = Variants(self._make_image)
         self._writes: Variants = Variants(self._make_write)
@@ -167,7 +178,7 @@ class RowDecoder:
         self._check_bitmaps(buf, pos, 2, ctx)
         if "u" in self._options.skipped_ops:
             return 0
-        data = buf[pos:end]
+        data = bytes(buf[pos:end])
         text = data.decode("latin-1")
         images, size, keyed = self._images, self._size, bool(self._keys)
         before, last, p = 0, end - pos, 0
@@ -186,12 +197,12 @@ class RowDecoder:
                     value = f"{head}{old}{between}{new}{middle}{row}{tail}".encode("latin-1")
                     append((key, value, row, 0, None))
                 else:
-                    self._key_change(old_key, old, new_key, new, row, ctx, append)
+                    self._key_change((old_key, old), (new_key, new), row, ctx, append)
                 row += 1
             if p != last:
                 raise ValueError("the rows do not end where the event ends")
         except ROW_ERRORS as error:
-            raise self._failure(error, data, before, row - first, ctx, 2) from error
+            raise self._failure(error, data, Place(before, row, 2), ctx) from error
         return row - first
 
     # -- drivers ------------------------------------------------------------------------------------------------
@@ -202,7 +213,7 @@ class RowDecoder:
         self._check_bitmaps(buf, pos, 1, ctx)
         if op in self._options.skipped_ops:
             return 0
-        data = buf[pos:end]
+        data = bytes(buf[pos:end])
         text = data.decode("latin-1")
         size, last, p = self._size, end - pos, 0
         row = first = ctx.first_row
@@ -213,25 +224,38 @@ class RowDecoder:
             if p != last:
                 raise ValueError("the rows do not end where the event ends")
         except ROW_ERRORS as error:
-            raise self._failure(error, data, p, row - first, ctx) from error
+            raise self._failure(error, data, Place(p, row, 1), ctx) from error
         return row - first
 
     def _around(self, ctx: EventContext, op: str) -> tuple[str, str]:
         """Return the text between the images and the row number, and the text after it."""
         middle = f'{_BETWEEN[op]},"source":{ctx.src_head}'
-        tail = f'{ctx.src_tail},"transaction":{ctx.transaction},"op":"{op}"{ctx.tail}'
-        return to_byte_text(middle), to_byte_text(tail) + self._value_wrap[1]
+        tail = self._after_row(ctx, op) + self._value_wrap[1]
+        if middle.isascii() and tail.isascii():
+            return middle, tail
+        return to_byte_text(middle), to_byte_text(tail)
 
     def _check_bitmaps(self, buf: Buffer, pos: int, images: int, ctx: EventContext) -> None:
         size = self._size
-        if buf[pos - size * images : pos] != self._full * images:
-            raise partial_image_error(self.table, ctx)
+        bitmaps = buf[pos - size * images : pos]
+        if bitmaps == _ALL_SET[: size * images]:  # the server sets the spare bits too
+            return
+        full = int.from_bytes(full_bitmap(len(self._columns)), "little")
+        for at in range(0, len(bitmaps), size):
+            if full & ~int.from_bytes(bitmaps[at : at + size], "little"):
+                raise partial_image_error(self.table, ctx)
 
     def _key_change(
-        self, old_key: str, old: str, new_key: str, new: str, row: int, ctx: EventContext, append: Callable[[Any], None]
+        self,
+        before: tuple[str, str],
+        after: tuple[str, str],
+        row: int,
+        ctx: EventContext,
+        append: Callable[[Record], None],
     ) -> None:
-        """Add delete, tombstone and create of an UPDATE that changes the key (EVT-32)."""
+        """Add delete, tombstone and create of an UPDATE that changes the key (EVT-28, EVT-29)."""
         head = self._value_wrap[0]
+        (old_key, old), (new_key, new) = before, after
         columns = [self.table.columns[i] for i in self._keys]
         new_header = ("__debezium.newkey", header_text(new_key, columns, self._options))
         old_header = ("__debezium.oldkey", header_text(old_key, columns, self._options))
@@ -245,12 +269,8 @@ class RowDecoder:
         value = f'{head}{{"before":null,"after":{new}{middle}{row}{tail}'
         append((new_bytes, value.encode("latin-1"), row, 2, old_header))
 
-    def _failure(
-        self, error: Exception, data: bytes, pos: int, row: int, ctx: EventContext, per_row: int = 1
-    ) -> Exception:
-        return Failure(self.table, self._columns, self._keys, self._size, self._images).explain(
-            error, bytes(data), pos, row + ctx.first_row, ctx, per_row
-        )
+    def _failure(self, error: Exception, data: bytes, place: Place, ctx: EventContext) -> CdcError:
+        return Failure(self.table, self._columns, self._keys, self._size, self._images).explain(error, data, place, ctx)
 
     # -- generated functions ------------------------------------------------------------------------------------
 
@@ -260,7 +280,7 @@ class RowDecoder:
         return emitter.lines, value, key
 
     def _define(self, lines: list[str]) -> Any:
-        exec(_compiled("\n".join(lines)), self._namespace)  # noqa: S102 - source generated here from the table
+        exec(_compiled("\n".join(lines)), self._namespace)  # source generated here from the table
         return self._namespace.pop("run")
 
     def _make_image(self, bitmap: bytes) -> Image:

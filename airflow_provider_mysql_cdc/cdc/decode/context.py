@@ -25,6 +25,7 @@ class EventContext:
         src_head: str = '{"row":',
         src_tail: str = "}",
         tail: str = "}",
+        *,
         first_row: int = 0,
         transaction: str = "null",
         where: str = "",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter
@@ -30,6 +30,20 @@ def partial_image_error(table: Table, ctx: EventContext) -> UnsupportedEventErro
     )
 
 
+class Place(NamedTuple):
+    """Say where a decoder was when it failed: at this row or a later one.
+
+    Args:
+        pos: Offset of a row's first image.
+        row: Number of the row.
+        images: Images a row: 2 for UPDATE.
+    """
+
+    pos: int
+    row: int
+    images: int
+
+
 class Failure:
     """Find out which row and column a decoder stopped at, by decoding again column by column.
 
@@ -51,19 +65,16 @@ class Failure:
     ) -> None:
         self._table, self._columns, self._keys, self._size, self._images = table, columns, keys, size, images
 
-    def explain(
-        self, error: Exception, data: bytes, pos: int, row: int, ctx: EventContext, per_row: int = 1
-    ) -> CdcError:
+    def explain(self, error: Exception, data: bytes, place: Place, ctx: EventContext) -> CdcError:
         """Return the error that names place, table, column and row.
 
         Args:
             error: What the generated code raised.
             data: Bytes of the rows.
-            pos: Offset of the first image to look at.
-            row: Number of its row.
+            place: The first image to look at.
             ctx: Names the event.
-            per_row: Images a row: 2 for UPDATE.
         """
+        pos, row, per_row = place
         if isinstance(error, CdcError):
             return error
         text = data.decode("latin-1")
@@ -115,7 +126,7 @@ class Failure:
         emitter.column(code, bodies.append)
         emitter.finish()
         source = "\n ".join(["def run(b, t, p):", *emitter.lines, f"return p, f'{(bodies or ['?'])[0]}'"])
-        exec(source, emitter.namespace)  # noqa: S102 - source generated here from the table
+        exec(source, emitter.namespace)
         result: tuple[int, str] = emitter.namespace["run"](data, text, pos)
         return result
 

@@ -68,8 +68,9 @@ class RowsHeader(NamedTuple):
 
     def complete(self) -> bool:
         """Return whether every column is present in every image."""
-        full = full_bitmap(self.width)
-        return self.present == full and self.present_after in (None, full)
+        full = int.from_bytes(full_bitmap(self.width), "little")
+        images = (self.present, self.present if self.present_after is None else self.present_after)
+        return all(not full & ~int.from_bytes(image, "little") for image in images)
 
 
 def full_bitmap(width: int) -> bytes:

@@ -11,9 +11,11 @@ import struct
 from binascii import b2a_base64
 from collections.abc import Callable
 
+import orjson
+
 _SHORT = {'"': '\\"', "\\": "\\\\", "\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _SPECIAL = re.compile('["\\\\\x00-\x1f\U00010000-\U0010ffff\ud800-\udfff]')
-_NOT_PLAIN = re.compile('["\\\\\x00-\x1f\x80-\xff]')
+_FOUR_BYTES = re.compile("[\xf0-\xf4]")
 
 
 def _escape(match: re.Match[str]) -> str:
@@ -29,9 +31,9 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def escape(text: str) -> str:
-    """Return a str as the inside of a JSON string: raw UTF-8 up to U+FFFF, upper case escapes for the rest.
+    """Return a str as the inside of a JSON string: raw up to U+FFFF, upper case escapes for controls and the rest.
 
-    Source: captured/types, ``str_utf8mb4`` (``\\u001A``, ``\\uD83D\\uDE00``, raw U+007F).
+    Source: captured/types, ``str_utf8mb4``.
     """
     return _SPECIAL.sub(_escape, text)
 
@@ -57,9 +59,12 @@ def escape_utf8(data: str) -> str:
     Raises:
         UnicodeDecodeError: When the bytes are not UTF-8.
     """
-    if not _NOT_PLAIN.search(data):
-        return data
-    return to_byte_text(escape(data if data.isascii() else data.encode("latin-1").decode()))
+    text = data if data.isascii() else data.encode("latin-1").decode()
+    out = orjson.dumps(text).decode("latin-1")
+    # orjson writes control characters in lower case and characters above U+FFFF raw: those take the slow way.
+    if "\\u00" in out or (text is not data and _FOUR_BYTES.search(out)):
+        return to_byte_text(escape(text))
+    return out[1:-1]
 
 
 def make_escape(decode: Callable[[bytes], str], ascii_compatible: bool) -> Callable[[str], str]:

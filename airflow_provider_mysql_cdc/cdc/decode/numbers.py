@@ -26,7 +26,8 @@ def decimal_text(unscaled: int, scale: int) -> str:
 
 def decimal_double(unscaled: int, scale: int) -> float:
     """Return the double nearest to ``unscaled * 10**-scale``."""
-    return unscaled / 10**scale
+    power: int = 10**scale
+    return unscaled / power
 
 
 def parse_unscaled(text: str, scale: int) -> int:

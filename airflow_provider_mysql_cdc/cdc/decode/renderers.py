@@ -15,7 +15,7 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.decode import temporal, temporal_code
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_text
+from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.emitter import Emitter, Render, Wire
 from airflow_provider_mysql_cdc.cdc.decode.geometry import geometry_text, point_text, vector_text
@@ -340,7 +340,7 @@ def _call(hint: str, function: Callable[[bytes], str], quoted: bool, request: Re
 
 
 def _json_string(data: bytes) -> str:
-    return escape_utf8(json_text(data).encode().decode("latin-1"))
+    return escape_utf8(json_byte_text(data))
 
 
 _geometry = partial(_call, "geometry_text", geometry_text, False)

@@ -1,57 +1,21 @@
 """Hold a TABLE_MAP event against the structure that the schema history gives.
 
-Types, lengths, precisions and fraction digits are in every TABLE_MAP; names, signedness, character sets, members and
-the primary key only with ``binlog_row_metadata=FULL``.
+Types, lengths, precisions, fraction digits and nullability are in every TABLE_MAP, signedness and character sets in
+those of MySQL 8, names and members only with ``binlog_row_metadata=FULL``.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NoReturn, Protocol
+from typing import NoReturn
 
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_BYTES, charset_by_id
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-
-
-class FullTableMap(Protocol):
-    """What is read of a TABLE_MAP event; members after ``column_meta`` are None when the server does not tell."""
-
-    @property
-    def column_types(self) -> bytes:
-        """A type number a column."""
-
-    @property
-    def column_meta(self) -> tuple[int, ...]:
-        """A number a column: its metadata bytes as a little-endian number."""
-
-    @property
-    def unsigned(self) -> tuple[bool, ...] | None:
-        """Signedness of each column."""
-
-    @property
-    def charsets(self) -> tuple[int | None, ...] | None:
-        """Collation id of each character column."""
-
-    @property
-    def enum_charsets(self) -> tuple[int | None, ...] | None:
-        """Collation id of each ENUM or SET column."""
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        """Column names."""
-
-    @property
-    def enum_values(self) -> tuple[tuple[bytes, ...], ...] | None:
-        """Members of each ENUM column, undecoded."""
-
-    @property
-    def set_values(self) -> tuple[tuple[bytes, ...], ...] | None:
-        """Members of each SET column, undecoded."""
-
 
 _INTEGERS = {"TINYINT": wt.TINY, "SMALLINT": wt.SHORT, "MEDIUMINT": wt.INT24, "INT": wt.LONG, "BIGINT": wt.LONGLONG}
 _BLOB_PREFIX = {
@@ -62,7 +26,7 @@ _SPATIAL = (
     "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
 )  # fmt: skip
 _NUMERIC = (*_INTEGERS, "DECIMAL", "FLOAT", "DOUBLE")
-_CHARACTER = ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
+_CHARACTER = ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET")
 
 
 def _bytes_per_character(column: Column) -> int:
@@ -151,7 +115,7 @@ def require_width(table: Table, width: int) -> None:
         _refuse(table, "The number of columns", f"{len(table.columns)} columns are known, the binlog has {width}")
 
 
-def check_table_map(table: Table, table_map: FullTableMap) -> None:
+def check_table_map(table: Table, table_map: TableMap) -> None:
     """Compare a table with the TABLE_MAP event that announces its rows.
 
     Args:
@@ -173,39 +137,44 @@ def check_table_map(table: Table, table_map: FullTableMap) -> None:
                 f"{column.type_name} is expected as one of {[tuple(e) for e in expected]}, found {tuple(found)} "
                 "(type number, length or precision, scale)",
             )
-    for check in (_names, _signs, _charsets, _members):
+    for check in (_names, _nulls, _signs, _charsets, _members):
         check(table, table_map)
 
 
-def _names(table: Table, table_map: FullTableMap) -> None:
+def _names(table: Table, table_map: TableMap) -> None:
     for column, name in zip(table.columns, table_map.names or (), strict=False):
         if column.name.lower() != name.lower():
             _refuse(table, f"Column {column.position}", f"it is known as {column.name}, the binlog calls it {name}")
 
 
-def _signs(table: Table, table_map: FullTableMap) -> None:
+def _nulls(table: Table, table_map: TableMap) -> None:
+    for index, column in enumerate(table.columns):
+        found = table_map.nullable(index)
+        if column.nullable != found:
+            _refuse(table, f"Column {column.name}", f"nullable is known as {column.nullable}, the binlog has {found}")
+
+
+def _signs(table: Table, table_map: TableMap) -> None:
     for column, unsigned in zip(table.columns, table_map.unsigned or (), strict=False):
-        if column.type_name in _NUMERIC and column.unsigned != unsigned:
+        if column.type_name in _NUMERIC and unsigned is not None and column.unsigned != unsigned:
             _refuse(table, f"Column {column.name}", f"UNSIGNED is known as {column.unsigned}, the binlog: {unsigned}")
 
 
-def _charsets(table: Table, table_map: FullTableMap) -> None:
-    for kinds, ids in ((_CHARACTER, table_map.charsets), (("ENUM", "SET"), table_map.enum_charsets)):
-        for column, number in zip(table.columns, ids or (), strict=False):
-            name = None if number is None else charset_by_id(number)
-            if column.type_name in kinds and name is not None and name != column.charset:
+def _charsets(table: Table, table_map: TableMap) -> None:
+    for column, number in zip(table.columns, table_map.charsets or (), strict=False):
+        name = None if number is None else charset_by_id(number)
+        if column.type_name in _CHARACTER and name is not None and name != column.charset:
+            _refuse(table, f"Column {column.name}", f"character set {column.charset} is known, the binlog has {name}")
+
+
+def _members(table: Table, table_map: TableMap) -> None:
+    for lists in (table_map.enum_members, table_map.set_members):
+        for column, values in zip(table.columns, lists or (), strict=False):
+            known = () if values is None else tuple(_decoded(values, column))
+            if values is not None and known != column.enum_values:
                 _refuse(
-                    table, f"Column {column.name}", f"character set {column.charset} is known, the binlog has {name}"
+                    table, f"Column {column.name}", f"members {column.enum_values} are known, the binlog has {known}"
                 )
-
-
-def _members(table: Table, table_map: FullTableMap) -> None:
-    for kind, lists in (("ENUM", table_map.enum_values), ("SET", table_map.set_values)):
-        columns = [c for c in table.columns if c.type_name == kind]
-        for column, values in zip(columns, lists or (), strict=False):
-            known = tuple(_decoded(values, column))
-            if known != column.enum_values:
-                _refuse(table, f"Column {column.name}", f"members {column.enum_values} are known, the binlog has {known}")
 
 
 def _decoded(values: Iterable[bytes], column: Column) -> Iterable[str]:

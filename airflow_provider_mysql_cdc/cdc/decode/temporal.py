@@ -9,7 +9,7 @@ Source: MySQL source, my_time.cc (``my_datetime_packed_to_binary`` and siblings)
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 from typing import TypeVar
 
 V = TypeVar("V")
@@ -40,10 +40,13 @@ class Memo(dict[int, V]):
 def epoch_days(year: int, month: int, day: int) -> int:
     """Return days since 1970-01-01 in the proleptic Gregorian calendar, for every year from 0.
 
-    MySQL allows 31 in every month under ALLOW_INVALID_DATES; such a day counts on into the next month.
+    Raises:
+        ValueError: When the month has no such day (MySQL stores it under ALLOW_INVALID_DATES).
     """
     y = year - 1
     leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
+    if day > _LENGTHS[month - 1] + (leap and month == 2):
+        raise ValueError(f"{year:04d}-{month:02d}-{day:02d} is not a day of the calendar")
     return (
         y * 365 + y // 4 - y // 100 + y // 400 + _CUMULATED[month - 1] + (1 if leap and month > 2 else 0) + day - 719163
     )
@@ -82,13 +85,13 @@ def date_text(days: int) -> str:
     return f"{yoe + era * 400 + (month <= 2):04d}-{month:02d}-{doy - (153 * mp + 2) // 5 + 1:02d}"
 
 
-@lru_cache(maxsize=None)
+@cache
 def dates(adjust: bool) -> Memo[int | None]:
     """Return the table from a packed DATE (24 bits) to days since the epoch or None."""
     return Memo(lambda v: days_or_none(v >> 9, (v >> 5) & 15, v & 31, adjust))
 
 
-@lru_cache(maxsize=None)
+@cache
 def datetime_hours(adjust: bool, unit: int) -> Memo[int | None]:
     """Return the table from a packed DATETIME2 without minutes and seconds (28 bits) to its hour since the epoch.
 
@@ -105,13 +108,13 @@ def datetime_hours(adjust: bool, unit: int) -> Memo[int | None]:
     return Memo(compute)
 
 
-@lru_cache(maxsize=None)
+@cache
 def datetime_seconds(unit: int) -> tuple[int, ...]:
     """Return the table from 12 bits ``minute:6 | second:6`` to units in the hour."""
     return tuple(((v >> 6) * 60 + (v & 63)) * unit for v in range(4096))
 
 
-@lru_cache(maxsize=None)
+@cache
 def datetime_hour_texts(adjust: bool) -> Memo[str | None]:
     """Return the table from a packed DATETIME2 without minutes and seconds to ``YYYY-MM-DDThh:``."""
 
@@ -123,25 +126,25 @@ def datetime_hour_texts(adjust: bool) -> Memo[str | None]:
     return Memo(compute)
 
 
-@lru_cache(maxsize=None)
+@cache
 def minute_second_texts() -> tuple[str, ...]:
     """Return the table from 12 bits ``minute:6 | second:6`` to ``mm:ss``."""
     return tuple(f"{v >> 6:02d}:{v & 63:02d}" for v in range(4096))
 
 
-@lru_cache(maxsize=None)
+@cache
 def epoch_hour_texts() -> Memo[str]:
     """Return the table from hours since the epoch to ``YYYY-MM-DDThh:``."""
     return Memo(lambda h: f"{date_text(h // 24)}T{h % 24:02d}:")
 
 
-@lru_cache(maxsize=None)
+@cache
 def second_texts() -> tuple[str, ...]:
     """Return the table from seconds in the hour to ``mm:ss``."""
     return tuple(f"{s // 60:02d}:{s % 60:02d}" for s in range(3600))
 
 
-@lru_cache(maxsize=None)
+@cache
 def fraction_texts(digits: int) -> tuple[str, ...]:
     """Return the table from the stored fraction of 1 to 4 digits to ``.fZ``.
 
@@ -164,14 +167,29 @@ def time_units(packed: int, fraction_bytes: int, unit: int) -> int:
     whole = magnitude >> (8 * fraction_bytes)
     fraction = magnitude - (whole << (8 * fraction_bytes))
     seconds = ((whole >> 12) & 0x3FF) * 3600 + ((whole >> 6) & 0x3F) * 60 + (whole & 0x3F)
-    units = seconds * unit + fraction * unit // 100**fraction_bytes
+    parts: int = 100**fraction_bytes
+    units = seconds * unit + fraction * unit // parts
     return units if value >= 0 else -units
 
 
-@lru_cache(maxsize=None)
+@cache
 def times(fraction_bytes: int, unit: int) -> Memo[int]:
     """Return the table from a packed TIME2 to units since midnight."""
     return Memo(lambda v: time_units(v, fraction_bytes, unit))
+
+
+def old_datetime(value: int, adjust: bool) -> int | None:
+    """Return seconds since the epoch of a DATETIME of MySQL 5.5 (``YYYYMMDDhhmmss`` as a number), or None."""
+    day, clock = divmod(value, 1_000_000)
+    days = days_or_none(day // 10000, day // 100 % 100, day % 100, adjust)
+    return None if days is None else days * 86400 + clock // 10000 * 3600 + clock // 100 % 100 * 60 + clock % 100
+
+
+def old_time(value: int) -> int:
+    """Return seconds of a TIME of MySQL 5.5 (``[-]hhhmmss`` as a number)."""
+    clock = abs(value)
+    seconds = clock // 10000 * 3600 + clock // 100 % 100 * 60 + clock % 100
+    return seconds if value >= 0 else -seconds
 
 
 def time_iso(micros: int, digits: int) -> str | None:

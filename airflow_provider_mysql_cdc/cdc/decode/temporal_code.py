@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.decode import temporal
@@ -213,18 +213,21 @@ def _time(request: Temporal) -> Answer:
         packed = f"{names[0]} << 16 | {names[1]}"
         if size:
             packed = f"({packed}) << {8 * size} | {_join(emitter, names[2:])}"
-        return _time_value(emitter, request, digits, size, names[0], packed)
+        return _time_value(emitter, request, names[0], packed)
 
     return Wire((("", "B"), (">", "H"), *_FRACTION[size])), render
 
 
-def _time_value(emitter: Emitter, request: Temporal, digits: int, size: int, name: str, packed: str) -> str:
+def _time_value(emitter: Emitter, request: Temporal, name: str, packed: str) -> str:
+    digits = request.wire.a
+    size = fraction_bytes(digits)
     unit = time_unit(request.mode, digits)
     table = emitter.bind(f"TIMES_{size}_{unit}", temporal.times(size, unit))
     emitter.line(f"{name} = {table}[{packed}]")
     if request.mode in ("connect", "isostring"):
         check = emitter.bind(
-            f"in_day_{request.mode}_{digits}_{request.nullable}", partial(in_day, request.mode, digits, request.nullable)
+            f"in_day_{request.mode}_{digits}_{request.nullable}",
+            partial(in_day, request.mode, digits, request.nullable),
         )
         emitter.line(f"{name} = {check}({name}, {request.null!r})")
     return f"{{{name}}}"
@@ -252,10 +255,54 @@ def in_day(mode: str, digits: int, nullable: bool, value: int, null: str) -> str
     raise ValueError(f"a TIME outside one day has no form in time.precision.mode={mode}: use another mode")
 
 
+def _old_timestamp(request: Temporal) -> Answer:
+    _, render = _timestamp(replace(request, wire=request.wire._replace(a=0)))
+    return Wire((("<", "I"),)), render
+
+
+def _old_datetime(request: Temporal) -> Answer:
+    unit, adjust, iso = datetime_unit(request.mode, 0), request.options.time_adjuster, request.mode == "isostring"
+    zero = request.zero('"1970-01-01T00:00:00Z"' if iso else "0")
+    hours, seconds = temporal.epoch_hour_texts(), temporal.second_texts()
+
+    def text(value: int) -> str:
+        found = temporal.old_datetime(value, adjust)
+        if found is None:
+            return zero
+        if iso:
+            return f'"{hours[found // 3600]}{seconds[found % 3600]}Z"'
+        return str(within_int64(request.nullable, found * unit, request.null))
+
+    return Wire((("<", "Q"),)), _function(f"old_datetime_{request.nullable}_{len(request.null)}", text)
+
+
+def _old_time(request: Temporal) -> Answer:
+    unit = time_unit(request.mode, 0)
+
+    def text(low: int, high: int) -> str:
+        value = temporal.old_time(low + (high << 16)) * unit
+        if request.mode in ("connect", "isostring"):
+            return in_day(request.mode, 0, request.nullable, value, request.null)
+        return str(value)
+
+    return Wire((("<", "H"), ("", "b"))), _function(f"old_time_{request.nullable}_{len(request.null)}", text)
+
+
+def _function(hint: str, text: Callable[..., str]) -> Render:
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = {emitter.bind(hint, text)}({', '.join(names)})")
+        return f"{{{names[0]}}}"
+
+    return render
+
+
 RENDERERS: dict[tuple[str, int], Callable[[Temporal], Answer]] = {
     ("DATE", wt.DATE): _date,
     ("DATE", wt.NEWDATE): _date,
     ("YEAR", wt.YEAR): _year,
+    ("TIME", wt.TIME): _old_time,
+    ("DATETIME", wt.DATETIME): _old_datetime,
+    ("TIMESTAMP", wt.TIMESTAMP): _old_timestamp,
     ("TIME", wt.TIME2): _time,
     ("DATETIME", wt.DATETIME2): _datetime,
     ("TIMESTAMP", wt.TIMESTAMP2): _timestamp,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from itertools import pairwise
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, current_offset
@@ -34,7 +35,7 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
         return current
     begin, total = file_number(start.file), 0
     files = sorted(((file_number(name), name, size) for name, size in binary_logs(conn)), key=lambda f: f[0])
-    for (number, _, size), following in zip(files, files[1:], strict=False):
+    for (number, _, size), following in pairwise(files):
         if number < begin:
             continue
         total += size - (start.pos if number == begin else 0)

@@ -11,6 +11,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.pipeline import runlock, wiring
@@ -21,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.pipeline.filters import KeyFilters
 from airflow_provider_mysql_cdc.cdc.pipeline.job import JobLedger
 from airflow_provider_mysql_cdc.cdc.pipeline.progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import server_variables
 from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.schema.history import load_state
 from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
@@ -49,7 +51,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         runlock.acquire(conn, cfg.topic_prefix, spec.owner)
         with JobLedger(cfg) as job:
             while True:
-                counts = _batch(cfg, job, plan, runner, log)
+                counts = _batch(cfg, conn, job, plan, runner, log)
                 for topic, n in counts.items():
                     totals[topic] = totals.get(topic, 0) + n
                 following = _next(cfg, conn, job, plan, spec, counts, deadline, log)
@@ -58,9 +60,11 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
                 plan = following
 
 
-def _batch(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log) -> dict[str, int]:
+def _batch(
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log
+) -> dict[str, int]:
     try:
-        counts = _run_batch(cfg, job, plan, runner, log)
+        counts = _run_batch(cfg, conn, job, plan, runner, log)
     except CdcError as error:
         job.write_outcome(plan, error=error)
         raise
@@ -69,10 +73,14 @@ def _batch(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, runner: TaskRu
     return counts
 
 
-def _run_batch(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log) -> dict[str, int]:
+def _run_batch(
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log
+) -> dict[str, int]:
     ledger = job.begin(plan)
     faults.fault_point("plan.after_store")
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
+    if plan.epoch == 1:
+        job.ensure_topics(SchemaState())  # a stream without snapshot begins without a history
     state = load_state(cfg, until=plan.start, epoch=plan.epoch)
     job.ensure_topics(state)
     progress = DrainProgress(plan, log)
@@ -86,6 +94,7 @@ def _run_batch(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, runner: Ta
         "token": coordinator.token,
         "driver": faults.driver_pids(),
         "run_id": new_run_id(),
+        "server": server_variables(conn),
     }
     try:
         runner.run(writer_task, plan.writers, arguments, gang=False)
@@ -157,6 +166,7 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
             index=index,
             state=arguments["state"],
             sink=sink,
+            server=arguments["server"],
             resume=resume,
             filters=KeyFilters.from_snapshot(cfg, arguments["snapshot"], plan),
             run_id=arguments["run_id"],

@@ -41,6 +41,7 @@ class Position:
         gtid: GTID of the transaction, or None.
         commit_us: Commit time of the transaction in microseconds since the epoch, 0 when the server does not tell.
         query: The statement that caused the rows, when the server logs it.
+        begun: Whether the transaction's BEGIN has passed; DDL inside it belongs to CREATE TABLE ... SELECT.
     """
 
     boundary: BinlogOffset
@@ -49,6 +50,7 @@ class Position:
     gtid: str | None = None
     commit_us: int = 0
     query: str | None = None
+    begun: bool = False
 
 
 @dataclass(slots=True)
@@ -61,6 +63,7 @@ class DrainWriter:
         index: This writer's index, from 0.
         state: Table structures as of the batch's start.
         sink: The transactional producer, already initialised (older attempts are fenced).
+        server: Variables of the source (``schema_log.server_variables``).
         resume: Where an earlier attempt of the same batch got to, or None.
         filters: Keys that a resumed snapshot read later than the batch's events (see ``snapshot.filters``).
         run_id: Id of the run, for the context headers.
@@ -72,6 +75,7 @@ class DrainWriter:
     index: int
     state: SchemaState
     sink: TransactionalWriter
+    server: dict[str, int]
     resume: Marker | None = None
     run_id: str = ""
     progress: Progress = lambda _: None
@@ -92,7 +96,7 @@ class DrainWriter:
     def __post_init__(self) -> None:
         self._at = Position(self.plan.start)
         self._routes = Routes(self.cfg, self.plan, self.index, self.run_id)
-        self._log = SchemaLog(self.cfg, self.plan.epoch)
+        self._log = SchemaLog(self.cfg, self.plan.epoch, self.server)
         self._tracker = GtidTracker(self.plan.start.gtids)
         self._ctx = EventContext()
         if self.resume is not None:
@@ -148,7 +152,7 @@ class DrainWriter:
         parsed = ev.parse_gtid(event)
         at = self._at
         at.gtid, at.commit_us = parsed.gtid, parsed.commit_us
-        at.query, at.thread, at.events = None, 0, 0
+        at.query, at.thread, at.events, at.begun = None, 0, 0, False
 
     def _rows_query(self, event: Event) -> None:
         self._at.query = ev.parse_rows_query(event)
@@ -165,8 +169,9 @@ class DrainWriter:
         query = ev.parse_query(event)
         sql = query.sql.strip()
         word = sql[:8].upper().rstrip(";")
-        if word == "BEGIN" or word.startswith("XA START"[:8]):
-            self._at.thread = query.thread_id
+        if word in ("BEGIN", "XA START"):
+            self._at.thread = query.thread_id if word == "BEGIN" else 0
+            self._at.begun = True
             return
         if word.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
             self._end_transaction(event)
@@ -175,7 +180,8 @@ class DrainWriter:
             return
         self._at.thread = query.thread_id
         self._ddl(event, query)
-        self._end_transaction(event)
+        if not self._at.begun:
+            self._end_transaction(event)
 
     def _ddl(self, event: Event, query: ev.QueryEvent) -> None:
         where = f"{event.file}:{event.start_pos}"
@@ -267,7 +273,8 @@ class DrainWriter:
 
     def _produce(self, topic: str, key: bytes | None, value: bytes | None, partition: int) -> None:
         self.sink.produce(topic, key, value, partition, self._routes.headers_for(topic))
-        self.counts[topic] = self.counts.get(topic, 0) + 1
+        if topic != self.cfg.history_topic:
+            self.counts[topic] = self.counts.get(topic, 0) + 1
 
     def _maybe_commit(self) -> None:
         self._since_check = 0

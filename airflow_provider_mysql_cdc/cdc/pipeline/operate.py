@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.state.reconcile import Reconciled, reconcile
 from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore, StoredState
 
 Log = Callable[[str], None]
+FENCE_AFTER_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,8 @@ class Outcome:
 
 def read_ledger(cfg: ConnectorConfig) -> LedgerState | None:
     """Return the ledger, or None when its topic does not exist."""
-    return wiring.ledger(cfg).read()
+    # A killed writer leaves a transaction open that hides what others committed; a live one commits within seconds.
+    return wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S)
 
 
 def synchronise(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> tuple[Reconciled, LedgerState | None]:
@@ -111,7 +113,14 @@ def prepare_snapshot(
         log(f"snapshot {pending.epoch} was interrupted; going on with its remaining chunks")
         return _job(cfg, replace(pending, owner=owner), store, state, ledger)
     if pending is not None:
-        log(f"batch {pending.epoch} is not finished; the snapshot has to wait for the drain")
+        if again:
+            raise StateError(
+                f"batch {pending.epoch} is not finished, so a new snapshot cannot begin",
+                where=f"topic.prefix={cfg.topic_prefix}",
+                remedy="run the drain first; it goes on from its markers",
+                retriable=True,
+            )
+        log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
         return None
     if state.committed is not None and not (again or cfg[F.SNAPSHOT_MODE] == "always"):
         log(f"there is an offset already ({state.committed}); no snapshot is needed")

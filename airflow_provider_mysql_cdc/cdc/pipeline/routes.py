@@ -18,6 +18,8 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaErro
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import TopicShare, share_of
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import ensure_topics
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
 
 DecodeRows = Callable[[bytes, int, int, Any, list[Any]], int]
@@ -93,6 +95,9 @@ class Routes:
         share = share_of(self._plan, self._writer, topic, cfg[F.TOPIC_CREATION_PARTITIONS])
         if not share.mine:
             return Route(table_id, topic, share, None, None, ())
+        if topic not in self._plan.partitions:
+            # A table created inside the batch, or one whose topic did not exist when the batch was planned.
+            ensure_topics(make_admin(cfg.kafka_settings()), {topic: wiring.table_topic(cfg)})
         table = state.tables.get(table_id)
         if table is None:
             raise SchemaError(

@@ -39,8 +39,8 @@ def acquire(conn: Any, prefix: str, owner: str) -> None:
         cursor.execute("SET SESSION wait_timeout = 2147483")
         # The owner is readable for others through a second lock whose name carries it.
         for _ in range(2):
-            cursor.execute("SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s), CONNECTION_ID()", (name, name))
-            got, holder, me = cursor.fetchone()
+            cursor.execute("SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s)", (name, name))
+            got, holder = cursor.fetchone()
             if got == 1:
                 cursor.execute("SELECT GET_LOCK(%s, 0)", (_owner_lock(prefix, owner),))
                 return

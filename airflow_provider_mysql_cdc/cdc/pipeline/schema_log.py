@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.events import QueryEvent
@@ -12,13 +12,26 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, TableChange, apply
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 
+_DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL"})
 Record = tuple[str, bytes | None, bytes | None]
+
+
+def server_variables(conn: Any) -> dict[str, int]:
+    """Return the variables of the source that decide what a statement means and that the binlog does not tell.
+
+    Args:
+        conn: An open connection.
+    """
+    names = ("lower_case_table_names", "explicit_defaults_for_timestamp")
+    with conn.cursor() as cursor:
+        cursor.execute("SELECT " + ", ".join(f"@@global.{name}" for name in names))
+        return {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
 
 
 class SchemaLog:
@@ -27,10 +40,11 @@ class SchemaLog:
     Args:
         cfg: The connector's configuration.
         epoch: The batch's epoch, written into each history record.
+        server: Variables of the source (``server_variables``).
     """
 
-    def __init__(self, cfg: ConnectorConfig, epoch: int) -> None:
-        self._cfg, self._epoch = cfg, epoch
+    def __init__(self, cfg: ConnectorConfig, epoch: int, server: Mapping[str, int]) -> None:
+        self._cfg, self._epoch, self._server = cfg, epoch, server
         self._format = change_format(cfg)
 
     def apply(self, state: SchemaState, query: QueryEvent, where: str) -> Applied:
@@ -44,6 +58,7 @@ class SchemaLog:
         Raises:
             DdlParseError: The statement can change a captured table and was not understood (FAULT-15).
         """
+        self._refuse_statement_format(query, where)
         try:
             return apply(state, query.sql, self.context(query), self._cfg.captures)
         except DdlParseError as error:
@@ -57,9 +72,24 @@ class SchemaLog:
                 "schema.history.internal.skip.unparseable.ddl=true, then take a snapshot of the table",
             ) from error
 
+    def _refuse_statement_format(self, query: QueryEvent, where: str) -> None:
+        """Refuse changes of rows that were logged as a statement: their rows are nowhere in the binlog (SETUP-16)."""
+        word = query.sql.lstrip()[:8].upper().split(None, 1)[:1]
+        if word and word[0] in _DML and (not query.db or self._cfg.captures_database(query.db)):
+            raise SourceSettingError(
+                "rows were changed by a statement that was logged as text",
+                where=f"{where}, database {query.db or '(none)'}: {query.sql[:200]}",
+                why="the session had binlog_format=STATEMENT or MIXED, so the changed rows are not in the binlog",
+                remedy="set binlog_format=ROW for every session, then take a new snapshot of the tables it changed",
+            )
+
     def context(self, query: QueryEvent) -> DdlContext:
         """Return the session context that the binlog recorded with the statement."""
-        return DdlContext.from_query(query)
+        return DdlContext.from_query(
+            query,
+            lower_case_table_names=self._server["lower_case_table_names"],
+            explicit_defaults_for_timestamp=bool(self._server["explicit_defaults_for_timestamp"]),
+        )
 
     def records(self, applied: Applied, event: Event, query: QueryEvent, at: Any) -> Iterator[Record]:
         """Yield the records of a statement that changed something: schema changes, then the history record.
@@ -74,7 +104,7 @@ class SchemaLog:
         now_ms = time.time_ns() // 1_000_000
         if cfg[F.INCLUDE_SCHEMA_CHANGES]:
             topic = wiring.schema_topic(cfg)
-            for record in self._format.streamed(self._captured(applied), event, at):
+            for record in self._format.streamed(self._captured(applied), event, at, in_transaction=at.begun):
                 yield topic, record.key, record.value
         position = BinlogOffset(event.file, event.end_pos, at.gtid, at.boundary.server_uuid)
         context = self.context(query)
@@ -85,6 +115,4 @@ class SchemaLog:
 
     def _captured(self, applied: Applied) -> list[TableChange]:
         cfg = self._cfg
-        return [
-            c for c in applied.changes if (cfg.captures(c.id) if c.id is not None else cfg.captures_database(c.db))
-        ]
+        return [c for c in applied.changes if (cfg.captures(c.id) if c.id is not None else cfg.captures_database(c.db))]

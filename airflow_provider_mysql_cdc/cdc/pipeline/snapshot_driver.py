@@ -156,7 +156,7 @@ class _Snapshot:
                 "no table is captured",
                 where="table.include.list, database.include.list",
                 why="no base table the account can see matches the include and exclude lists",
-                remedy="check the lists (they are regular expressions on database.table) and the account's SELECT grant",
+                remedy="check the lists (regular expressions on database.table) and the account's SELECT grant",
             )
         return tables
 

@@ -6,8 +6,8 @@ import time
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply, parse_create
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import (
     ChangeFormat,
@@ -17,16 +17,15 @@ from airflow_provider_mysql_cdc.cdc.emit.schema_change import (
 )
 from airflow_provider_mysql_cdc.cdc.emit.topics import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.discover import Definitions
 
 Record = tuple[str, bytes | None, bytes | None]
-# The modes that decide how a statement's text reads. Source: MySQL 9.7 manual, "Server SQL Modes"; bits of sql_mode.
+# The modes that decide how a statement's text reads. SHOW CREATE TABLE escapes with backslashes in every mode, so
+# NO_BACKSLASH_ESCAPES is not among them. Source: MySQL 9.7 manual, "Server SQL Modes"; bits of sql_mode.
 _MODES = {
     "ANSI_QUOTES": ANSI_QUOTES,
     "REAL_AS_FLOAT": REAL_AS_FLOAT,
-    "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES,
     "ANSI": ANSI_QUOTES | REAL_AS_FLOAT,
 }
 
@@ -58,9 +57,7 @@ def state_of(definitions: Definitions) -> SchemaState:
     for db, statement in definitions.databases.items():
         state = apply(state, statement, context_of(definitions, db)).state
     for table_id, statement in definitions.tables.items():
-        context = context_of(definitions, table_id.db)
-        table: Table = parse_create(statement, context, state.databases.get(table_id.db))
-        state = state.with_table(table)
+        state = apply(state, statement, context_of(definitions, table_id.db)).state
     return state
 
 

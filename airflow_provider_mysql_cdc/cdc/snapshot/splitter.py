@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.table import Table
@@ -37,7 +38,7 @@ def split(conn: Any, table: Table, chunk_rows: int) -> list[SnapshotChunk]:
     count = len(edges) - 1
     return [
         SnapshotChunk(table.id, i, columns, low, high, i == count - 1, max(1, rows // count))
-        for i, (low, high) in enumerate(zip(edges, edges[1:], strict=False))
+        for i, (low, high) in enumerate(pairwise(edges))
     ]
 
 
@@ -73,9 +74,8 @@ def _walked_bounds(conn: Any, table: Table, columns: tuple[str, ...], chunk_rows
     while True:
         where = "TRUE" if bound is None else compare(columns, bound, greater=True)
         with conn.cursor() as cursor:
-            cursor.execute(
-                f"SELECT {names} FROM {table.id.quoted()} WHERE {where} ORDER BY {names} LIMIT 1 OFFSET {chunk_rows - 1}"
-            )
+            sql = f"SELECT {names} FROM {table.id.quoted()} WHERE {where} ORDER BY {names}"
+            cursor.execute(f"{sql} LIMIT 1 OFFSET {chunk_rows - 1}")
             found = cursor.fetchone()
         if found is None:
             return

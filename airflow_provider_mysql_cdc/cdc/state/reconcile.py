@@ -171,7 +171,8 @@ def _both_pending(
     stored: StoredState, pending: BatchPlan, ledger: LedgerState, plan: BatchPlan, at_ms: int
 ) -> Reconciled:
     same = pending.same_work(plan)
-    if not same and plan.kind == "drain" and not same_place(stored.committed, plan.start):
+    begun_elsewhere = stored.committed is not None and not same_place(stored.committed, plan.start)
+    if not same and plan.kind == "drain" and begun_elsewhere:
         raise _mismatch(stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different places")
     # Two runs planned at once and a store without compare-and-swap kept the loser's plan: only the ledger's produced.
     note = "" if same else "; the stored plan was another run's and never began"

@@ -1,6 +1,6 @@
 """The offset store on any database that SQLAlchemy speaks to.
 
-``save`` is one conditional statement (compare and swap on revision and epoch), so of two runs exactly one wins,
+``save`` is one conditional statement (compare and swap on revision, epoch and stamp), so of two runs exactly one wins,
 whatever isolation level the database uses.
 """
 
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
@@ -20,7 +19,7 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.state.store import PastOffset, StoredState, conflict
+from airflow_provider_mysql_cdc.cdc.state.store import PastOffset, StoredState, conflict, stamped
 
 OFFSETS = "mysql_cdc_offsets"
 HISTORY = "mysql_cdc_offset_history"
@@ -38,6 +37,7 @@ _offsets = sa.Table(
     sa.Column("prefix", _NAME, primary_key=True),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("stamp", sa.String(32), nullable=False),
     sa.Column("binlog_offset", sa.String(255)),  # for people who look; `state` is what counts
     sa.Column("state", _LONG, nullable=False),
     sa.Column("updated_ms", sa.BigInteger, nullable=False),
@@ -77,7 +77,7 @@ class SqlOffsetStore:
 
     def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
         """Replace the state, if it is still the expected one; see ``OffsetStore.save``."""
-        stored = replace(new, revision=(expected.revision if expected else 0) + 1)
+        stored = stamped(new, expected)
         try:
             if self._run(lambda conn: self._swap(conn, stored, expected)):
                 return stored
@@ -122,6 +122,7 @@ class SqlOffsetStore:
         values: dict[str, Any] = {
             "revision": stored.revision,
             "epoch": stored.epoch,
+            "stamp": stored.stamp,
             "binlog_offset": str(stored.committed)[:255] if stored.committed else None,
             "state": json.dumps(stored.to_json()),
             "updated_ms": time.time_ns() // 1_000_000,
@@ -135,6 +136,7 @@ class SqlOffsetStore:
                 (_offsets.c.prefix == self._prefix)
                 & (_offsets.c.revision == expected.revision)
                 & (_offsets.c.epoch == expected.epoch)
+                & (_offsets.c.stamp == expected.stamp)
             )
             if conn.execute(_offsets.update().where(same).values(**values)).rowcount != 1:
                 return False

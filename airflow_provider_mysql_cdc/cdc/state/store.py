@@ -7,6 +7,7 @@ Airflow's asset state cannot compare and swap (measured), so the store alone can
 from __future__ import annotations
 
 import json
+import secrets
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -59,6 +60,8 @@ class StoredState:
         snapshot: The ledger's record of the last completed snapshot, or None.
         revision: Number of writes; a store raises it with each ``save``.
         ledger_id: Kafka's id of the ledger topic that belongs to this state, or None when not known.
+        stamp: Random mark of the last write. A state that was lost and restored counts its revisions anew; the stamp
+            keeps an older run from taking the one for the other.
     """
 
     version: int = VERSION
@@ -69,6 +72,7 @@ class StoredState:
     snapshot: dict[str, Any] | None = None
     revision: int = 0
     ledger_id: str | None = None
+    stamp: str = ""
 
     def with_plan(self, plan: BatchPlan, ledger_id: str | None = None) -> StoredState:
         """Return the state with a plan noted as pending (the write-ahead step).
@@ -132,6 +136,7 @@ class StoredState:
             "snapshot": self.snapshot,
             "revision": self.revision,
             "ledger_id": self.ledger_id,
+            "stamp": self.stamp,
         }
 
     @classmethod
@@ -158,6 +163,7 @@ class StoredState:
                 snapshot=data.get("snapshot"),
                 revision=int(data["revision"]),
                 ledger_id=data.get("ledger_id"),
+                stamp=str(data.get("stamp", "")),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateError(
@@ -236,10 +242,20 @@ def conflict(where: str, expected: StoredState | None, found: StoredState | None
 def same_revision(a: StoredState | None, b: StoredState | None) -> bool:
     """Return whether both are the same write; None and a state that was never saved are the same."""
 
-    def mark(state: StoredState | None) -> tuple[int, int]:
-        return (state.revision, state.epoch) if state is not None and state.revision else (0, 0)
+    def mark(state: StoredState | None) -> tuple[int, int, str]:
+        return (state.revision, state.epoch, state.stamp) if state is not None and state.revision else (0, 0, "")
 
     return mark(a) == mark(b)
+
+
+def stamped(new: StoredState, before: StoredState | None) -> StoredState:
+    """Return the state as a store writes it: the next revision, with a stamp of its own.
+
+    Args:
+        new: The state to store.
+        before: What it replaces.
+    """
+    return replace(new, revision=(before.revision if before else 0) + 1, stamp=secrets.token_hex(8))
 
 
 class MemoryOffsetStore:
@@ -260,7 +276,7 @@ class MemoryOffsetStore:
             found = self.load()
             if not same_revision(found, expected):
                 raise conflict("memory", expected, found)
-            stored = replace(new, revision=(found.revision if found else 0) + 1)
+            stored = stamped(new, found)
             self._text = json.dumps(stored.to_json())
             return stored
 

@@ -1,0 +1,200 @@
+"""QUERY events: statements, with what their session had set.
+
+Layout: MySQL source, ``statement_events.h`` (``Query_event``).
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Callable
+from functools import lru_cache
+from struct import Struct
+from typing import Any, NamedTuple
+
+import pymysql.charset
+from pymysqlreplication.constants import STATUS_VAR_KEY as _KEY
+
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
+
+_HEAD = Struct("<IIBHH")  # thread, execution time, length of the database's name, error, length of status variables
+_TOO_MANY_DATABASES = 254
+_NOT_PYTHON = {"latin1": "cp1252", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "utf8": "utf-8", "binary": "utf-8"}
+
+
+class QueryEvent(NamedTuple):
+    """Hold a statement.
+
+    What a server did not log is None.
+
+    Args:
+        thread_id: Id of the session's thread.
+        exec_time: Execution time in seconds.
+        error_code: Error the statement ended with, 0 for none.
+        db: The session's database; empty for none.
+        sql: The statement.
+        sql_mode: Bits of sql_mode.
+        client_charset: Collation id of character_set_client.
+        collation_connection: Collation id of collation_connection.
+        collation_server: Collation id of collation_server.
+        charset_database: Collation id of the database's default.
+        time_zone: The session's time_zone.
+        updated_dbs: Databases that the statement changes.
+        microseconds: Fraction of the event's timestamp.
+        explicit_defaults_for_timestamp: The session's setting.
+        ddl_xid: Number of the atomic DDL's transaction.
+        default_collation_for_utf8mb4: Collation id that ``CHARSET utf8mb4`` without COLLATE means.
+        sql_require_primary_key: The session's setting.
+    """
+
+    thread_id: int
+    exec_time: int
+    error_code: int
+    db: str
+    sql: str
+    sql_mode: int | None = None
+    client_charset: int | None = None
+    collation_connection: int | None = None
+    collation_server: int | None = None
+    charset_database: int | None = None
+    time_zone: str | None = None
+    updated_dbs: tuple[str, ...] = ()
+    microseconds: int | None = None
+    explicit_defaults_for_timestamp: bool | None = None
+    ddl_xid: int | None = None
+    default_collation_for_utf8mb4: int | None = None
+    sql_require_primary_key: bool | None = None
+
+
+def parse_query(event: Event) -> QueryEvent:
+    """Parse a QUERY event.
+
+    Raises:
+        BinlogCorruptError: The structure does not hold.
+    """
+    buf, body, end = event.buf, event.body, event.end
+    thread_id, exec_time, db_length, error_code, status_length = _HEAD.unpack_from(buf, body)
+    status = body + _HEAD.size
+    db = status + status_length
+    text = db + db_length + 1
+    try:
+        if text > end:
+            raise IndexError("the statement lies outside the event")
+        values = _status(buf[status:db]) if status_length else {}
+        name = buf[db : db + db_length].decode("utf-8", "surrogateescape")
+        sql = decode_statement(buf[text:end], values.get("client_charset"))
+        return QueryEvent(thread_id, exec_time, error_code, name, sql, **values)
+    except IndexError as error:
+        raise BinlogCorruptError("a QUERY event cannot be read", where=event.where(), why=str(error)) from error
+
+
+def decode_statement(data: bytes, collation: int | None) -> str:
+    """Return a statement's text.
+
+    Bytes that do not fit the session's character set become lone surrogates (PEP 383): no byte is lost, and it shows.
+
+    Args:
+        data: The statement's bytes.
+        collation: Collation id of character_set_client, or None when not known.
+    """
+    try:
+        return data.decode(_codec(collation))
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "surrogateescape")
+
+
+@lru_cache(maxsize=64)
+def _codec(collation: int | None) -> str:
+    if collation is None:
+        return "utf-8"
+    try:
+        charset: Any = pymysql.charset.charset_by_id(collation)
+        name = charset.name
+        return codecs.lookup(_NOT_PYTHON.get(name, name)).name
+    except (KeyError, LookupError):
+        return "utf-8"
+
+
+Reader = Callable[[bytes, int], tuple[dict[str, Any], int]]
+
+
+def _number(name: str, size: int, kind: Callable[[int], Any] = int) -> Reader:
+    def read(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+        return {name: kind(int.from_bytes(buf[pos : pos + size], "little"))}, pos + size
+
+    return read
+
+
+def _unused(size: int) -> Reader:
+    return lambda _, pos: ({}, pos + size)
+
+
+def _text(name: str, extra: int = 0) -> Reader:
+    def read(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+        stop = pos + 1 + buf[pos]
+        return ({name: buf[pos + 1 : stop].decode("utf-8", "replace")} if name else {}), stop + extra
+
+    return read
+
+
+def _charset(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+    names = ("client_charset", "collation_connection", "collation_server")
+    return {n: int.from_bytes(buf[pos + 2 * i : pos + 2 * i + 2], "little") for i, n in enumerate(names)}, pos + 6
+
+
+def _invoker(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+    pos += 1 + buf[pos]
+    return {}, pos + 1 + buf[pos]
+
+
+def _databases(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+    count, pos = buf[pos], pos + 1
+    names: list[str] = []
+    if count != _TOO_MANY_DATABASES:
+        for _ in range(count):
+            stop = buf.find(b"\0", pos)
+            if stop < 0:
+                raise IndexError("a database name has no end")
+            names.append(buf[pos:stop].decode("utf-8", "surrogateescape"))
+            pos = stop + 1
+    return {"updated_dbs": tuple(names)}, pos
+
+
+_READERS: dict[int, Reader] = {
+    _KEY.Q_FLAGS2_CODE: _unused(4),
+    _KEY.Q_SQL_MODE_CODE: _number("sql_mode", 8),
+    _KEY.Q_CATALOG_CODE: _text("", 1),
+    _KEY.Q_AUTO_INCREMENT: _unused(4),
+    _KEY.Q_CHARSET_CODE: _charset,
+    _KEY.Q_TIME_ZONE_CODE: _text("time_zone"),
+    _KEY.Q_CATALOG_NZ_CODE: _text(""),
+    _KEY.Q_LC_TIME_NAMES_CODE: _unused(2),
+    _KEY.Q_CHARSET_DATABASE_CODE: _number("charset_database", 2),
+    _KEY.Q_TABLE_MAP_FOR_UPDATE_CODE: _unused(8),
+    _KEY.Q_MASTER_DATA_WRITTEN_CODE: _unused(4),
+    _KEY.Q_INVOKER: _invoker,
+    _KEY.Q_UPDATED_DB_NAMES: _databases,
+    _KEY.Q_MICROSECONDS: _number("microseconds", 3),
+    _KEY.Q_COMMIT_TS: _unused(0),
+    _KEY.Q_COMMIT_TS2: _unused(0),
+    _KEY.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP: _number("explicit_defaults_for_timestamp", 1, bool),
+    _KEY.Q_DDL_LOGGED_WITH_XID: _number("ddl_xid", 8),
+    _KEY.Q_DEFAULT_COLLATION_FOR_UTF8MB4: _number("default_collation_for_utf8mb4", 2),
+    _KEY.Q_SQL_REQUIRE_PRIMARY_KEY: _number("sql_require_primary_key", 1, bool),
+    _KEY.Q_DEFAULT_TABLE_ENCRYPTION: _unused(1),
+}
+
+
+def _status(buf: bytes) -> dict[str, Any]:
+    """Return the status variables; at a key that is not known the rest is left out, as the server does."""
+    values: dict[str, Any] = {}
+    pos = 0
+    while pos < len(buf):
+        read = _READERS.get(buf[pos])
+        if read is None:
+            break
+        found, pos = read(buf, pos + 1)
+        values.update(found)
+    if pos > len(buf):
+        raise IndexError("the status variables end early")
+    return values

@@ -1,0 +1,186 @@
+"""Generate the function that turns one row of MySQL's text protocol into a record.
+
+The connection must be utf8mb4 and its ``time_zone`` ``'+00:00'``; the columns must be those of ``select_list``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.decode.compile import (
+    ROW_ERRORS,
+    after_row,
+    after_row_1_9,
+    key_indexes,
+    schema_wrap,
+)
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.emitter import literal
+from airflow_provider_mysql_cdc.cdc.decode.header import lenenc
+from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, text_code
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+
+# (packet, offset of the row, context, records)
+_FILE = "<text decoder>"
+TextDecoder = Callable[[bytes, int, EventContext, list[Any]], None]
+
+
+def selected_columns(table: Table, options: DecoderOptions | None = None) -> tuple[Column, ...]:
+    """Return the columns that a snapshot reads: those of the value and of the key, in table order.
+
+    Args:
+        table: The table.
+        options: Included and key columns; None means all.
+    """
+    if options is None or options.included is None:
+        return table.columns
+    wanted = {name.lower() for name in options.included}
+    wanted |= {table.columns[i].name.lower() for i in key_indexes(table, options)}
+    return tuple(c for c in table.columns if c.name.lower() in wanted)
+
+
+def select_list(table: Table, options: DecoderOptions | None = None) -> str:
+    """Return the expressions of a SELECT whose rows ``compile_text_decoder`` reads.
+
+    FLOAT is printed with 6 digits, and DOUBLE(M,D) with D digits, so these are asked as products with 1e0: a plain
+    double, printed with all its digits.
+
+    Args:
+        table: The table.
+        options: Included and key columns; None means all. Give the decoder the same.
+    """
+    return ", ".join(map(_expression, selected_columns(table, options)))
+
+
+def _expression(column: Column) -> str:
+    name = "`" + column.name.replace("`", "``") + "`"
+    if column.type_name == "FLOAT" or (column.type_name == "DOUBLE" and column.scale is not None):
+        return f"{name} * 1e0 AS {name}"
+    return name
+
+
+def compile_text_decoder(
+    table: Table, options: DecoderOptions, envelope: EnvelopeText, columns: tuple[Column, ...] | None = None
+) -> TextDecoder:
+    """Return the function that reads one row packet.
+
+    It appends ``(key, value, row, leg, header)`` with op ``r`` to the list it is given.
+
+    Args:
+        table: The table.
+        options: Modes, key and included columns.
+        envelope: Constant schema text.
+        columns: The columns that the SELECT gives, in its order; None means those of ``select_list``.
+
+    Raises:
+        SchemaError: A column's type is not known.
+    """
+    chosen = selected_columns(table, options) if columns is None else columns
+    namespace: dict[str, Any] = {"lenenc": lenenc, "to_byte_text": to_byte_text}
+    body = _body(table, chosen, options, envelope, namespace)
+    exec(compile("\n".join(body), _FILE, "exec"), namespace)  # source generated here from the table
+    run = namespace["run"]
+
+    def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        data = packet if isinstance(packet, bytes) else bytes(packet)
+        try:
+            run(data, data.decode("latin-1"), pos, ctx, out.append)
+        except ROW_ERRORS as error:
+            raise _failure(table, chosen, error, owners, ctx) from error
+
+    owners = _line_owners(body)
+    return decode
+
+
+def _body(
+    table: Table, chosen: tuple[Column, ...], options: DecoderOptions, envelope: EnvelopeText, namespace: dict[str, Any]
+) -> list[str]:
+    included = None if options.included is None else {name.lower() for name in options.included}
+    keys = [chosen.index(table.columns[i]) for i in key_indexes(table, options)]
+
+    def bind(hint: str, value: Any) -> str:
+        namespace.setdefault(hint, value)
+        return hint
+
+    lines = ["def run(b, t, p, ctx, append):"]
+    members = []
+    for index, column in enumerate(chosen):
+        null = "null"
+        if options.replace_null_with_default:
+            null = to_byte_text(envelope.null_text.get(column.name, "null"))
+        lines += _column(index, column, TextRequest(column, options, null, bind))
+        if included is None or column.name.lower() in included:
+            members.append(literal(quote_byte_text(column.name) + ":") + f"{{v{index}}}")
+    head, tail = schema_wrap(envelope.value_schema)
+    bind("after_row", after_row if options.contract != "1.9" else after_row_1_9)
+    lines += [" h = f',\"source\":{ctx.src_head}{ctx.first_row}' + after_row(ctx, 'r')"]
+    lines += [" if not h.isascii(): h = to_byte_text(h)"]
+    lines += [" if p != len(b): raise ValueError('the row does not end where the packet ends')"]
+    lines += [f" k = {_key(keys, chosen, envelope)}"]
+    image = "{{" + ",".join(members) + "}}"
+    start = literal(f'{head}{{"before":null,"after":')
+    lines += [f" append((k, f'{start}{image}{{h}}{literal(tail)}'.encode('latin-1'), ctx.first_row, 0, None))"]
+    return lines
+
+
+def _key(keys: list[int], chosen: tuple[Column, ...], envelope: EnvelopeText) -> str:
+    if not keys:
+        return "None"
+    head, tail = map(literal, schema_wrap(envelope.key_schema))
+    members = ",".join(literal(quote_byte_text(chosen[i].name) + ":") + f"{{v{i}}}" for i in keys)
+    return f"f'{head}{{{{{members}}}}}{tail}'.encode('latin-1')"
+
+
+def _column(index: int, column: Column, request: TextRequest) -> list[str]:
+    code = text_code(request)
+    value = [
+        "if n < 251: q = p + 1",
+        "else: n, q = lenenc(b, p)",
+        "p = q + n",
+        "d = b[q:p]" if code.as_bytes else "s = t[q:p]",
+        *code.lines,
+        f"v{index} = {code.result}",
+    ]
+    lines = [f" n = b[p]  # {index}"]
+    # A first byte of 251 is NULL; for a NOT NULL column lenenc refuses it.
+    if not column.nullable:
+        return lines + [" " + line for line in value]
+    lines += [" if n == 251:", "  p += 1", f"  v{index} = {request.null!r}", " else:"]
+    return lines + ["  " + line for line in value]
+
+
+def _line_owners(body: list[str]) -> list[int | None]:
+    """Return, for each line of the generated function, the index of the column it reads; None after the last."""
+    owner: int | None = None
+    owners: list[int | None] = []
+    for line in body:
+        if line.startswith(" n = b[p]  # "):
+            owner = int(line.rpartition(" ")[2])
+        elif line.startswith(" h = "):
+            owner = None
+        owners.append(owner)
+    return owners
+
+
+def _failure(
+    table: Table, columns: tuple[Column, ...], error: Exception, owners: list[int | None], ctx: EventContext
+) -> ValueDecodeError:
+    owner, trace = None, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == _FILE:
+            owner = owners[trace.tb_lineno - 1]
+        trace = trace.tb_next
+    what = "A row" if owner is None else f"A value of column {columns[owner].name}"
+    return ValueDecodeError(
+        f"{what} of table {table.id} cannot be read",
+        where=f"{ctx.where}, table {table.id}",
+        why=f"{type(error).__name__}: {error}",
+        remedy=(
+            "compare the row with SELECT on the server; if the table was changed since its structure was read, "
+            "take the snapshot again; else exclude the column (column.exclude.list)"
+        ),
+    )
