@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
 )
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.pipeline import runlock
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore
@@ -184,6 +186,29 @@ def test_lost_offset_is_restored_and_never_snapshots_again(pipeline: Pipeline, r
     pipeline.drain()
     after = {t: len(pipeline.read(t)) for t in pipeline.topics()}
     assert {t: after[t] - n for t, n in before.items() if after[t] != n} == {pipeline.table_topic("log"): 1}
+
+
+def test_crash_between_kafka_and_airflow_is_finished_by_the_next_run(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    fill(root, database, 10)
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO `{database}`.log VALUES (5, 'five')")
+    before = pipeline.store.load()
+    fired = tmp_path / "fired"
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps({"point": "airflow.before_commit", "fired": str(fired)}))
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    assert fired.exists()
+    stored = pipeline.store.load()
+    assert stored is not None and before is not None
+    assert stored.committed == before.committed and stored.pending is not None
+    execute(root, f"INSERT INTO `{database}`.log VALUES (6, 'six')")
+    pipeline.drain()
+    assert any("finish-commit" in line for line in pipeline.lines)
+    values = [payload(r.value)["after"]["a"] for r in pipeline.records("log")]
+    assert values.count(5) == 1 and values.count(6) == 1
+    assert duplicates(pipeline.records("log")) == []
 
 
 def test_lost_ledger_stops_until_a_person_decides(pipeline: Pipeline, root: Any, database: str) -> None:

@@ -77,10 +77,11 @@ def test_an_unknown_inner_event_is_skipped_only_when_ignorable() -> None:
         payload_body(compressed(RAW[:-1])),
         payload_body(compressed(RAW + b"tail")),
         payload_body(compressed(RAW + bytes(19))),
+        payload_body(compressed(RAW[: 19 + 5]), size=len(RAW)),
         b"\x01",
         b"",
     ],
-    ids=["short", "no-zstd", "cut-event", "tail", "no-length", "cut-field", "empty"],
+    ids=["short", "no-zstd", "cut-event", "tail", "no-length", "cut-between", "cut-field", "empty"],
 )
 def test_a_damaged_payload_is_refused(body: bytes) -> None:
     with pytest.raises(BinlogCorruptError, match="compressed transaction"):

@@ -37,7 +37,7 @@ def test_events_come_with_header_positions_and_body_without_checksum(crc: bool) 
         events = list(stream.events(dump.offset()))
     assert seen(iter(events)) == dump.events
     assert {(e.timestamp, e.server_id, e.flags, e.inner) for e in events} == {(TIMESTAMP, SERVER_ID, 0, False)}
-    assert events[0].where() == "binlog.000001:126"
+    assert events[0].where() == "binlog.000001:127"
 
 
 @pytest.mark.parametrize("size", [1, 3, 24, 25, 1000])

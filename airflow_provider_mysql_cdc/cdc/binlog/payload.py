@@ -22,17 +22,15 @@ _ZSTD, _NONE = 0, 255
 
 
 class Payload(NamedTuple):
-    """Describe the payload of a compressed transaction.
+    """Hold the payload of a compressed transaction.
 
     Args:
-        start: Offset of its first byte in the event's buffer.
-        end: Offset after it.
+        data: Its bytes.
         compression: 0 for zstd, 255 for none.
         uncompressed: Size after decompression in bytes, 0 when the event does not tell.
     """
 
-    start: int
-    end: int
+    data: bytes
     compression: int
     uncompressed: int
 
@@ -43,19 +41,19 @@ def parse_payload(event: Event) -> Payload:
     Raises:
         BinlogCorruptError: The structure does not hold.
     """
-    buf, pos, values = event.buf, event.body, dict[int, int]()
+    data, pos, values = event.buf[event.body : event.end], 0, dict[int, int]()
     try:
-        while (found := lenenc(buf, pos))[0] != _END_MARK:
-            length, pos = lenenc(buf, found[1])
-            values[found[0]] = lenenc(buf, pos)[0]
+        while (found := lenenc(data, pos))[0] != _END_MARK:
+            length, pos = lenenc(data, found[1])
+            values[found[0]] = lenenc(data, pos)[0]
             pos += length
         pos = found[1]
-    except IndexError:
-        pos = event.end + 1
-    size = values.get(_SIZE, event.end - pos)
-    if pos + size > event.end:
-        raise BinlogCorruptError("a compressed transaction is shorter than it says", where=event.where())
-    return Payload(pos, pos + size, values.get(_COMPRESSION, _NONE), values.get(_UNCOMPRESSED_SIZE, 0))
+        size = values.get(_SIZE, len(data) - pos)
+        if pos + size > len(data):
+            raise IndexError(f"{size} bytes at {pos} of {len(data)}")
+    except IndexError as error:
+        raise BinlogCorruptError("a compressed transaction is cut off", where=event.where(), why=str(error)) from error
+    return Payload(data[pos : pos + size], values.get(_COMPRESSION, _NONE), values.get(_UNCOMPRESSED_SIZE, 0))
 
 
 def unfold(event: Event) -> Iterator[Event]:
@@ -71,9 +69,9 @@ def unfold(event: Event) -> Iterator[Event]:
         UnsupportedEventError: A compression other than zstd.
     """
     payload = parse_payload(event)
-    raw = io.BytesIO(event.buf[payload.start : payload.end])
+    raw = io.BytesIO(payload.data)
     if payload.compression == _NONE:
-        yield from _split(event, raw)
+        yield from _split(event, raw, payload.uncompressed)
         return
     if payload.compression != _ZSTD:
         raise UnsupportedEventError(
@@ -84,16 +82,18 @@ def unfold(event: Event) -> Iterator[Event]:
         )
     try:
         with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as reader:
-            yield from _split(event, reader)
+            yield from _split(event, reader, payload.uncompressed)
     except zstandard.ZstdError as error:
         raise BinlogCorruptError(
             "a compressed transaction cannot be decompressed", where=event.where(), why=str(error)
         ) from error
 
 
-def _split(outer: Event, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader) -> Iterator[Event]:
+def _split(
+    outer: Event, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, expected: int
+) -> Iterator[Event]:
     file, start, end_pos = outer.file, outer.start_pos, outer.end_pos
-    buf, pos = b"", 0
+    buf, pos, total = b"", 0, 0
     while True:
         size = HEADER_LENGTH
         if len(buf) - pos >= HEADER_LENGTH:
@@ -105,9 +105,15 @@ def _split(outer: Event, source: io.BufferedIOBase | zstandard.ZstdDecompression
                     kind, timestamp, server_id, flags, file, start, end_pos, buf, pos + HEADER_LENGTH, pos + size, True
                 )
                 pos += size
+                total += size
                 continue
         buf, pos = _fill(buf[pos:], source, size), 0
         if not buf:
+            # A zstd stream that is cut off between two events ends without an error.
+            if expected and total != expected:
+                raise BinlogCorruptError(
+                    "a compressed transaction is cut off", where=outer.where(), why=f"{total} of {expected} bytes"
+                )
             return
         if len(buf) < size:
             raise BinlogCorruptError("a compressed transaction ends within an event", where=outer.where())

@@ -19,7 +19,12 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
 
 _HEAD = Struct("<IIBHH")  # thread, execution time, length of the database's name, error, length of status variables
 _TOO_MANY_DATABASES = 254
-_NOT_PYTHON = {"latin1": "cp1252", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "utf8": "utf-8", "binary": "utf-8"}
+# Character sets whose codec Python knows under another name. A few of old (dec8, swe7, armscii8, keybcs2, geostd8) it
+# does not know at all.
+_CODECS = {
+    "utf8": "utf-8", "utf8mb3": "utf-8", "utf8mb4": "utf-8", "binary": "utf-8", "latin1": "cp1252", "koi8r": "koi8_r",
+    "koi8u": "koi8_u", "hp8": "hp_roman8", "macce": "mac_latin2", "eucjpms": "euc_jp", "euckr": "cp949",
+}  # fmt: skip
 
 
 class QueryEvent(NamedTuple):
@@ -110,7 +115,7 @@ def _codec(collation: int | None) -> str:
     try:
         charset: Any = pymysql.charset.charset_by_id(collation)
         name = charset.name
-        return codecs.lookup(_NOT_PYTHON.get(name, name)).name
+        return codecs.lookup(_CODECS.get(name, name)).name
     except (KeyError, LookupError):
         return "utf-8"
 

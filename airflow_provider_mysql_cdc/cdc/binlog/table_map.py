@@ -33,7 +33,7 @@ class TableMap:
         null_bits: Bitmap of columns that may be NULL, column 0 in bit 0 of byte 0.
         raw: The body after table id and flags; equal bytes mean an equal map.
         unsigned: Whether numeric columns are UNSIGNED.
-        charsets: Collation ids of character columns, ENUM and SET columns included.
+        charsets: Collation ids of character columns, ENUM and SET columns included; 63 (binary) for bytes.
         names: Column names.
         enum_members: Members of ENUM columns, in bytes of the column's character set.
         set_members: Members of SET columns, likewise.
@@ -137,7 +137,8 @@ def _column_meta(types: bytes, meta: bytes) -> tuple[int, ...]:
 # -- optional metadata ----------------------------------------------------------------------------------------------
 
 _NUMERIC = frozenset((c.TINY, c.SHORT, c.INT24, c.LONG, c.LONGLONG, c.NEWDECIMAL, c.FLOAT, c.DOUBLE, c.YEAR, c.DECIMAL))
-_CHARACTER = frozenset((c.STRING, c.VAR_STRING, c.VARCHAR, c.BLOB, c.TINY_BLOB, c.MEDIUM_BLOB, c.LONG_BLOB))
+# VECTOR columns have a character set (binary) in the list as well (9.7.4, seen in its events).
+_CHARACTER = frozenset((c.STRING, c.VAR_STRING, c.VARCHAR, c.VECTOR, c.BLOB, c.TINY_BLOB, c.MEDIUM_BLOB, c.LONG_BLOB))
 
 
 def _real_type(kind: int, meta: int) -> int:

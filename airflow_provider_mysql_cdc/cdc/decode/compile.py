@@ -7,6 +7,7 @@ seen.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from functools import lru_cache
 from types import CodeType
@@ -32,7 +33,7 @@ Run = Callable[[bytes, str, int, int, str, str, int, Callable[[Record], None]], 
 Image = Callable[[bytes, str, int], tuple[int, str, str]]
 
 # What a malformed row, or one that contradicts the schema, raises in generated code.
-ROW_ERRORS = (ValueError, IndexError, KeyError, TypeError, OverflowError, ArithmeticError)
+ROW_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, struct.error)
 VARIANTS = 512
 _ALL_SET = b"\xff" * 1024  # twice 4096 columns
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 V = TypeVar("V")
 _CUMULATED = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
-_LENGTHS = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class Memo(dict[int, V]):

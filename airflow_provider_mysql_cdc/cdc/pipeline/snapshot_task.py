@@ -187,6 +187,7 @@ class _Emitter:
         self._offset, self._ts_ms = BinlogOffset.from_json(task.view["offset"]), int(task.view["ts_ms"])
         self._identity = f"snapshot/{task.plan.epoch}" if cfg[F.CDC_ID_HEADER] else None
         self._marker = ""
+        self._rows = 0
         self._ctx = EventContext()
         self._out: list[Any] = []
 
@@ -198,6 +199,7 @@ class _Emitter:
             marker: ``source.snapshot`` of this row.
         """
         ctx, out = self._ctx, self._out
+        self._rows += 1
         if marker != self._marker:
             source.fill_snapshot(ctx, self._block, self._offset, self._ts_ms, marker)
             ctx.where = self.where
@@ -208,5 +210,7 @@ class _Emitter:
         for key, value, _, _, _ in out:
             headers = self._headers
             if self._identity is not None:
-                headers = [*headers, ("cdc-id", f"{self._identity}/{self.topic}/".encode() + (key or packet))]
+                # Rows of a table without key may be equal; there chunk and row number tell them apart.
+                row = key if key is not None else f"{self.where}/{self._rows}".encode()
+                headers = [*headers, ("cdc-id", f"{self._identity}/{self.topic}/".encode() + row)]
             self._sink.produce(self.topic, key, value, partition_of(key, self._partitions), headers)

@@ -1,0 +1,304 @@
+"""The verifier's core: does a topic tell the whole story of its table, once and in order? No I/O."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from demolib.events import Event, Layout, RecordError, Row
+
+_EXAMPLES = 3
+_MASK = (1 << 64) - 1
+
+
+@dataclass(slots=True)
+class Problem:
+    """Count one kind of violation.
+
+    Args:
+        count: How often it was met.
+        examples: The first few, in words.
+    """
+
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """Say what was found for one table.
+
+    Args:
+        table: Table name.
+        events: Records read, tombstones included.
+        ops: Records by op; ``t`` is a tombstone.
+        rows_topic: Rows of the compacted topic.
+        rows_table: Rows of the table.
+        sum_topic: Checksum of the compacted topic's rows, in no order.
+        sum_table: Checksum of the table's rows.
+        lags_ms: Milliseconds from commit to Kafka of every streamed event.
+        problems: Violations by kind: ``unreadable``, ``twice``, ``order``, ``partition``, ``gap``, ``tombstone``,
+            ``key``, ``rows``.
+    """
+
+    table: str
+    events: int = 0
+    ops: Counter[str] = field(default_factory=Counter)
+    rows_topic: int = 0
+    rows_table: int = 0
+    sum_topic: int = 0
+    sum_table: int = 0
+    lags_ms: list[int] = field(default_factory=list)
+    problems: dict[str, Problem] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Return whether nothing is wrong."""
+        return not self.problems
+
+    def report(self, kind: str, text: str) -> None:
+        """Take note of a violation.
+
+        Args:
+            kind: Which rule.
+            text: What was met, with the place.
+        """
+        problem = self.problems.setdefault(kind, Problem())
+        problem.count += 1
+        if len(problem.examples) < _EXAMPLES:
+            problem.examples.append(text)
+
+    def lines(self) -> list[str]:
+        """Return the violations as text."""
+        return [
+            f"{self.table}: {kind} ({problem.count}): {example}"
+            for kind, problem in self.problems.items()
+            for example in problem.examples
+        ]
+
+
+def checksum(rows: Iterable[Row]) -> int:
+    """Return the sum of the rows' hashes: the same for the same rows in any order."""
+    total = 0
+    for row in rows:
+        total += int.from_bytes(hashlib.blake2b(repr(row).encode(), digest_size=8).digest(), "big")
+    return total & _MASK
+
+
+@dataclass(slots=True)
+class _KeyState:
+    partition: int
+    row: Row | None = None
+    tombstone_due: bool = False
+    last: Event | None = None
+
+
+class TableCheck:
+    """Follow one topic in offset order and say at the end whether it equals the table.
+
+    Args:
+        layout: The table at the end.
+        seen: Identities met so far, as hashes; shared by all tables, because an identity is unique among them all.
+    """
+
+    def __init__(self, layout: Layout, seen: set[bytes] | None = None) -> None:
+        self.verdict = Verdict(layout.name)
+        self._layout = layout
+        self._seen = set() if seen is None else seen
+        self._keys: dict[Row, _KeyState] = {}
+        self._bag: Counter[Row] = Counter()
+        self._tombstone_due = False
+        self._last: dict[int, Event] = {}
+
+    def feed(self, events: Iterable[Event | RecordError]) -> TableCheck:
+        """Take the topic's events, each partition's in offset order."""
+        for event in events:
+            self.verdict.events += 1
+            if isinstance(event, RecordError):
+                self.verdict.report("unreadable", str(event))
+                continue
+            self.verdict.ops[event.op] += 1
+            if event.lag_ms is not None:
+                self.verdict.lags_ms.append(event.lag_ms)
+            self._identity(event)
+            self._order(event)
+            if self._layout.key:
+                self._keyed(event)
+            else:
+                self._keyless(event)
+        return self
+
+    def finish(self, rows: Iterable[Row]) -> Verdict:
+        """Compare with the table.
+
+        Args:
+            rows: All rows of the table, values by the layout's columns.
+        """
+        verdict, stored = self.verdict, list(rows)
+        for state in self._keys.values():
+            if state.tombstone_due and state.last is not None:
+                verdict.report("tombstone", f"none follows the delete of {_show(state.last.key)}")
+        if self._tombstone_due:
+            verdict.report("tombstone", "none follows the last delete")
+        if self._layout.key:
+            topic = {key: state.row for key, state in self._keys.items() if state.row is not None}
+            compacted = list(topic.values())
+            self._compare_keyed(topic, stored)
+        else:
+            compacted = list(self._bag.elements())
+            self._compare_bags(stored)
+        verdict.rows_topic, verdict.rows_table = len(compacted), len(stored)
+        verdict.sum_topic, verdict.sum_table = checksum(compacted), checksum(stored)
+        if (verdict.rows_topic, verdict.sum_topic) != (verdict.rows_table, verdict.sum_table):
+            verdict.report(
+                "rows",
+                f"{verdict.rows_topic} rows with checksum {verdict.sum_topic:016x} in the topic, "
+                f"{verdict.rows_table} with {verdict.sum_table:016x} in the table",
+            )
+        return verdict
+
+    # -- every event ------------------------------------------------------------------------------------------------
+
+    def _identity(self, event: Event) -> None:
+        if event.place is None and event.key is None:
+            # Equal rows of a table without key are told apart by nothing; their number is checked at the end.
+            return
+        mark = hashlib.blake2b(event.identity, digest_size=16).digest()
+        if mark in self._seen:
+            self.verdict.report("twice", f"{event.record}: identity {event.identity[-80:]!r} occurred before")
+        self._seen.add(mark)
+
+    def _order(self, event: Event) -> None:
+        """Within a partition streamed events follow each other as in the binlog."""
+        if event.place is None:
+            return
+        before = self._last.get(event.partition)
+        if before is not None and not _after(event, before):
+            self.verdict.report("order", f"{event.record}: {_name(event)} comes after {_name(before)}")
+        self._last[event.partition] = event
+
+    # -- tables with a key ------------------------------------------------------------------------------------------
+
+    def _keyed(self, event: Event) -> None:
+        if event.key is None:
+            self.verdict.report("key", f"{event.record}: no key")
+            return
+        state = self._keys.get(event.key)
+        if state is None:
+            state = self._keys[event.key] = _KeyState(event.partition)
+        if state.partition != event.partition:
+            self.verdict.report("partition", f"{event.record}: {_show(event.key)} was in {state.partition} before")
+        if state.last is not None and not _after(event, state.last):
+            self.verdict.report("order", f"{event.record}: {_show(event.key)}: {_name(event)}, {_name(state.last)} before")
+        for side in (event.before, event.after):
+            if side is not None and self._layout.key_of(side) != event.key:
+                self.verdict.report("key", f"{event.record}: key {_show(event.key)}, row {_show(side)}")
+        if event.op == "t":
+            if not state.tombstone_due:
+                self.verdict.report("tombstone", f"{event.record}: no delete of {_show(event.key)} comes before it")
+            state.tombstone_due = False
+        else:
+            self._chain(event, state)
+        state.last = event
+
+    def _chain(self, event: Event, state: _KeyState) -> None:
+        """The row before an event is the row after the event before it: so a lost event shows, whatever follows it."""
+        if state.tombstone_due:
+            self.verdict.report("tombstone", f"{event.record}: none between the delete of {_show(event.key)} and this")
+        expected = event.before if event.op in "ud" else None
+        if state.row != expected:
+            self.verdict.report(
+                "gap", f"{event.record}: {event.op} of {_show(event.key)} does not follow from the event before it"
+            )
+        state.row = event.after
+        state.tombstone_due = event.op == "d"
+
+    def _compare_keyed(self, topic: dict[Row, Row], stored: list[Row]) -> None:
+        report = self.verdict.report
+        left = set(topic)
+        for row in stored:
+            key = self._layout.key_of(row)
+            left.discard(key)
+            found = topic.get(key)
+            if found is None:
+                report("rows", f"{_show(key)} is in the table only")
+            elif found != row:
+                pairs = zip(self._layout.columns, found, row, strict=True)
+                report("rows", f"{_show(key)}: " + "; ".join(f"{c}: {_show(a)}, table {_show(b)}" for c, a, b in pairs if a != b))
+        for key in sorted(left, key=repr):
+            report("rows", f"{_show(key)} is in the topic only")
+
+    # -- tables without a key ---------------------------------------------------------------------------------------
+
+    def _keyless(self, event: Event) -> None:
+        if event.key is not None:
+            self.verdict.report("key", f"{event.record}: a key, though the table has none")
+        if (event.op == "t") != self._tombstone_due:
+            self.verdict.report("tombstone", f"{event.record}: a delete and its tombstone do not stand together")
+        self._tombstone_due = event.op == "d"
+        if event.op in "ud":
+            if event.before is None or self._bag[event.before] <= 0:
+                self.verdict.report("gap", f"{event.record}: {event.op} of a row that was not there: {_show(event.before)}")
+            else:
+                self._bag[event.before] -= 1
+        if event.after is not None:
+            self._bag[event.after] += 1
+
+    def _compare_bags(self, stored: list[Row]) -> None:
+        table = Counter(stored)
+        for row in (self._bag - table) + (table - self._bag):
+            self.verdict.report("rows", f"{self._bag[row]} times in the topic, {table[row]} in the table: {_show(row)}")
+
+
+def check_table(layout: Layout, events: Iterable[Event | RecordError], rows: Iterable[Row]) -> Verdict:
+    """Return the verdict on one table.
+
+    Args:
+        layout: The table at the end.
+        events: Its topic's events, each partition's in offset order.
+        rows: All rows of the table.
+    """
+    return TableCheck(layout).feed(events).finish(rows)
+
+
+def check_alter(changes: Iterable[dict[str, object]], table: str, column: str) -> list[str]:
+    """Return what is wrong with the schema change topic: it must hold the one ALTER that added the column.
+
+    Args:
+        changes: Payloads of the topic's records.
+        table: Table name.
+        column: The column.
+    """
+    found = 0
+    for change in changes:
+        ddl = str(change.get("ddl") or "")
+        parts = change.get("tableChanges")
+        if not ddl.upper().startswith("ALTER TABLE") or not isinstance(parts, list):
+            continue
+        for part in parts:
+            names = [c["name"] for c in (part.get("table") or {}).get("columns", ())]
+            if part.get("type") == "ALTER" and str(part.get("id", "")).endswith(f'"{table}"') and column in names:
+                found += 1
+    return [] if found == 1 else [f"the schema change topic holds the ALTER of {table} {found} times"]
+
+
+def _after(event: Event, before: Event) -> bool:
+    """Return whether an event comes after another one in the binlog; a snapshot row comes before every change."""
+    if event.file is not None and before.file is not None and event.file < before.file:
+        return False
+    if event.place is None:
+        return False
+    if before.place is None or event.place.line != before.place.line:
+        return True
+    return event.place.numbers > before.place.numbers
+
+
+def _name(event: Event) -> str:
+    return f"{event.op} {event.identity[-60:].decode('utf-8', 'replace')}"
+
+
+def _show(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 120 else text[:117] + "..."

@@ -1,0 +1,225 @@
+"""From a record of a table's topic to a change event with comparable values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from demolib.values import Convert, of_schema
+
+Row = tuple[Any, ...]
+
+_SCHEMA, _PAYLOAD = b'{"schema":', b',"payload":'
+_IDENTITY = re.compile(r"(?P<line>.+):(\d+)/(\d+)/(\d+)/(\d+)")
+
+
+class RecordError(Exception):
+    """Say that a record cannot be read as a change event."""
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Hold a record as Kafka gave it.
+
+    Args:
+        partition: Partition.
+        offset: Offset in it.
+        key: Key or None.
+        value: Value, None for a tombstone.
+        headers: Headers by name.
+        timestamp_ms: When it was written, milliseconds since 1970.
+    """
+
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    headers: Mapping[str, bytes | None]
+    timestamp_ms: int = 0
+
+    @property
+    def where(self) -> str:
+        """Name the record in a message."""
+        return f"partition {self.partition} offset {self.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Describe a table as it is at the end.
+
+    Args:
+        name: Table name.
+        columns: Column names in order.
+        key: Names of the primary key's columns, empty for a table without key.
+        defaults: Value of each column in rows that were written before the column was added.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    key: tuple[str, ...]
+    defaults: Row
+
+    def key_of(self, row: Row) -> Row:
+        """Return the key values of a row."""
+        return tuple(row[self.columns.index(name)] for name in self.key)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Say where in the binlog an event stands; places of one line are ordered by their numbers.
+
+    Args:
+        line: GTID source, or server and binlog base name.
+        numbers: Transaction number (or file and position), event, row and leg.
+    """
+
+    line: str
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Hold one change event or tombstone.
+
+    Args:
+        record: Where it stands in the topic.
+        op: ``r``, ``c``, ``u``, ``d``, or ``t`` for a tombstone.
+        key: Key values, None for a table without key.
+        before: Row before, by the layout's columns.
+        after: Row after.
+        identity: Header ``cdc-id``.
+        place: Where in the binlog, None for snapshot rows.
+        file: Number of the binlog file and position that the source block shows; None for tombstones.
+        lag_ms: Milliseconds from commit to Kafka; None for snapshot rows and tombstones.
+    """
+
+    record: str
+    partition: int
+    op: str
+    key: Row | None
+    before: Row | None
+    after: Row | None
+    identity: bytes
+    place: Place | None
+    file: tuple[int, int] | None
+    lag_ms: int | None = None
+
+
+def place_of(identity: bytes) -> Place | None:
+    """Return the place that an event identity names, None for a snapshot row.
+
+    Args:
+        identity: ``GTID/event/row/leg``, ``uuid/file:position/event/row/leg`` or ``snapshot/...``.
+
+    Raises:
+        RecordError: It has another form.
+    """
+    if identity.startswith(b"snapshot/"):
+        return None
+    match = _IDENTITY.fullmatch(identity.decode("utf-8", "replace"))
+    if match is None:
+        raise RecordError(f"cdc-id {identity!r} has an unknown form")
+    line, numbers = match["line"], tuple(int(n) for n in match.groups()[1:])
+    if "/" in line:
+        line, _, serial = line.rpartition(".")
+        numbers = (int(serial), *numbers)
+    return Place(line, numbers)
+
+
+class Reader:
+    """Read the records of one topic; the schema text, the same in thousands of records, is parsed once.
+
+    Args:
+        layout: The table at the end.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._index = {name: i for i, name in enumerate(layout.columns)}
+        self._known: list[tuple[bytes, Any]] = []
+
+    def event(self, record: Record) -> Event:
+        """Return the event of a record.
+
+        Args:
+            record: A record of the table's topic.
+
+        Raises:
+            RecordError: The record cannot be understood.
+        """
+        try:
+            return self._event(record)
+        except RecordError as error:
+            raise RecordError(f"{record.where}: {error}") from error
+        except (LookupError, ValueError, TypeError, AttributeError) as error:
+            raise RecordError(f"{record.where}: {error!r}") from error
+
+    def _event(self, record: Record) -> Event:
+        identity = record.headers.get("cdc-id")
+        if identity is None:
+            raise RecordError("the header cdc-id is missing")
+        key = None if record.key is None else self._key(record.key)
+        place = place_of(identity)
+        if record.value is None:
+            return Event(record.where, record.partition, "t", key, None, None, identity, place, None)
+        schema, payload = self._split(record.value, self._columns)
+        source = payload["source"]
+        serial = int(source["file"].rpartition(".")[2])
+        before, after = (None if (r := payload[side]) is None else self._row(r, schema) for side in ("before", "after"))
+        return Event(
+            record.where,
+            record.partition,
+            payload["op"],
+            key,
+            before,
+            after,
+            identity,
+            place,
+            (serial, source["pos"]),
+            None if place is None else max(0, record.timestamp_ms - source["ts_ms"]),
+        )
+
+    def _key(self, data: bytes) -> Row:
+        converts, payload = self._split(data, _fields)
+        return tuple(_value(payload[name], converts[name]) for name in self._layout.key)
+
+    def _row(self, data: Mapping[str, Any], converts: Mapping[str, Convert | None]) -> Row:
+        row = list(self._layout.defaults)
+        for name, value in data.items():
+            row[self._index[name]] = _value(value, converts[name])
+        return tuple(row)
+
+    def _columns(self, schema: Mapping[str, Any]) -> Any:
+        return _fields(next(f for f in schema["fields"] if f["field"] == "after"))
+
+    def _split(self, data: bytes, prepare: Any) -> tuple[Any, Any]:
+        for prefix, prepared in self._known:
+            if data.startswith(prefix):
+                return prepared, orjson.loads(data[len(prefix) : -1])
+        document = orjson.loads(data)
+        prepared = prepare(document["schema"])
+        end = data.find(_PAYLOAD)
+        # The text may hold the separator inside a name or default as well; then it is not taken as a prefix.
+        if data.startswith(_SCHEMA) and _parses_to(data[len(_SCHEMA) : end], document["schema"]):
+            self._known.append((data[: end + len(_PAYLOAD)], prepared))
+        return prepared, document["payload"]
+
+
+def _fields(schema: Mapping[str, Any]) -> dict[str, Convert | None]:
+    fields: Sequence[Mapping[str, Any]] = schema["fields"]
+    return {field["field"]: of_schema(field) for field in fields}
+
+
+def _value(value: Any, convert: Convert | None) -> Any:
+    return value if value is None or convert is None else convert(value)
+
+
+def _parses_to(text: bytes, wanted: Any) -> bool:
+    try:
+        return bool(orjson.loads(text) == wanted)
+    except orjson.JSONDecodeError:
+        return False

@@ -1,0 +1,294 @@
+"""The transactional writer on a real Kafka."""
+
+from __future__ import annotations
+
+import resource
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, TopicPartition
+
+from airflow_provider_mysql_cdc.cdc.errors import (
+    ConfigError,
+    FencedError,
+    RecordTooLargeError,
+    SinkConnectionError,
+    SinkError,
+    StateError,
+)
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord, TopicSpec, ensure_topics, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter, fence
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def settings(stack: Any) -> dict[str, str]:
+    return {"bootstrap.servers": stack.kafka}
+
+
+@pytest.fixture
+def topic(settings: dict[str, str], unique: str) -> str:
+    """Return a new topic of three partitions; the broker takes records up to 100 000 bytes there."""
+    ensure_topics(make_admin(settings), {f"{unique}.t": TopicSpec(3, 1, {"max.message.bytes": "100000"})})
+    return f"{unique}.t"
+
+
+def writer(settings: dict[str, str], name: str, **more: Any) -> TransactionalWriter:
+    made = TransactionalWriter(settings, name, **more)
+    made.init()
+    return made
+
+
+def committed(settings: dict[str, str], topic: str) -> list[TopicRecord]:
+    return list(read_topic_committed(settings, topic, timeout_s=20))
+
+
+def values(settings: dict[str, str], topic: str) -> list[bytes | None]:
+    return [record.value for record in committed(settings, topic)]
+
+
+def test_records_and_side_records_become_visible_together(settings: dict[str, str], topic: str, unique: str) -> None:
+    with writer(settings, f"{unique}.0") as w:
+        w.produce(topic, b"k", b"v1", 1, [("h", b"1"), ("n", None)])
+        w.produce(topic, b"k", None, 1)
+        w.produce(topic, None, b"no key", 0)
+        assert w.bytes_pending == len("kv1" + "k" + "no key")
+        consumer = Consumer(settings | {"group.id": unique, "isolation.level": "read_committed"})
+        consumer.assign([TopicPartition(topic, p, 0) for p in range(3)])
+        assert consumer.poll(1.0) is None
+        w.commit([(topic, b"marker", b"m")])
+        assert w.bytes_pending == 0
+        seen = []
+        while len(seen) < 4:
+            message = consumer.poll(10)
+            assert message is not None and message.error() is None
+            seen.append((message.partition(), message.key(), message.value(), message.headers()))
+        consumer.close()
+    expected = [
+        (0, None, b"no key", None),
+        (0, b"marker", b"m", None),
+        (1, b"k", b"v1", [("h", b"1"), ("n", None)]),
+        (1, b"k", None, None),
+    ]
+    assert sorted(seen, key=lambda s: s[0]) == expected
+    ours = [(r.partition, r.key, r.value, list(r.headers) or None) for r in committed(settings, topic)]
+    assert sorted(ours, key=lambda s: s[0]) == expected
+
+
+def test_an_aborted_transaction_never_becomes_visible_and_the_writer_goes_on(
+    settings: dict[str, str], topic: str, unique: str
+) -> None:
+    with writer(settings, f"{unique}.0") as w:
+        w.produce(topic, b"k", b"thrown away", 0)
+        w.abort()
+        w.abort()
+        w.produce(topic, b"k", b"kept", 0)
+        w.commit()
+        w.commit()
+    assert values(settings, topic) == [b"kept"]
+
+
+def test_a_commit_of_nothing_is_no_error(settings: dict[str, str], unique: str) -> None:
+    with writer(settings, f"{unique}.0") as w:
+        w.commit()
+
+
+def test_should_commit_follows_size_and_age(settings: dict[str, str], topic: str, unique: str) -> None:
+    with writer(settings, f"{unique}.0", commit_bytes=100, commit_interval_s=0.2) as w:
+        assert not w.should_commit
+        w.produce(topic, b"k", b"x" * 10, 0)
+        assert not w.should_commit
+        w.produce(topic, b"k", b"x" * 100, 0)
+        assert w.should_commit
+        w.commit()
+        w.produce(topic, b"k", b"x", 0)
+        assert not w.should_commit
+        time.sleep(0.25)
+        assert w.should_commit
+
+
+def test_closing_with_an_open_transaction_shows_nothing(settings: dict[str, str], topic: str, unique: str) -> None:
+    w = writer(settings, f"{unique}.0")
+    w.produce(topic, b"k", b"open", 0)
+    began = time.monotonic()
+    w.close()
+    w.close()
+    assert time.monotonic() - began < 6
+    with pytest.raises(StateError):
+        w.commit([(topic, b"k", b"late")])
+    assert values(settings, topic) == []
+
+
+def test_a_newer_attempt_fences_the_older_one(settings: dict[str, str], topic: str, unique: str) -> None:
+    old = writer(settings, f"{unique}.0")
+    old.produce(topic, b"k", b"of the zombie", 0)
+    with writer(settings, f"{unique}.0") as new:
+        new.produce(topic, b"k", b"of the retry", 0)
+        new.commit()
+        with pytest.raises(FencedError) as caught:
+            old.commit()
+        with pytest.raises(FencedError):
+            old.produce(topic, b"k", b"again", 0)
+            old.commit()
+    old.close()
+    assert f"{unique}.0" in caught.value.where
+    assert values(settings, topic) == [b"of the retry"]
+
+
+def test_fence_stops_every_named_writer(settings: dict[str, str], topic: str, unique: str) -> None:
+    zombies = [writer(settings, f"{unique}.{n}") for n in range(3)]
+    for zombie in zombies:
+        zombie.produce(topic, b"k", b"zombie", 0)
+    fence(settings, unique, range(2))
+    for zombie in zombies[:2]:
+        with pytest.raises(FencedError):
+            zombie.commit()
+    zombies[2].commit()
+    for zombie in zombies:
+        zombie.close()
+    assert values(settings, topic) == [b"zombie"]
+    fence(settings, unique, [])
+
+
+KILLED = """
+import sys
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+w = TransactionalWriter({"bootstrap.servers": sys.argv[1], "linger.ms": 0}, sys.argv[3])
+w.init()
+w.produce(sys.argv[2], b"k", b"committed", 0)
+w.commit()
+w.produce(sys.argv[2], b"k", b"open when killed", 0)
+w._producer.flush(10)
+print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_process_left_open_is_aborted_by_its_successor(
+    settings: dict[str, str], topic: str, unique: str
+) -> None:
+    command = [sys.executable, "-c", KILLED, settings["bootstrap.servers"], topic, f"{unique}.0"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=ROOT) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    with pytest.raises(SinkConnectionError, match="open transaction"):
+        list(read_topic_committed(settings, topic, timeout_s=2))
+    fence(settings, unique, [0])
+    assert values(settings, topic) == [b"committed"]
+
+
+def test_a_record_larger_than_the_client_takes_is_refused_at_once(
+    settings: dict[str, str], topic: str, unique: str
+) -> None:
+    with writer(settings | {"message.max.bytes": "5000"}, f"{unique}.0") as w:
+        with pytest.raises(RecordTooLargeError) as caught:
+            w.produce(topic, b"key", b"x" * 6000, 0)
+        assert topic in caught.value.where and "6003 bytes" in caught.value.why and "5000" in caught.value.why
+        w.abort()
+
+
+def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_visible(
+    settings: dict[str, str], topic: str, unique: str
+) -> None:
+    with writer(settings | {"compression.type": "none"}, f"{unique}.0") as w:
+        w.produce(topic, b"small", b"x", 1)
+        w.produce(topic, b"key", b"x" * 200_000, 0)
+        with pytest.raises(RecordTooLargeError) as caught:
+            w.commit([(topic, b"marker", b"m")])
+        assert topic in caught.value.where and "200003 bytes" in caught.value.why
+        assert not caught.value.can_retry
+        # The failed transaction is aborted, and the same writer can go on.
+        w.produce(topic, b"small", b"next", 1)
+        w.commit()
+    assert values(settings, topic) == [b"next"]
+
+
+def test_a_partition_that_does_not_exist_fails_the_transaction(
+    settings: dict[str, str], topic: str, unique: str
+) -> None:
+    with writer(settings | {"topic.metadata.propagation.max.ms": "500"}, f"{unique}.0") as w:
+        w.produce(topic, b"k", b"good", 0)
+        with pytest.raises(SinkError, match="does not exist") as caught:
+            w.produce(topic, b"k", b"v", 99)
+            w.commit()
+    assert type(caught.value) is SinkError
+    assert values(settings, topic) == []
+
+
+def test_a_topic_that_does_not_exist_fails_the_transaction(settings: dict[str, str], unique: str) -> None:
+    with writer(settings | {"topic.metadata.propagation.max.ms": "500"}, f"{unique}.0") as w:
+        w.produce(f"{unique}.missing", b"k", b"v", 0)
+        with pytest.raises(SinkError, match="does not exist"):
+            w.commit()
+
+
+def test_unreachable_brokers_are_named_in_time(unique: str) -> None:
+    began = time.monotonic()
+    with TransactionalWriter({"bootstrap.servers": "127.0.0.1:1"}, f"{unique}.0") as w:
+        with pytest.raises(SinkConnectionError) as caught:
+            w.init(timeout_s=2)
+    assert time.monotonic() - began < 8
+    assert caught.value.can_retry
+    assert "127.0.0.1:1" in caught.value.where and "refused" in caught.value.why
+
+
+def test_memory_stays_flat_while_the_queue_is_full(settings: dict[str, str], topic: str, unique: str) -> None:
+    small = {"queue.buffering.max.kbytes": "1024", "queue.buffering.max.messages": "100000"}
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    value = bytes(range(256)) * 20
+    with writer(settings | small, f"{unique}.0") as w:
+        for number in range(20_000):
+            w.produce(topic, b"%d" % number, value, number % 3)
+        w.commit()
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    assert grown < 60, f"{grown} MB for 100 MB of records"
+    seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    for record in read_topic_committed(settings, topic, timeout_s=20):
+        assert record.key is not None and record.value == value
+        seen[record.partition].append(int(record.key))
+    assert seen == {p: list(range(p, 20_000, 3)) for p in range(3)}
+
+
+def test_a_transaction_that_timed_out_is_refused_loudly(settings: dict[str, str], topic: str, unique: str) -> None:
+    # The broker looks for expired transactions every ten seconds.
+    with writer(settings, f"{unique}.0", transaction_timeout_ms=2000) as w:
+        w.produce(topic, b"k", b"too late", 0)
+        w._client().flush(5)
+        deadline = time.monotonic() + 40
+        while True:
+            try:
+                # Hidden until the broker has aborted the transaction.
+                assert list(read_topic_committed(settings, topic, timeout_s=1)) == []
+                break
+            except SinkConnectionError:
+                assert time.monotonic() < deadline
+        with pytest.raises(SinkError) as caught:
+            w.produce(topic, b"k", b"later still", 0)
+            w.commit()
+    assert caught.value.can_retry
+    assert values(settings, topic) == []
+
+
+@pytest.mark.parametrize("bad", [{"acks": "1"}, {"enable.idempotence": "false"}])
+def test_settings_that_would_lose_or_double_events_are_refused(
+    settings: dict[str, str], unique: str, bad: dict[str, str]
+) -> None:
+    with pytest.raises(ConfigError, match="lose or double"):
+        TransactionalWriter(settings | bad, unique)
+
+
+def test_a_setting_that_librdkafka_does_not_know_is_refused_without_showing_secrets(
+    settings: dict[str, str], unique: str
+) -> None:
+    with pytest.raises(ConfigError, match="no.such.setting") as caught:
+        TransactionalWriter(settings | {"no.such.setting": "1", "sasl.password": "hunter2"}, unique)
+    assert "hunter2" not in str(caught.value)

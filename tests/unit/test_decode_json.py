@@ -1,0 +1,159 @@
+"""Binary JSON; the documents are as MySQL 9.7 stored them."""
+
+from __future__ import annotations
+
+import json
+import struct
+
+import pytest
+from decode_builder import column, one_text, one_value
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.binary_json import compact_text, double_text, json_text
+
+NESTED = (
+    "0004007500200001002100040025000400290004000a2d000c3500004200025f00616e616d656e65737474616773355c9323bd0000000c61"
+    "626320646566206768692002001d0012000100130002000b1500040100786f6b0000000000018040020016000c0a000c0f00047137207a06"
+    "6b6b77203132"
+)
+
+
+def scalar(kind: int, data: bytes) -> bytes:
+    return bytes([kind]) + data
+
+
+@pytest.mark.req("TYPE-26")
+def test_a_nested_document() -> None:
+    text = '{"a":812345678901,"name":"abc def ghi ","nest":{"x":512.125,"ok":true},"tags":["q7 z","kkw 12"]}'
+    assert json_text(bytes.fromhex(NESTED)) == text
+
+
+@pytest.mark.parametrize(
+    ("data", "text"),
+    [
+        (b"", "null"),
+        (scalar(4, b"\x00"), "null"),
+        (scalar(4, b"\x01"), "true"),
+        (scalar(4, b"\x02"), "false"),
+        (scalar(5, b"\xff\xff"), "-1"),
+        (scalar(6, b"\xff\xff"), "65535"),
+        (scalar(7, b"\x00\x00\x00\x80"), "-2147483648"),
+        (scalar(8, b"\xff" * 4), "4294967295"),
+        (scalar(9, b"\x00" * 7 + b"\x80"), "-9223372036854775808"),
+        (scalar(10, b"\xff" * 8), "18446744073709551615"),
+        (scalar(11, struct.pack("<d", 1e-7)), "0.0000001"),
+        (scalar(12, b"\x03abc"), '"abc"'),
+        (scalar(12, "\x0bü \"\\/\n\x01中".encode()), '"ü \\"\\\\/\\n\\u0001中"'),
+        (scalar(12, b"\xc8\x01" + b"x" * 200), '"' + "x" * 200 + '"'),
+        (b"\x00\x00\x00\x04\x00", "{}"),
+        (b"\x02\x00\x00\x04\x00", "[]"),
+    ],
+)
+def test_scalars(data: bytes, text: str) -> None:
+    assert json_text(data) == text
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "text"),
+    [
+        (wt.NEWDECIMAL, bytes.fromhex("03028132"), "1.50"),
+        (wt.NEWDECIMAL, bytes.fromhex("03027ecd"), "-1.50"),
+        (wt.VARCHAR, b"\x00\xff", '"base64:type15:AP8="'),
+        (wt.BIT, b"\x05", '"base64:type16:BQ=="'),
+    ],
+)
+def test_values_that_json_does_not_have_are_written_as_the_server_does(kind: int, data: bytes, text: str) -> None:
+    document = bytes([15, kind, len(data)]) + data
+    assert json_text(document) == text
+
+
+def packed(whole: int, micros: int = 0) -> bytes:
+    return ((whole << 24) + micros).to_bytes(8, "little", signed=True)
+
+
+def test_temporal_values_in_documents() -> None:
+    day = ((2024 * 13 + 2) << 5 | 29) << 17
+    clock = 12 << 12 | 34 << 6 | 56
+    for kind, data, text in (
+        (wt.DATE, packed(day), '"2024-02-29"'),
+        (wt.DATETIME, packed(day | clock, 789012), '"2024-02-29 12:34:56.789012"'),
+        (wt.TIMESTAMP, packed(day), '"2024-02-29 00:00:00.000000"'),
+        (wt.TIME, packed(clock, 1), '"12:34:56.000001"'),
+        (wt.TIME, (-((clock << 24) + 1)).to_bytes(8, "little", signed=True), '"-12:34:56.000001"'),
+    ):
+        assert json_text(bytes([15, kind, len(data)]) + data) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0.0"),
+        (-0.0, "-0.0"),
+        (1.0, "1.0"),
+        (-2.5, "-2.5"),
+        (0.1, "0.1"),
+        (1e-14, "0.00000000000001"),
+        (1e-15, "0.000000000000001"),
+        (1e-16, "1e-16"),
+        (100000000000000.0, "100000000000000.0"),
+        (1e15, "1e15"),
+        (1234567890123456.8, "1234567890123456.8"),
+        (9999999999999998.0, "9.999999999999998e15"),
+        (1e100, "1e100"),
+        (5e-324, "5e-324"),
+        (1.7976931348623157e308, "1.7976931348623157e308"),
+    ],
+)
+def test_doubles_are_written_as_the_server_does(value: float, text: str) -> None:
+    assert double_text(value) == text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_double_text_reads_back(value: float) -> None:
+    assert struct.pack("<d", float(double_text(value))) == struct.pack("<d", value)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x0d",
+        b"\x0c\x05abc",
+        b"\x00\x01\x00",
+        b"\x00\x01\x00\x04\x00",
+        b"\x02\xff\xff\x04\x00",
+        b"\x0f\x0f\x09a",
+        b"\x0b\x00",
+        b"\x02\x01\x00\x07\x00\x02\x00\x00",
+    ],
+)
+def test_a_damaged_document_is_refused(data: bytes) -> None:
+    with pytest.raises((ValueError, IndexError, struct.error)):
+        json_text(data)
+
+
+def test_text_from_select_becomes_the_text_of_the_binlog() -> None:
+    shown = '{"a": [1, 2.50, "x, \\": y", null], "b": {}, "c d": true}'
+    assert compact_text(shown) == '{"a":[1,2.50,"x, \\": y",null],"b":{},"c d":true}'
+    assert compact_text("[1, 2]") == "[1,2]"
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=("Cs",))),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=("Cs",))), inner),
+)
+
+
+@given(json_values)
+def test_compacting_changes_nothing_but_blanks(value: object) -> None:
+    assert json.loads(compact_text(json.dumps(value))) == value
+    assert compact_text(json.dumps(value)) == json.dumps(value, separators=(",", ":"))
+
+
+def test_json_columns_hold_the_document_as_a_string() -> None:
+    col, data = column("c", "JSON"), bytes.fromhex(NESTED)
+    stored = one_value(col, (wt.JSON, 4), len(data).to_bytes(4, "little") + data)
+    shown = '{"a": 812345678901, "name": "abc def ghi ", "nest": {"x": 512.125, "ok": true}, "tags": ["q7 z", "kkw 12"]}'
+    assert stored == one_text(col, shown.encode())
+    assert json.loads(json.loads(stored)) == json.loads(shown)
