@@ -191,7 +191,9 @@ class TableCheck:
         if state.partition != event.partition:
             self.verdict.report("partition", f"{event.record}: {_show(event.key)} was in {state.partition} before")
         if state.last is not None and not _after(event, state.last):
-            self.verdict.report("order", f"{event.record}: {_show(event.key)}: {_name(event)}, {_name(state.last)} before")
+            self.verdict.report(
+                "order", f"{event.record}: {_show(event.key)}: {_name(event)}, {_name(state.last)} before"
+            )
         for side in (event.before, event.after):
             if side is not None and self._layout.key_of(side) != event.key:
                 self.verdict.report("key", f"{event.record}: key {_show(event.key)}, row {_show(side)}")
@@ -226,7 +228,10 @@ class TableCheck:
                 report("rows", f"{_show(key)} is in the table only")
             elif found != row:
                 pairs = zip(self._layout.columns, found, row, strict=True)
-                report("rows", f"{_show(key)}: " + "; ".join(f"{c}: {_show(a)}, table {_show(b)}" for c, a, b in pairs if a != b))
+                report(
+                    "rows",
+                    f"{_show(key)}: " + "; ".join(f"{c}: {_show(a)}, table {_show(b)}" for c, a, b in pairs if a != b),
+                )
         for key in sorted(left, key=repr):
             report("rows", f"{_show(key)} is in the topic only")
 
@@ -240,7 +245,9 @@ class TableCheck:
         self._tombstone_due = event.op == "d"
         if event.op in "ud":
             if event.before is None or self._bag[event.before] <= 0:
-                self.verdict.report("gap", f"{event.record}: {event.op} of a row that was not there: {_show(event.before)}")
+                self.verdict.report(
+                    "gap", f"{event.record}: {event.op} of a row that was not there: {_show(event.before)}"
+                )
             else:
                 self._bag[event.before] -= 1
         if event.after is not None:

@@ -116,7 +116,7 @@ def of_column(column_type: str) -> Convert | None:
         return lambda v: v != b"\0"
     if column_type.startswith("bigint") and "unsigned" in column_type:
         return _wrapped
-    return _BY_COLUMN.get(column_type.split("(")[0].split(" ")[0])
+    return _BY_COLUMN.get(column_type.split("(", maxsplit=1)[0].split(" ", maxsplit=1)[0])
 
 
 def select_expression(name: str, column_type: str) -> str:

@@ -107,7 +107,9 @@ def _records(consumer: Any, topic: str, ends: dict[int, int]) -> Iterator[Record
         if messages:
             patience = time.monotonic() + _TIMEOUT_S
         elif time.monotonic() > patience:
-            raise VerifyError(f"topic {topic}: the end of partition(s) {sorted(ends)} is not reached; a transaction is open")
+            raise VerifyError(
+                f"topic {topic}: the end of partition(s) {sorted(ends)} is not reached; a transaction is open"
+            )
         for message in messages:
             error = message.error()
             if error is None:
@@ -154,7 +156,9 @@ def stored_tables(conn: Any, database: str) -> list[StoredTable]:
     return [_stored_table(conn, database, t, cs, tuple(keys.get(t, ()))) for t, cs in columns.items()]
 
 
-def _stored_table(conn: Any, database: str, table: str, columns: list[tuple[str, str]], key: tuple[str, ...]) -> StoredTable:
+def _stored_table(
+    conn: Any, database: str, table: str, columns: list[tuple[str, str]], key: tuple[str, ...]
+) -> StoredTable:
     names, types = zip(*columns, strict=True)
     defaults: list[Any] = []
     with conn.cursor() as cursor:
@@ -240,7 +244,9 @@ def verify(
             check = TableCheck(layout, seen)
             check.feed(read_events(layout, read_topic(bootstrap, f"{prefix}.{database}.{layout.name}")))
             verdict = check.finish(read_rows(conn, database, table))
-            say(f"{layout.name}: {verdict.events:,} events, {verdict.rows_table:,} rows, {'ok' if verdict.ok else 'FAILED'}")
+            say(
+                f"{layout.name}: {verdict.events:,} events, {verdict.rows_table:,} rows, {'ok' if verdict.ok else 'FAILED'}"
+            )
             verdicts.append(verdict)
     schema = check_alter(schema_changes(bootstrap, prefix), *altered) if altered else []
     return Result(tuple(verdicts), tuple(schema), time.monotonic() - began)

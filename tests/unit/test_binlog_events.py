@@ -79,6 +79,12 @@ def test_a_cut_tagged_gtid_is_refused(length: int) -> None:
         ev.parse_gtid(event(c.GTID_TAGGED_LOG_EVENT, TAGGED_9_7[:length]))
 
 
+def test_a_cut_gtid_is_refused() -> None:
+    for length in range(25):
+        with pytest.raises(BinlogCorruptError):
+            ev.parse_gtid(event(c.GTID_LOG_EVENT, GTID_9_7[:length]))
+
+
 def test_a_field_that_must_not_be_ignored_stops_the_stream() -> None:
     # version 2, size 6, nothing above field 20 may be ignored; then field 15, which is not known
     with pytest.raises(UnsupportedEventError, match="field 15"):

@@ -224,7 +224,6 @@ def test_include_and_exclude_exclude_each_other(pair: tuple[str, str]) -> None:
         ("event.processing.failure.handling.mode", "warn"),
         ("event.deserialization.failure.handling.mode", "ignore"),
         ("schema.name.adjustment.mode", "avro"),
-        ("heartbeat.interval.ms", "1000"),
         ("message.key.columns", "a.b:c"),
         ("schema.history.internal", "io.debezium.storage.file.history.FileSchemaHistory"),
         ("snapshot.select.statement.overrides.a.b", "SELECT 1"),

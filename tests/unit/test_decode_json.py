@@ -45,7 +45,7 @@ def test_a_nested_document() -> None:
         (scalar(10, b"\xff" * 8), "18446744073709551615"),
         (scalar(11, struct.pack("<d", 1e-7)), "0.0000001"),
         (scalar(12, b"\x03abc"), '"abc"'),
-        (scalar(12, "\x0bü \"\\/\n\x01中".encode()), '"ü \\"\\\\/\\n\\u0001中"'),
+        (scalar(12, '\x0bü "\\/\n\x01中'.encode()), '"ü \\"\\\\/\\n\\u0001中"'),
         (scalar(12, b"\xc8\x01" + b"x" * 200), '"' + "x" * 200 + '"'),
         (b"\x00\x00\x00\x04\x00", "{}"),
         (b"\x02\x00\x00\x04\x00", "[]"),
@@ -154,6 +154,8 @@ def test_compacting_changes_nothing_but_blanks(value: object) -> None:
 def test_json_columns_hold_the_document_as_a_string() -> None:
     col, data = column("c", "JSON"), bytes.fromhex(NESTED)
     stored = one_value(col, (wt.JSON, 4), len(data).to_bytes(4, "little") + data)
-    shown = '{"a": 812345678901, "name": "abc def ghi ", "nest": {"x": 512.125, "ok": true}, "tags": ["q7 z", "kkw 12"]}'
+    shown = (
+        '{"a": 812345678901, "name": "abc def ghi ", "nest": {"x": 512.125, "ok": true}, "tags": ["q7 z", "kkw 12"]}'
+    )
     assert stored == one_text(col, shown.encode())
     assert json.loads(json.loads(stored)) == json.loads(shown)

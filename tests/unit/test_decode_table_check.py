@@ -72,7 +72,7 @@ def test_what_fits_is_accepted(col: Any, code: int, meta: int) -> None:
     ],
 )
 def test_another_type_length_or_precision_names_the_column(col: Any, code: int, meta: int) -> None:
-    with pytest.raises(SchemaMismatchError, match="Column c of table db.t"):
+    with pytest.raises(SchemaMismatchError, match=r"Column c of table db\.t"):
         check_table_map(table(col), announced((code, meta)))
 
 

@@ -32,13 +32,20 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
     Raises:
         SourceAuthError: Account or password refused.
         SourceConnectionError: The server cannot be reached, or not encrypted although that was asked for (FAULT-21).
-        ConfigError: A certificate file cannot be read, or the driver does not know an option.
+        ConfigError: A certificate file cannot be read, or the driver lacks an option or a package.
     """
-    arguments = _arguments(settings, replication)
     try:
-        return _open(settings, _tls_context(settings), arguments)
-    except (pymysql.MySQLError, OSError, RuntimeError) as error:
+        conn = _open(settings, _tls_context(settings), _arguments(settings))
+    except (pymysql.MySQLError, OSError) as error:
         raise from_exception(error, settings.address()) from error
+    except RuntimeError as error:
+        # caching_sha2_password without TLS needs RSA, which pymysql leaves to the package cryptography.
+        raise ConfigError(
+            "the MySQL driver cannot do this account's authentication",
+            where=settings.address(),
+            why=str(error),
+            remedy="install the package cryptography, or set database.ssl.mode=required",
+        ) from error
     except TypeError as error:
         raise ConfigError(
             "the MySQL driver does not know an option",
@@ -46,6 +53,11 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
             why=str(error),
             remedy="remove the property; options of pymysql.connect are passed on",
         ) from error
+    # The driver's own connect_timeout ends with the TCP connection; a server that accepts and then says nothing is
+    # met by its limit for reading, which is therefore set to the time for statements only now.
+    limit = None if replication or settings.query_timeout_s <= 0 else settings.query_timeout_s
+    conn._read_timeout = conn._write_timeout = limit
+    return conn
 
 
 def _open(settings: ConnectionSettings, context: ssl.SSLContext | None, arguments: dict[str, Any]) -> Any:
@@ -60,8 +72,8 @@ def _open(settings: ConnectionSettings, context: ssl.SSLContext | None, argument
     return pymysql.connect(ssl_disabled=True, **arguments)
 
 
-def _arguments(settings: ConnectionSettings, replication: bool) -> dict[str, Any]:
-    limit = None if replication or settings.query_timeout_s <= 0 else settings.query_timeout_s
+def _arguments(settings: ConnectionSettings) -> dict[str, Any]:
+    limit = settings.connect_timeout_s or 30.0
     return {
         "host": settings.host,
         "port": settings.port,
@@ -69,7 +81,7 @@ def _arguments(settings: ConnectionSettings, replication: bool) -> dict[str, Any
         "password": settings.password.reveal(),
         "charset": "utf8mb4",
         "autocommit": True,
-        "connect_timeout": settings.connect_timeout_s or 30,
+        "connect_timeout": limit,
         "read_timeout": limit,
         "write_timeout": limit,
         "program_name": PROGRAM,

@@ -15,7 +15,7 @@ from pymysqlreplication.binlogstream import ReportSlave
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.packets import PacketReader
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceAuthError, SourcePrivilegeError, StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
@@ -68,7 +68,16 @@ def start_dump(
     sock: socket.socket = connection._sock
     packets = PacketReader(sock, where, silence_timeout_s)
     packets.send(ReportSlave(REPORT_HOST).encoded(server_id))
-    packets.answer()
+    try:
+        packets.answer()
+    except SourceAuthError as error:
+        # The server answers with 1045, although the account is connected already.
+        raise SourcePrivilegeError(
+            "the account lacks REPLICATION SLAVE",
+            where=where,
+            why=error.why,
+            remedy="GRANT REPLICATION SLAVE ON *.* TO the account",
+        ) from error
     payload = gtid_dump(start.gtids, server_id) if by_gtid else position_dump(start, server_id)
     packets.send(len(payload).to_bytes(4, "little") + payload)
     return packets

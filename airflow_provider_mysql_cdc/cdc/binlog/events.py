@@ -125,8 +125,10 @@ def _parse_untagged(event: Event) -> GtidEvent:
     clock = last = sequence = immediate = original = length = 0
     if end - pos >= _GTID.size:
         _, uuid, number, clock, last, sequence = _GTID.unpack_from(buf, pos)
-    else:
+    elif end - pos >= _GTID_SHORT.size:
         _, uuid, number = _GTID_SHORT.unpack_from(buf, pos)
+    else:
+        raise IndexError("the event is shorter than its fixed part")
     pos += _GTID.size
     if clock != _LOGICAL_CLOCK:
         last = sequence = 0

@@ -78,11 +78,13 @@ def parse_query(event: Event) -> QueryEvent:
         BinlogCorruptError: The structure does not hold.
     """
     buf, body, end = event.buf, event.body, event.end
-    thread_id, exec_time, db_length, error_code, status_length = _HEAD.unpack_from(buf, body)
     status = body + _HEAD.size
-    db = status + status_length
-    text = db + db_length + 1
     try:
+        if status > end:
+            raise IndexError("the event is shorter than its fixed part")
+        thread_id, exec_time, db_length, error_code, status_length = _HEAD.unpack_from(buf, body)
+        db = status + status_length
+        text = db + db_length + 1
         if text > end:
             raise IndexError("the statement lies outside the event")
         values = _status(buf[status:db]) if status_length else {}

@@ -179,11 +179,13 @@ def from_exception(error: Exception, where: str) -> SourceError:
     tls = _tls_cause(error)
     if tls:
         return _TLS.make(where, tls)
+    if isinstance(error, OSError):
+        return _UNREACHABLE.make(where, str(error))
     match error.args:
         case (int() as code, str() as text, *_) if code:
             return server_error(code, text, where)
-    if isinstance(error, OSError):
-        return _UNREACHABLE.make(where, str(error))
+        case (0, *_):
+            return _LOST.make(where, "the connection is closed already")
     return _LOST.make(where, str(error) or type(error).__name__)
 
 

@@ -26,7 +26,7 @@ _FRAME = Struct("<IBIBIIIH")
 _FRAME_LENGTH = _FRAME.size
 _BEFORE_EVENT = 5
 _BEFORE_BODY = 24
-_LOW32 = 0xFFFFFFFF
+_LOW32 = _LARGEST_START = 0xFFFFFFFF
 _NO_LIMIT = 1 << 63
 _PASSED = -1
 
@@ -346,7 +346,7 @@ def open_stream(
             silence_timeout_s=silence_timeout_s,
             by_gtid=by_gtid,
         )
-        if start.pos <= _LOW32 or by_gtid:
+        if start.pos <= _LARGEST_START or by_gtid:
             return BinlogStream(packets, start, by_gtid=by_gtid, connection=connection)
         # The dump command has room for 32 bits only, so this dump began at the file's start.
         stream = BinlogStream(packets, start.at(start.file, FILE_START), connection=connection)

@@ -121,7 +121,6 @@ HEARTBEAT_INTERVAL_MS: Field[int] = Field(
     "Milliseconds between heartbeat records; 0 for none.",
     Group.EVENTS,
     refs=("CFG-56",),
-    pending="no heartbeats are written",
 )
 EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[FailureHandlingMode] = Field(
     "event.processing.failure.handling.mode",

@@ -72,7 +72,7 @@ def json_byte_text(data: bytes) -> str:
 
 
 def _quoted(data: str) -> str:
-    """Return UTF-8 byte text as MySQL quotes it (short escapes, else lower case ``\\u001f``), byte text."""
+    """Return UTF-8 byte text as MySQL quotes it (short escapes, else lower case hexadecimal), byte text."""
     text = data if data.isascii() else data.encode("latin-1").decode()
     return orjson.dumps(text).decode("latin-1")
 

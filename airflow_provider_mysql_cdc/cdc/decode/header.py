@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from struct import Struct
+from struct import Struct, error
 from typing import NamedTuple, Protocol
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
@@ -82,14 +82,14 @@ def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
     """Return a length-encoded integer and the offset after it.
 
     Raises:
-        BinlogCorruptError: When the first byte is not one of a length-encoded integer.
+        ValueError: When the first byte is not one of a length-encoded integer.
     """
     first = buf[pos]
     if first < 251:
         return first, pos + 1
     size = {252: 2, 253: 3, 254: 8}.get(first)
     if size is None:
-        raise BinlogCorruptError("A length-encoded integer begins with an impossible byte", why=f"byte {first}")
+        raise ValueError(f"a length begins with byte {first}")
     return int.from_bytes(buf[pos + 1 : pos + 1 + size], "little"), pos + 1 + size
 
 
@@ -103,9 +103,18 @@ def rows_header(event: BinlogEvent) -> RowsHeader:
         UnsupportedEventError: For PARTIAL_UPDATE_ROWS and types that carry no rows.
         BinlogCorruptError: When the structure does not hold.
     """
-    kind, buf, pos = event.type, event.buf, event.body
-    if kind not in ROW_EVENTS:
+    if event.type not in ROW_EVENTS:
         raise _unsupported(event)
+    try:
+        header = _parse(event.type, event.buf, event.body)
+    except (ValueError, IndexError, error) as cause:
+        raise _truncated(event, str(cause)) from cause
+    if header.pos > event.end:
+        raise _truncated(event, "the bitmaps of present columns end behind it")
+    return header
+
+
+def _parse(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
     if kind >= WRITE_ROWS:
         low, high, flags, extra = _HEAD_V2(buf, pos)
         pos += 8 + extra
@@ -120,13 +129,18 @@ def rows_header(event: BinlogEvent) -> RowsHeader:
     size = (width + 7) >> 3
     present = bytes(buf[pos : pos + size])
     pos += size
-    after: bytes | None = None
-    if kind in _UPDATES:
-        after = bytes(buf[pos : pos + size])
-        pos += size
-    if pos > event.end:
-        raise BinlogCorruptError("A row event ends within its header", where=f"{event.file}:{event.start_pos}")
-    return RowsHeader(low | high << 32, flags, pos, width, present, after)
+    if kind not in _UPDATES:
+        return RowsHeader(low | high << 32, flags, pos, width, present, None)
+    return RowsHeader(low | high << 32, flags, pos + size, width, present, bytes(buf[pos : pos + size]))
+
+
+def _truncated(event: BinlogEvent, why: str) -> BinlogCorruptError:
+    return BinlogCorruptError(
+        "The header of a row event cannot be read",
+        where=f"{event.file}:{event.start_pos}",
+        why=why,
+        remedy="check the binlog with mysqlbinlog --verify-binlog-checksum around this position",
+    )
 
 
 def _unsupported(event: BinlogEvent) -> UnsupportedEventError:

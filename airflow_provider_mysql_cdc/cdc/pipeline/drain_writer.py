@@ -12,6 +12,8 @@ from airflow_provider_mysql_cdc.cdc.binlog import events as ev
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.enums import Operation
+from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.header import rows_header
@@ -22,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.pipeline.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import SchemaLog
+from airflow_provider_mysql_cdc.cdc.pipeline.side_records import heartbeat, truncate_value
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, Marker
 
@@ -92,6 +95,7 @@ class DrainWriter:
     _committed_at: float = 0.0
     _reported_at: float = 0.0
     _commits: int = 0
+    _beat_at: float = float("-inf")
 
     def __post_init__(self) -> None:
         self._at = Position(self.plan.start)
@@ -129,6 +133,7 @@ class DrainWriter:
             stream.close()
         self._at.boundary = self._boundary(self.plan.end.file, self.plan.end.pos)
         self._at.events = 0
+        self._heartbeat(time.monotonic())
         self._commit(done=True)
         fault_point("writer.done", self.index)
         return self.counts
@@ -144,6 +149,7 @@ class DrainWriter:
             c.ANONYMOUS_GTID_LOG_EVENT: self._gtid,
             c.ROWS_QUERY_LOG_EVENT: self._rows_query,
             c.ROTATE_EVENT: self._rotate,
+            c.PARTIAL_UPDATE_ROWS_EVENT: self._partial_rows,
         }
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -191,10 +197,22 @@ class DrainWriter:
             self.state = applied.state
             self._routes.forget()
             self._tables.clear()
-        if self.index != 0 or (applied.kind == "ignored" and not changed) or self._skipping(event, ddl=True):
+        if (applied.kind == "ignored" and not changed) or self._skipping(event, ddl=True):
             return
-        for topic, key, value in self._log.records(applied, event, query, self._at):
-            self._produce(topic, key, value, 0)
+        self._truncations(event, applied)
+        if self.index == 0:
+            for topic, key, value in self._log.records(applied, event, query, self._at):
+                self._produce(topic, key, value, 0)
+
+    def _truncations(self, event: Event, applied: Applied) -> None:
+        """Produce the truncate events of the topics whose partition 0 this writer owns."""
+        if str(Operation.TRUNCATE) in self._routes.options.skipped_ops:
+            return
+        for change in applied.changes:
+            if change.kind == "TRUNCATE" and change.table is not None and self.cfg.captures(change.table.id):
+                share = self._routes.share(change.table.id)
+                if 0 in share.mine:
+                    self._produce(share.topic, None, truncate_value(self.cfg, change.table, event, self._at), 0)
 
     def _rows(self, event: Event) -> None:
         at = self._at
@@ -215,6 +233,13 @@ class DrainWriter:
         self._since_check += 1
         if self._since_check >= COMMIT_CHECK_EVENTS or self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES]:
             self._maybe_commit()
+
+    def _partial_rows(self, event: Event) -> None:
+        """Stop at a partial JSON update of a captured table; others pass."""
+        self._at.events += 1
+        route = self._tables.get(int.from_bytes(event.buf[event.body : event.body + 6], "little"))
+        if route is None or route.source is not None:
+            rows_header(event)  # raises UnsupportedEventError
 
     def _produce_rows(self, route: Route, out: list[Any], event: Event) -> None:
         produce, topic, share = self.sink.produce, route.topic, route.share
@@ -282,11 +307,20 @@ class DrainWriter:
         if self.sink.bytes_pending and self._commits == 0:
             fault_point("writer.mid_batch", self.index)
         due = now - self._committed_at >= self.cfg[F.COMMIT_INTERVAL_MS] / 1000
+        self._heartbeat(now)
         if self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES] or (due and self.sink.bytes_pending):
             self._commit(done=False)
         if now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
             self.progress({"at": str(self._at.boundary), "records": sum(self.counts.values())})
+
+    def _heartbeat(self, now: float) -> None:
+        """Let writer 0 produce a heartbeat when one is due (STRM-27)."""
+        interval = self.cfg[F.HEARTBEAT_INTERVAL_MS] / 1000
+        if self.index == 0 and interval and now - self._beat_at >= interval:
+            self._beat_at = now
+            topic, key, value = heartbeat(self.cfg)
+            self.sink.produce(topic, key, value, 0)
 
     def _commit(self, *, done: bool) -> None:
         at = self._at

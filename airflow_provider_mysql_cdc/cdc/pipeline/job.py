@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.emit.topics import table_topics
+from airflow_provider_mysql_cdc.cdc.emit.topics import heartbeat_topic, table_topics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -143,6 +143,8 @@ class JobLedger:
         )
         if cfg[F.INCLUDE_SCHEMA_CHANGES]:
             specs[wiring.schema_topic(cfg)] = TopicSpec(1, replication)
+        if cfg[F.HEARTBEAT_INTERVAL_MS]:
+            specs[heartbeat_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_HEARTBEAT_PREFIX])] = TopicSpec(1, replication)
         ensure_topics(make_admin(cfg.kafka_settings()), specs)
 
 

@@ -59,7 +59,7 @@ class Routes:
     def __init__(self, cfg: ConnectorConfig, plan: BatchPlan, writer: int, run_id: str) -> None:
         self._cfg, self._plan, self._writer = cfg, plan, writer
         self._cache: dict[bytes, Route] = {}
-        self._options = wiring.decoder_options(cfg)
+        self.options = wiring.decoder_options(cfg)
         self.identity: bool = cfg[F.CDC_ID_HEADER]
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
 
@@ -91,8 +91,8 @@ class Routes:
         table_id = TableId(table_map.db, table_map.table)
         if not cfg.captures(table_id):
             return Route(table_id, "", TopicShare("", 0, frozenset(), False), None, None, ())
-        topic = wiring.topic_of(cfg, table_id)
-        share = share_of(self._plan, self._writer, topic, cfg[F.TOPIC_CREATION_PARTITIONS])
+        share = self.share(table_id)
+        topic = share.topic
         if not share.mine:
             return Route(table_id, topic, share, None, None, ())
         if topic not in self._plan.partitions:
@@ -107,7 +107,7 @@ class Routes:
                 remedy="take a snapshot of the table (snapshot.mode=recovery rebuilds the schema history)",
             )
         check_table_map(table, table_map)
-        options = self._options
+        options = self.options
         decoder = compile_decoder(table, table_map, options, wiring.envelope_text(cfg, table, options))
         return Route(
             table_id,
@@ -117,6 +117,11 @@ class Routes:
             decoder,
             (decoder.write, decoder.update, decoder.delete),
         )
+
+    def share(self, table: TableId) -> TopicShare:
+        """Return what this writer owns of a captured table's topic."""
+        topic = wiring.topic_of(self._cfg, table)
+        return share_of(self._plan, self._writer, topic, self._cfg[F.TOPIC_CREATION_PARTITIONS])
 
     def unknown_table(self, event: Event, table_id: int) -> BinlogCorruptError:
         """Return the error for rows without a TABLE_MAP before them."""

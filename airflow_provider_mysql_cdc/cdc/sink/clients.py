@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import client_logger, first_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
 
 QUEUE_KBYTES = 65_536
 """Bytes that wait in one producer, in KiB: what bounds its memory."""
@@ -85,22 +85,25 @@ def producer_settings(settings: Mapping[str, Any], transactional_id: str, timeou
         **user,
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
-        # Successful deliveries are dropped inside the client: no report object per message, nothing to poll away.
+        # The delivery callback is for failures; reports of success end inside the client without a Python call.
         "delivery.report.only.error": True,
     }
 
 
-def make_producer(settings: Mapping[str, Any], on_error: ErrorCallback) -> Producer:
+def make_producer(
+    settings: Mapping[str, Any], on_error: ErrorCallback, on_undelivered: Callable[[KafkaError, Message], None]
+) -> Producer:
     """Create a producer from finished settings.
 
     Args:
         settings: From ``producer_settings``.
         on_error: Called with errors that concern the whole client.
+        on_undelivered: Called with each record that could not be delivered.
 
     Raises:
         ConfigError: librdkafka does not take a setting.
     """
-    return _create(Producer, {**settings, "error_cb": on_error}, settings)
+    return _create(Producer, {**settings, "error_cb": on_error, "on_delivery": on_undelivered}, settings)
 
 
 def make_consumer(
@@ -132,7 +135,19 @@ def make_consumer(
     return _create(Consumer, {**common_settings(settings), **own}, settings)
 
 
-def make_admin(settings: Mapping[str, Any]) -> AdminClient:
+class Admin(AdminClient):  # type: ignore[misc]
+    """An admin client that knows, for messages, whom it talks to and what last went wrong."""
+
+    def __init__(self, settings: dict[str, Any], **more: Any) -> None:
+        self.where = brokers(settings)
+        self.last_error: KafkaError | None = None
+        super().__init__({**settings, "error_cb": self._on_error}, **more)
+
+    def _on_error(self, error: KafkaError) -> None:
+        self.last_error = error
+
+
+def make_admin(settings: Mapping[str, Any]) -> Admin:
     """Create an admin client.
 
     Args:
@@ -141,7 +156,8 @@ def make_admin(settings: Mapping[str, Any]) -> AdminClient:
     Raises:
         ConfigError: librdkafka does not take a setting.
     """
-    return _create(AdminClient, common_settings(settings), settings)
+    admin: Admin = _create(Admin, common_settings(settings), settings)
+    return admin
 
 
 def _create(kind: Callable[..., Any], finished: dict[str, Any], settings: Mapping[str, Any]) -> Any:

@@ -136,6 +136,10 @@ _TABLE: dict[int, tuple[type[SinkError], str, str]] = {
 }
 
 
+REFUSED = (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL)
+"""Reported by the client on the side and never retried with success: no reason to wait for a timeout."""
+
+
 def brokers(settings: Mapping[str, Any]) -> str:
     """Return the broker addresses of client settings, for messages."""
     return str(settings.get("bootstrap.servers", "")) or "no kafka.bootstrap.servers"
@@ -172,7 +176,7 @@ def named_error(
 
 
 # A timeout, a failed state and a fatal state say nothing themselves.
-_VAGUE = (_E._TIMED_OUT, _E._STATE, _E._FATAL, _E._FAIL)
+_VAGUE = (_E._TIMED_OUT, _E._TRANSPORT, _E._STATE, _E._FATAL, _E._FAIL, _E._INCONSISTENT)
 
 
 class ClientLog(logging.Handler):

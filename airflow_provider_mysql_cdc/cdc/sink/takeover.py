@@ -24,7 +24,8 @@ from airflow_provider_mysql_cdc.cdc.state.store import same_place
 
 PLANNER = "plan"
 """Writer name of the transactional id under which plans and outcomes are written."""
-FENCE_AFTER_S = 15.0
+FENCE_AFTER_S = 2.0
+"""Seconds to wait for an open transaction in the ledger; its writer is about to be fenced in any case."""
 
 
 def begin_epoch(

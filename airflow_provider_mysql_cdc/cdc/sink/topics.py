@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -14,11 +15,17 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, first_error, named_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
 
 log = logging.getLogger(__name__)
 
+# The client reconnects by itself; and it asks for the group's coordinator although no group is used, so an account
+# without the right to a group can read all the same.
+_PASSED_OVER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.GROUP_AUTHORIZATION_FAILED)
+
 _TIMEOUT_S = 30.0
+_METADATA_TIMEOUT_S = 15.0
+_METADATA_TRY_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,16 +137,19 @@ def all_partition_counts(admin: AdminClient) -> dict[str, int]:
 
 
 def _metadata(admin: AdminClient) -> dict[str, Any]:
-    # All topics: asking for a name that does not exist would create it where auto.create.topics.enable is on.
-    try:
-        topics: dict[str, Any] = admin.list_topics(timeout=_TIMEOUT_S).topics
-    except KafkaException as error:
-        raise named_error(error, "while listing topics", where=_where(error)) from None
-    return topics
-
-
-def _where(error: KafkaException) -> str:
-    return "kafka.bootstrap.servers" if first_error(error).code() < 0 else ""
+    deadline = time.monotonic() + _METADATA_TIMEOUT_S
+    while True:
+        try:
+            # All topics: asking for a name that does not exist would create it where auto.create.topics.enable is on.
+            topics: dict[str, Any] = admin.list_topics(timeout=_METADATA_TRY_S).topics
+            return topics
+        except KafkaException as error:
+            with contextlib.suppress(KafkaException):
+                admin.poll(0)
+            hint = getattr(admin, "last_error", None)
+            refused = hint is not None and hint.code() in REFUSED
+            if refused or time.monotonic() >= deadline:
+                raise named_error(error, "while listing topics", where=getattr(admin, "where", ""), hint=hint) from None
 
 
 def topic_id(admin: AdminClient, topic: str) -> str | None:
@@ -320,6 +330,6 @@ def _take(message: Message, topic: str) -> tuple[tuple[int, int] | None, TopicRe
     if error.code() == KafkaError._PARTITION_EOF:
         assert partition is not None and offset is not None
         return (partition, offset), None
-    if error.retriable() or error.code() in (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN):
+    if error.retriable() or error.code() in _PASSED_OVER:
         return None, None
     raise named_error(error, "while reading a topic", where=f"topic {topic}")

@@ -1,9 +1,9 @@
 """The transactional writer: records and their marker become visible together, or not at all.
 
-Delivery errors need no callback per message: ``commit_transaction`` flushes first, and when any message failed for good
-the transaction is in error and the commit is refused (librdkafka INTRODUCTION.md, "Transactional producer"); the tests
-show it for a record that the broker refuses and for a topic that does not exist. So a successful commit says that every
-record arrived.
+``commit_transaction`` flushes first, and when any message failed for good the transaction is in error and the commit is
+refused (librdkafka INTRODUCTION.md, "Transactional producer"); the tests show it for a record that the broker refuses
+and for a topic that does not exist. So a successful commit says that every record arrived. One delivery callback for
+the whole producer, called for failures only, keeps which record it was; a callback per message is not needed.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError, StateError
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, first_error, named_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
 from airflow_provider_mysql_cdc.cdc.state.plan import transactional_id as writer_transactional_id
 
 _SERVE_BYTES = 4 << 20
-_REFUSED = (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED, KafkaError._SSL)
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 class TransactionalWriter:
@@ -59,13 +59,18 @@ class TransactionalWriter:
         self._last_error: KafkaError | None = None
         self._open = False
         self._began = 0.0
-        self._largest, self._largest_topic = 0, ""
+        self._undelivered: tuple[KafkaError, str, int] | None = None
         self._serve_at = _SERVE_BYTES
-        self._producer: Producer | None = make_producer(settings, self._on_error)
+        self._producer: Producer | None = make_producer(settings, self._on_error, self._on_undelivered)
         self._produce = self._producer.produce
 
     def _on_error(self, error: KafkaError) -> None:
         self._last_error = error
+
+    def _on_undelivered(self, error: KafkaError, message: Message) -> None:
+        if self._undelivered is None and error.code() not in _PURGED:
+            size = len(message.key() or b"") + len(message.value() or b"")
+            self._undelivered = error, f"topic {message.topic()}, partition {message.partition()}", size
 
     def _serve(self, timeout_s: float) -> None:
         """Let the client deliver its log lines and errors."""
@@ -99,7 +104,7 @@ class TransactionalWriter:
                 return
             except KafkaException as error:
                 self._serve(0)
-                refused = self._last_error is not None and self._last_error.code() in _REFUSED
+                refused = self._last_error is not None and self._last_error.code() in REFUSED
                 if refused or not first_error(error).retriable() or time.monotonic() >= deadline:
                     raise self._named(error, "while taking over the writer") from None
 
@@ -133,8 +138,6 @@ class TransactionalWriter:
         size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
         self.records_pending += 1
         self.bytes_pending += size
-        if size > self._largest:
-            self._largest, self._largest_topic = size, topic
         if self.bytes_pending >= self._serve_at:
             self._serve_at = self.bytes_pending + _SERVE_BYTES
             self._serve(0)
@@ -239,10 +242,9 @@ class TransactionalWriter:
 
     def _reset(self) -> None:
         self._open = False
-        self.bytes_pending = self.records_pending = self._largest = 0
-        self._largest_topic = ""
+        self.bytes_pending = self.records_pending = 0
         self._serve_at = _SERVE_BYTES
-        self._last_error = None
+        self._last_error = self._undelivered = None
 
     def _refused(self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None) -> CdcError:
         code = first_error(error).code()
@@ -271,15 +273,16 @@ class TransactionalWriter:
         return named
 
     def _named(self, error: KafkaException, doing: str) -> CdcError:
-        named = named_error(error, doing, where=self._where, hint=self._last_error)
-        if isinstance(named, RecordTooLargeError) and self._largest:
-            named = RecordTooLargeError(
-                named.what,
-                where=f"topic {self._largest_topic}",
-                why=f"{named.why}; the largest record of this transaction has {self._largest} bytes",
-                remedy=named.remedy,
-            )
-        return named
+        if self._undelivered is None:
+            return named_error(error, doing, where=self._where, hint=self._last_error)
+        hint, place, size = self._undelivered
+        named = named_error(error, doing, where=self._where, hint=hint)
+        if isinstance(named, FencedError):
+            return named
+        why = f"the record has {size} bytes; {named.why}" if isinstance(named, RecordTooLargeError) else named.why
+        return type(named)(
+            named.what, where=f"{place}; {self._where}", why=why, remedy=named.remedy, retriable=named.can_retry
+        )
 
 
 def fence(

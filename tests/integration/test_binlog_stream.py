@@ -1,0 +1,372 @@
+"""The event stream of a real server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymysqlreplication import BinLogStreamReader
+from pymysqlreplication.event import GtidEvent, QueryEvent, RotateEvent, XidEvent
+from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateRowsEvent, WriteRowsEvent
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import events as ev
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import read_facts
+from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    ServerIdInUseError,
+    SourceConnectionError,
+    SourcePrivilegeError,
+)
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+
+SERVER_ID = 770_001
+ROWS = (c.WRITE_ROWS_EVENT_V2, c.UPDATE_ROWS_EVENT_V2, c.DELETE_ROWS_EVENT_V2)
+Sql = Callable[..., list[tuple[Any, ...]]]
+
+
+@pytest.fixture
+def settings(stack: Any) -> ConnectionSettings:
+    return ConnectionSettings(stack.mysql_host, stack.mysql_port, stack.cdc_user, Secret(stack.cdc_password))
+
+
+@pytest.fixture
+def sql(root: Any, database: str) -> Sql:
+    """Run statements as root in the test's own database."""
+    root.select_db(database)
+
+    def run(*statements: str) -> list[tuple[Any, ...]]:
+        return [fetch_all(root, statement) for statement in statements][-1]
+
+    return run
+
+
+def read(settings: ConnectionSettings, start: BinlogOffset, end: BinlogOffset, **kwargs: Any) -> list[Event]:
+    with open_stream(settings, start, server_id=SERVER_ID, silence_timeout_s=10, **kwargs) as stream:
+        return list(stream.events(end))
+
+
+def of_database(events: list[Event], database: str) -> list[tuple[TableMap, Event]]:
+    """Return row events of one database with their TABLE_MAP; other tests write to the server too."""
+    maps: dict[bytes, TableMap] = {}
+    out: list[tuple[TableMap, Event]] = []
+    for event in events:
+        key = event.buf[event.body : event.body + 6]
+        if event.type == c.TABLE_MAP_EVENT:
+            maps[key] = parse_table_map(event)
+        elif event.type in ROWS and maps[key].db == database:
+            out.append((maps[key], event))
+    return out
+
+
+def bodies(events: list[tuple[TableMap, Event]]) -> list[tuple[int, bytes, bytes]]:
+    # Without the table id, which changes whenever the server opens the table anew.
+    return [(e.type, m.raw, e.buf[e.body + 6 : e.end]) for m, e in events]
+
+
+def test_events_are_those_the_server_lists(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+    """SHOW BINLOG EVENTS is the server's own view of types and positions."""
+    start = current_offset(root)
+    sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(30))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    sql("FLUSH BINARY LOGS", "UPDATE t SET v = 'c'", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS", "DELETE FROM t")
+    end = current_offset(root)
+    events = read(settings, start, end)
+    listed = []
+    for file in dict.fromkeys(e.file for e in events):
+        for row in fetch_named(root, f"SHOW BINLOG EVENTS IN '{file}'"):
+            place = BinlogOffset(file, row["Pos"]).key()
+            if start.key() <= place < end.key() and row["Event_type"] != "Format_desc":
+                listed.append((file, row["Pos"], row["End_log_pos"], row["Server_id"], row["Event_type"]))
+    found = [(e.file, e.start_pos, e.end_pos, e.server_id) for e in events]
+    assert found == [entry[:4] for entry in listed]
+    assert len({e.file for e in events}) == 4
+    by_type = {(entry[4], event.type) for entry, event in zip(listed, events, strict=True)}
+    assert ("Write_rows", c.WRITE_ROWS_EVENT_V2) in by_type and ("Rotate", c.ROTATE_EVENT) in by_type
+    assert len(by_type) == len({kind for kind, _ in by_type}) == len({number for _, number in by_type})
+
+
+def test_second_opinion_of_mysql_replication(root: Any, sql: Sql, stack: Any, settings: ConnectionSettings) -> None:
+    start = current_offset(root)
+    sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(30))", "INSERT INTO t VALUES (1, 'a'), (2, 'b')")
+    sql("UPDATE t SET v = 'c' WHERE id = 1", "DELETE FROM t WHERE id = 2", "FLUSH BINARY LOGS", "DROP TABLE t")
+    end = current_offset(root)
+    kinds = {
+        GtidEvent: c.GTID_LOG_EVENT, QueryEvent: c.QUERY_EVENT, XidEvent: c.XID_EVENT, TableMapEvent: c.TABLE_MAP_EVENT,
+        WriteRowsEvent: ROWS[0], UpdateRowsEvent: ROWS[1], DeleteRowsEvent: ROWS[2], RotateEvent: c.ROTATE_EVENT,
+    }  # fmt: skip
+    account = {"host": settings.host, "port": settings.port, "user": settings.user, "passwd": stack.cdc_password}
+    other = BinLogStreamReader(
+        connection_settings=account,
+        server_id=SERVER_ID + 1,
+        resume_stream=True,
+        log_file=start.file,
+        log_pos=start.pos,
+        only_events=list(kinds),
+    )
+    theirs = []
+    for event in other:
+        if isinstance(event, RotateEvent) and not event.timestamp:
+            continue
+        theirs.append((kinds[type(event)], event.packet.log_pos, event.timestamp))
+        if BinlogOffset(other.log_file, other.log_pos).key() >= end.key():
+            break
+    other.close()
+    # It drops compressed transactions, which another test may have made meanwhile.
+    ours = [e for e in read(settings, start, end) if e.type in kinds.values() and not e.inner]
+    assert [(e.type, e.end_pos, e.timestamp) for e in ours] == theirs
+
+
+@pytest.mark.req("STRM-05")
+def test_by_gtid_gives_the_events_that_follow_the_set(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS")
+    start = current_offset(root)
+    sql("INSERT INTO t VALUES (2)", "SET GTID_NEXT = 'AUTOMATIC:blue'", "INSERT INTO t VALUES (3)")
+    sql("SET GTID_NEXT = 'AUTOMATIC'", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (4)")
+    end = current_offset(root)
+    elsewhere = replace(start, file="binlog.000001", pos=4, server_uuid=None)
+    control = (c.ROTATE_EVENT, c.PREVIOUS_GTIDS_LOG_EVENT)
+    by_gtid, by_position = (
+        [e[:7] for e in read(settings, place, end, by_gtid=gtid) if e.type not in control]
+        for place, gtid in ((elsewhere, True), (start, False))
+    )
+    assert by_gtid == by_position and len(by_position) >= 15
+
+
+def test_tags_are_read_and_the_tracker_follows_the_server(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    start = current_offset(root)
+    for n, tag in enumerate(["", ":blue", ":green_1", ""]):
+        sql(f"SET GTID_NEXT = 'AUTOMATIC{tag}'", f"INSERT INTO t VALUES ({n})")
+    sql("SET GTID_NEXT = 'AUTOMATIC'")
+    end = current_offset(root)
+    tracker = GtidTracker(start.gtids)
+    gtids = []
+    for event in read(settings, start, end):
+        if event.type in (c.GTID_LOG_EVENT, c.GTID_TAGGED_LOG_EVENT):
+            parsed = ev.parse_gtid(event)
+            gtids.append(parsed.gtid)
+            tracker.add(parsed.gtid or "")
+            assert abs(parsed.commit_us / 1e6 - time.time()) < 600 and parsed.transaction_length > 100
+    assert tracker.gtid_set() == GtidSet.parse(end.gtids)
+    assert [g for g in gtids if g and ":blue:" in g] and [g for g in gtids if g and ":green_1:" in g]
+
+
+def test_previous_gtids_of_a_new_file(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+    sql("SET GTID_NEXT = 'AUTOMATIC:blue'", "CREATE TABLE t (id INT PRIMARY KEY)", "SET GTID_NEXT = 'AUTOMATIC'")
+    start = current_offset(root)
+    sql("FLUSH BINARY LOGS")
+    found = [e for e in read(settings, start, current_offset(root)) if e.type == c.PREVIOUS_GTIDS_LOG_EVENT]
+    assert found and ev.parse_previous_gtids(found[0]).contains(start.gtids or "")
+    assert ev.parse_previous_gtids(found[0]).encode() == found[0].buf[found[0].body : found[0].end]
+
+
+def test_compressed_transactions_equal_uncompressed_ones(
+    root: Any, sql: Sql, database: str, settings: ConnectionSettings
+) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(2000))")
+    found = []
+    for switch in ("OFF", "ON"):
+        start = current_offset(root)
+        sql(f"SET binlog_transaction_compression = {switch}", "BEGIN")
+        sql(*(f"INSERT INTO t VALUES ({n}, REPEAT('{n % 10}', 1900))" for n in range(300)))
+        sql("COMMIT", "UPDATE t SET v = CONCAT(v, 'x')", "DELETE FROM t")
+        found.append(of_database(read(settings, start, current_offset(root)), database))
+    sql("SET binlog_transaction_compression = OFF")
+    plain, packed = found
+    assert bodies(plain) == bodies(packed) and len(plain) > 300
+    assert {e.inner for _, e in plain} == {False} and {e.inner for _, e in packed} == {True}
+    assert len({(e.start_pos, e.end_pos) for _, e in packed}) == 3
+
+
+def test_rows_query_and_commands_of_a_session(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(30))")
+    start = current_offset(root)
+    statement = "INSERT INTO t VALUES (1, 'größe €') /* " + "x" * 300 + " */"
+    sql("SET binlog_rows_query_log_events = ON", statement, "SET binlog_rows_query_log_events = OFF")
+    sql("SET sql_mode = 'REAL_AS_FLOAT', character_set_client = latin1, collation_connection = latin1_bin")
+    sql("CREATE TABLE u (a REAL)", "SET NAMES utf8mb4")
+    events = read(settings, start, current_offset(root))
+    assert statement in [ev.parse_rows_query(e) for e in events if e.type == c.ROWS_QUERY_LOG_EVENT]
+    create = next(
+        q for e in events if e.type == c.QUERY_EVENT and (q := ev.parse_query(e)).sql.startswith("CREATE TABLE u")
+    )
+    assert (create.sql_mode, create.client_charset, create.collation_connection) == (1, 8, 47)
+
+
+def test_xa_transactions_are_passed_on(root: Any, sql: Sql, settings: ConnectionSettings, unique: str) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY)")
+    start = current_offset(root)
+    sql(f"XA START '{unique}'", "INSERT INTO t VALUES (1)", f"XA END '{unique}'", f"XA PREPARE '{unique}'")
+    sql(f"XA COMMIT '{unique}'")
+    events = read(settings, start, current_offset(root))
+    assert c.XA_PREPARE_LOG_EVENT in [e.type for e in events]
+    statements = [ev.parse_query(e).sql for e in events if e.type == c.QUERY_EVENT]
+    assert any(s.startswith("XA START") for s in statements) and any(s.startswith("XA COMMIT") for s in statements)
+
+
+def test_an_event_of_twenty_megabytes(root: Any, sql: Sql, database: str, settings: ConnectionSettings) -> None:
+    sql("CREATE TABLE t (id INT PRIMARY KEY, v LONGBLOB)")
+    start = current_offset(root)
+    sql("INSERT INTO t VALUES (1, REPEAT('abcdefgh', 2500000))", "INSERT INTO t VALUES (2, 'small')")
+    big, small = of_database(read(settings, start, current_offset(root)), database)
+    assert big[1].buf[big[1].end - 20_000_000 : big[1].end] == b"abcdefgh" * 2_500_000
+    assert small[1].buf[small[1].end - 5 : small[1].end] == b"small"
+
+
+def test_full_metadata_describe_the_table(root: Any, sql: Sql, database: str, settings: ConnectionSettings) -> None:
+    sql(
+        "CREATE TABLE t (id INT UNSIGNED, name VARCHAR(9) CHARSET latin1, v VECTOR(2), c CHAR(2) COLLATE utf8mb4_bin, "
+        "e ENUM('a', 'b'), PRIMARY KEY (name(3), id))"
+    )
+    start = current_offset(root)
+    before = sql("SELECT @@GLOBAL.binlog_row_metadata")[0][0]
+    sql("SET GLOBAL binlog_row_metadata = FULL")
+    try:
+        sql("INSERT INTO t (id, name) VALUES (1, 'x')")
+    finally:
+        sql(f"SET GLOBAL binlog_row_metadata = {before}")
+    ((found, _),) = of_database(read(settings, start, current_offset(root)), database)
+    assert (found.names, found.unsigned) == (("id", "name", "v", "c", "e"), (True, None, None, None, None))
+    assert found.charsets == (None, 8, 63, 46, 255) and found.enum_members == (None, None, None, None, (b"a", b"b"))
+    assert (found.primary_key, found.prefix_lengths) == ((1, 0), (3, 0))
+
+
+def test_a_start_beyond_four_gigabytes_is_reached_from_the_files_start(
+    root: Any, sql: Sql, settings: ConnectionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is moved down, so that no such file is needed."""
+    from airflow_provider_mysql_cdc.cdc.binlog import dump, stream
+
+    sql("FLUSH BINARY LOGS", "CREATE TABLE t (id INT PRIMARY KEY)")
+    start = current_offset(root)
+    sql("INSERT INTO t VALUES (1)")
+    end = current_offset(root)
+    expected = [e[:7] for e in read(settings, start, end)]
+    monkeypatch.setattr(dump, "_LOW32", 100)
+    monkeypatch.setattr(stream, "_LARGEST_START", 100)
+    assert [e[:7] for e in read(settings, start, end)] == expected
+
+
+# -- connections ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def live(root: Any, settings: ConnectionSettings) -> Iterator[BinlogStream]:
+    """Return a stream from the current position, with heartbeats every tenth of a second."""
+    with open_stream(settings, current_offset(root), server_id=SERVER_ID, silence_timeout_s=0.3) as stream:
+        yield stream
+
+
+def later(seconds: float, action: Callable[[], object]) -> threading.Timer:
+    timer = threading.Timer(seconds, action)
+    timer.start()
+    return timer
+
+
+def test_heartbeats_keep_a_quiet_stream_alive(live: BinlogStream, sql: Sql) -> None:
+    timer = later(1.0, lambda: sql("CREATE TABLE t (id INT PRIMARY KEY)"))
+    for event in live.events(None):
+        if event.type == c.QUERY_EVENT and "CREATE TABLE t (id" in ev.parse_query(event).sql:
+            break
+    timer.join()
+    assert live.heartbeats >= 2
+
+
+@pytest.mark.req("FAULT-06")
+def test_a_killed_connection_is_a_retriable_error(live: BinlogStream, root: Any) -> None:
+    number = live._connection.thread_id()
+    timer = later(0.5, lambda: fetch_all(root, f"KILL {number}"))
+    with pytest.raises(SourceConnectionError) as caught:
+        for _ in live.events(None):
+            pass
+    timer.join()
+    assert caught.value.can_retry
+
+
+@pytest.mark.req("STRM-02")
+def test_a_server_id_used_twice_ends_the_older_stream(
+    live: BinlogStream, root: Any, settings: ConnectionSettings
+) -> None:
+    timer = later(0.5, lambda: read(settings, current_offset(root), current_offset(root)))
+    with pytest.raises(ServerIdInUseError) as caught:
+        for _ in live.events(None):
+            pass
+    timer.join()
+    assert caught.value.can_retry and "database.server.id" in caught.value.remedy
+
+
+def test_the_client_is_listed_as_a_replica(live: BinlogStream, root: Any, settings: ConnectionSettings) -> None:
+    assert (SERVER_ID, "mysql-cdc") in read_facts(root, "db").replicas
+    with connect(settings) as conn:
+        assert (SERVER_ID, "mysql-cdc") in read_facts(conn, "db").replicas
+
+
+@pytest.mark.req("STRM-36")
+@pytest.mark.parametrize("mode", ["disabled", "preferred", "required", "verify_ca"])
+def test_tls_modes(mode: str, root: Any, sql: Sql, database: str, settings: ConnectionSettings) -> None:
+    ca = Path(sql("SELECT @@datadir")[0][0]) / "ca.pem"
+    if mode == "verify_ca" and not ca.exists():
+        pytest.skip("the server's certificate is not on this machine")
+    chosen = replace(settings, ssl_mode=mode, ssl_ca=str(ca) if mode == "verify_ca" else None)
+    with connect(chosen) as conn:
+        cipher = fetch_all(conn, "SHOW STATUS LIKE 'Ssl_cipher'")[0][1]
+    assert bool(cipher) is (mode != "disabled")
+    start = current_offset(root)
+    sql("CREATE TABLE t (id INT PRIMARY KEY, v TEXT)", "BEGIN")
+    sql(*(f"INSERT INTO t VALUES ({n}, REPEAT('x', 9000))" for n in range(100)), "COMMIT")
+    assert len(of_database(read(chosen, start, current_offset(root)), database)) == 100
+
+
+@pytest.mark.req("FAULT-21")
+def test_a_certificate_that_nobody_vouches_for_is_refused(settings: ConnectionSettings) -> None:
+    with pytest.raises(SourceConnectionError, match="encrypted") as caught:
+        connect(replace(settings, ssl_mode="verify_identity"))
+    assert not caught.value.can_retry and "certificate" in caught.value.why
+
+
+@pytest.mark.req("FAULT-04")
+@pytest.mark.parametrize("place", [("binlog.000000", 4), ("binlog.999999", 4), (None, 1 << 31)])
+def test_a_place_that_is_gone_is_named(place: tuple[str | None, int], root: Any, settings: ConnectionSettings) -> None:
+    here = current_offset(root)
+    with pytest.raises(BinlogPurgedError) as caught:
+        read(settings, here.at(place[0] or here.file, place[1]), here.at("binlog.9999999", 4))
+    assert "new snapshot" in caught.value.remedy and not caught.value.can_retry
+
+
+def test_a_set_ahead_of_the_server_is_named(root: Any, settings: ConnectionSettings) -> None:
+    here = current_offset(root)
+    ahead = replace(here, gtids=str(GtidSet.parse(here.gtids).add(f"{here.server_uuid}:9999999999")))
+    with pytest.raises(BinlogPurgedError, match="lacks transactions"):
+        read(settings, ahead, here, by_gtid=True)
+
+
+@pytest.mark.req("STRM-06", "FAULT-08")
+def test_the_position_of_another_server_is_refused(root: Any, settings: ConnectionSettings) -> None:
+    foreign = replace(current_offset(root), server_uuid="00000000-0000-0000-0000-000000000000")
+    with pytest.raises(BinlogPurgedError, match="another server"):
+        read(settings, foreign, foreign)
+
+
+@pytest.mark.req("SETUP-06")
+def test_an_account_without_replication_slave_is_named(
+    root: Any, sql: Sql, unique: str, settings: ConnectionSettings
+) -> None:
+    sql(f"CREATE USER `{unique}`@'%' IDENTIFIED BY 'pw'", f"GRANT SELECT, REPLICATION CLIENT ON *.* TO `{unique}`@'%'")
+    try:
+        here = current_offset(root)
+        with pytest.raises(SourcePrivilegeError, match="REPLICATION SLAVE"):
+            read(replace(settings, user=unique, password=Secret("pw")), here, here.at("binlog.9999999", 4))
+    finally:
+        sql(f"DROP USER `{unique}`@'%'")

@@ -1,0 +1,133 @@
+"""A Kafka with accounts and ACLs: what is refused is named, and nothing is written past it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+
+from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.ledger import Ledger
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+
+
+def secured(port: int, controller_port: int) -> str:
+    """Return broker properties that turn on accounts and ACLs; of a repeated property the last counts."""
+    lines = {
+        "listeners": f"SASL_PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}",
+        "advertised.listeners": f"SASL_PLAINTEXT://127.0.0.1:{port}",
+        "listener.security.protocol.map": "SASL_PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "SASL_PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.sasl_plaintext.plain.sasl.jaas.config": (
+            f'{MODULE} required username="admin" password="root" user_admin="root" user_cdc="word";'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:admin;User:ANONYMOUS",
+    }
+    return "".join(f"{name}={value}\n" for name, value in lines.items())
+
+
+@pytest.fixture(scope="module")
+def kafka(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the address of a second broker that wants to know who calls."""
+    from stacklib import java, processes
+    from stacklib import kafka as stack_kafka
+    from stacklib.ports import any_free
+
+    folder = Path(tmp_path_factory.mktemp("kafka"))
+    port = any_free()
+    controller_port = any_free(frozenset({port}))
+    plain = stack_kafka.properties
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stack_kafka, "properties", lambda *a: plain(*a) + secured(port, controller_port))
+        stack_kafka.start(java.find_java(), folder, port, controller_port)
+    yield f"127.0.0.1:{port}"
+    processes.stop("kafka", stack_kafka.record(folder))
+
+
+def account(kafka: str, name: str, password: str) -> dict[str, str]:
+    return {
+        "bootstrap.servers": kafka,
+        "security.protocol": "sasl_plaintext",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": name,
+        "sasl.password": password,
+    }
+
+
+def allow(kafka: str, kind: ResourceType, prefix: str, *operations: AclOperation) -> None:
+    admin = make_admin(account(kafka, "admin", "root"))
+    acls = [
+        AclBinding(kind, prefix, ResourcePatternType.PREFIXED, "User:cdc", "*", operation, AclPermissionType.ALLOW)
+        for operation in operations
+    ]
+    for future in admin.create_acls(acls).values():
+        future.result(20)
+
+
+def test_a_wrong_password_is_named_at_once_and_not_shown(kafka: str, unique: str) -> None:
+    with (
+        TransactionalWriter(account(kafka, "cdc", "hunter2"), f"{unique}.0") as w,
+        pytest.raises(SinkAuthorizationError) as caught,
+    ):
+        w.init(timeout_s=30)
+    assert "account or its password" in caught.value.what
+    assert kafka in caught.value.where and "hunter2" not in str(caught.value)
+    assert not caught.value.can_retry
+    with pytest.raises((SinkAuthorizationError, SinkConnectionError), match="password"):
+        Ledger(account(kafka, "cdc", "hunter2"), f"ledger.{unique}", unique).read()
+
+
+def test_a_refused_transactional_id_is_named(kafka: str, unique: str) -> None:
+    with (
+        TransactionalWriter(account(kafka, "cdc", "word"), f"{unique}.0") as w,
+        pytest.raises(SinkAuthorizationError) as caught,
+    ):
+        w.init(timeout_s=30)
+    assert "transactional id" in caught.value.what and f"{unique}.0" in caught.value.where
+    assert not caught.value.can_retry
+
+
+def test_a_refused_topic_fails_the_transaction_and_nothing_of_it_is_visible(kafka: str, unique: str) -> None:
+    mine, theirs = f"{unique}.mine", f"other.{unique}"
+    root = account(kafka, "admin", "root")
+    ensure_topics(make_admin(root), {mine: TopicSpec(1, 1), theirs: TopicSpec(1, 1)})
+    allow(kafka, ResourceType.TRANSACTIONAL_ID, unique, AclOperation.WRITE, AclOperation.DESCRIBE)
+    allow(kafka, ResourceType.TOPIC, unique, AclOperation.WRITE, AclOperation.DESCRIBE)
+    with TransactionalWriter(account(kafka, "cdc", "word"), f"{unique}.0") as w:
+        w.init()
+        w.produce(mine, b"k", b"allowed", 0)
+        w.commit()
+        w.produce(mine, b"k", b"in one transaction with what is refused", 0)
+        with pytest.raises(SinkAuthorizationError) as caught:
+            w.produce(theirs, b"k", b"refused", 0)
+            w.commit([(mine, b"marker", b"m")])
+    assert "topic" in caught.value.what and not caught.value.can_retry
+    assert [r.value for r in read_topic_committed(root, mine)] == [b"allowed"]
+    assert list(read_topic_committed(root, theirs)) == []
+
+
+def test_topics_that_may_not_be_created_are_named(kafka: str, unique: str) -> None:
+    with pytest.raises(SinkAuthorizationError) as caught:
+        ensure_topics(make_admin(account(kafka, "cdc", "word")), {f"{unique}.t": TopicSpec(1, 1)})
+    assert f"{unique}.t" in caught.value.where
+
+
+def test_the_documented_grants_suffice_for_a_ledger(kafka: str, unique: str) -> None:
+    ledger = Ledger(account(kafka, "cdc", "word"), f"{unique}.ledger", unique, replication=1)
+    operations = (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE)
+    allow(kafka, ResourceType.TOPIC, unique, *operations)
+    allow(kafka, ResourceType.TRANSACTIONAL_ID, unique, AclOperation.WRITE, AclOperation.DESCRIBE)
+    ledger.ensure()
+    ledger.put({"outcome": b'{"ok":true}'})
+    state = ledger.read(timeout_s=15)
+    assert state is not None and state.outcome == {"ok": True}

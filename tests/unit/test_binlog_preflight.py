@@ -1,0 +1,204 @@
+"""What preflight says about servers and accounts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import Demand, Facts, Finding, check, require
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ServerIdInUseError,
+    SourcePrivilegeError,
+    SourceSettingError,
+)
+
+VARIABLES = {
+    "log_bin": "ON",
+    "binlog_format": "ROW",
+    "binlog_row_image": "FULL",
+    "binlog_row_value_options": "",
+    "binlog_rows_query_log_events": "OFF",
+    "binlog_expire_logs_seconds": "2592000",
+    "gtid_mode": "ON",
+    "server_id": "1",
+    "wait_timeout": "28800",
+}
+SEED_GRANT = "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `cdc`@`%`"
+SNAPSHOT, DRAIN = Demand(snapshot=True), Demand(snapshot=False)
+
+
+def facts(grant: str = SEED_GRANT, replicas: tuple[tuple[int, str], ...] = (), **variables: str | None) -> Facts:
+    values: dict[str, Any] = {**VARIABLES, **variables}
+    return Facts("db:3306", {k: v for k, v in values.items() if v is not None}, Grants.parse([grant]), replicas)
+
+
+def only(findings: list[Finding]) -> Finding:
+    assert len(findings) == 1, findings
+    return findings[0]
+
+
+@pytest.mark.req("SETUP-02")
+@pytest.mark.parametrize("demand", [SNAPSHOT, DRAIN])
+def test_the_documented_account_on_a_sound_server_needs_nothing(demand: Demand) -> None:
+    assert check(facts(), demand) == []
+    require([])
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        pytest.param({"log_bin": "OFF"}, "binary logging is off", marks=pytest.mark.req("SETUP-11")),
+        pytest.param({"binlog_format": "MIXED"}, "binlog_format is MIXED", marks=pytest.mark.req("SETUP-16")),
+        pytest.param({"binlog_row_image": "MINIMAL"}, "binlog_row_image is MINIMAL", marks=pytest.mark.req("SETUP-17")),
+        ({"binlog_row_value_options": "PARTIAL_JSON"}, "PARTIAL_JSON"),
+    ],
+)
+def test_settings_without_which_capture_is_impossible(change: dict[str, str], part: str) -> None:
+    finding = only(check(facts(**change), DRAIN))
+    assert finding.level == "error" and part in finding.what and finding.fix
+    assert part in str(finding) and finding.fix in str(finding)
+    with pytest.raises(SourceSettingError, match=part) as caught:
+        require([finding])
+    assert caught.value.where == "db:3306" and caught.value.remedy == finding.fix
+
+
+@pytest.mark.parametrize("change", [{"binlog_format": "row"}, {"binlog_row_image": "full"}, {"log_bin": "1"}])
+def test_lower_case_and_numbers_are_accepted(change: dict[str, str]) -> None:
+    assert check(facts(**change), DRAIN) == []
+
+
+def test_variables_that_a_version_does_not_have_are_fine() -> None:
+    assert check(facts(binlog_format=None, binlog_row_value_options=None, binlog_row_image=None), DRAIN) == []
+
+
+def without(*names: str) -> str:
+    grant = SEED_GRANT
+    for name in names:
+        grant = grant.replace(f"{name}, ", "").replace(f", {name} ON", " ON")
+    return grant
+
+
+@pytest.mark.req("SETUP-10")
+@pytest.mark.parametrize(
+    ("missing", "demand", "phase"),
+    [
+        ("REPLICATION SLAVE", DRAIN, "always"),
+        ("REPLICATION CLIENT", DRAIN, "always"),
+        ("SELECT", SNAPSHOT, "snapshots"),
+        ("RELOAD", SNAPSHOT, "snapshots"),
+    ],
+)
+def test_a_missing_privilege_is_named_with_the_phase_that_needs_it(missing: str, demand: Demand, phase: str) -> None:
+    finding = only(check(facts(without(missing)), demand))
+    assert missing in finding.what and phase in finding.why and f"GRANT {missing} ON" in finding.fix
+    assert isinstance(finding.error, SourcePrivilegeError)
+
+
+@pytest.mark.parametrize("name", ["SELECT", "RELOAD", "SHOW DATABASES"])
+def test_what_only_snapshots_need_is_not_asked_for_by_a_drain(name: str) -> None:
+    assert check(facts(without(name)), DRAIN) == []
+
+
+def test_errors_come_before_warnings() -> None:
+    found = check(facts(without("SHOW DATABASES", "REPLICATION CLIENT"), gtid_mode="OFF"), SNAPSHOT)
+    assert [f.level for f in found] == ["error", "warning", "warning"]
+
+
+@pytest.mark.req("SETUP-08")
+def test_table_locks_take_the_place_of_a_global_lock_with_a_warning() -> None:
+    grant = SEED_GRANT.replace("RELOAD", "LOCK TABLES")
+    finding = only(check(facts(grant), SNAPSHOT))
+    assert finding.error is None and "global read lock" in finding.what
+
+
+@pytest.mark.parametrize("name", ["FLUSH_TABLES", "ALL PRIVILEGES"])
+def test_other_privileges_that_allow_the_global_lock(name: str) -> None:
+    assert check(facts(SEED_GRANT.replace("RELOAD", name)), SNAPSHOT) == []
+
+
+def test_a_snapshot_without_lock_needs_no_privilege_for_it() -> None:
+    assert check(facts(without("RELOAD")), Demand(snapshot=True, locks=False)) == []
+
+
+def test_select_on_some_databases_is_a_warning() -> None:
+    lines = [without("SELECT"), "GRANT SELECT (`a`, `b`), INSERT ON `shop`.`orders` TO `cdc`@`%`"]
+    found = check(Facts("db", VARIABLES, Grants.parse(lines)), SNAPSHOT)
+    assert only(found).error is None and "some databases" in found[0].what
+
+
+def test_grants_of_roles_and_revokes_are_no_privileges() -> None:
+    grants = Grants.parse(["GRANT `reader`@`%` TO `cdc`@`%`", "REVOKE SELECT ON `mysql`.* FROM `cdc`@`%`"])
+    assert grants == Grants()
+    assert Grants.parse(["GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION"]).has("REPLICATION SLAVE")
+    assert Grants.parse(["GRANT USAGE ON *.* TO x", "GRANT SELECT ON `d`.* TO x"]).has_somewhere("SELECT")
+
+
+@pytest.mark.req("STRM-02")
+def test_a_server_id_that_another_client_uses_is_refused() -> None:
+    demand = Demand(snapshot=False, server_ids=range(100, 104))
+    assert check(facts(replicas=((99, "a"), (104, "b"))), demand) == []
+    finding = only(check(facts(replicas=((103, "replica-7"),)), demand))
+    assert isinstance(finding.error, ServerIdInUseError) and "replica-7" in finding.why and "103" in finding.what
+
+
+def test_a_connection_that_an_earlier_run_left_is_a_warning_only() -> None:
+    found = check(facts(replicas=((100, "mysql-cdc"),)), Demand(snapshot=False, server_ids=range(100, 101)))
+    assert only(found).error is None
+
+
+@pytest.mark.req("SETUP-14")
+def test_the_id_of_the_server_itself_is_refused() -> None:
+    finding = only(check(facts(server_id="100"), Demand(snapshot=False, server_ids=range(99, 103))))
+    assert isinstance(finding.error, ServerIdInUseError) and "99 to 102" in finding.why
+
+
+@pytest.mark.parametrize(
+    ("change", "demand", "part"),
+    [
+        pytest.param({}, Demand(snapshot=False, query=True), "include.query", marks=pytest.mark.req("SETUP-25")),
+        pytest.param({"gtid_mode": "OFF"}, DRAIN, "GTIDs are off", marks=pytest.mark.req("SETUP-20")),
+        pytest.param({"binlog_expire_logs_seconds": "3600"}, DRAIN, "3600 s", marks=pytest.mark.req("SETUP-18")),
+        pytest.param({"wait_timeout": "60"}, SNAPSHOT, "wait_timeout is 60", marks=pytest.mark.req("SETUP-24")),
+    ],
+)
+def test_what_is_allowed_but_unwise_is_a_warning(change: dict[str, str], demand: Demand, part: str) -> None:
+    finding = only(check(facts(**change), demand))
+    assert finding.error is None and finding.level == "warning" and part in finding.what
+    require([finding])
+
+
+def test_binlogs_kept_for_ever_or_for_days_are_fine() -> None:
+    assert check(facts(binlog_expire_logs_seconds="0"), DRAIN) == []
+    assert check(facts(binlog_expire_logs_seconds=None, expire_logs_days="10"), DRAIN) == []
+
+
+def test_require_raises_the_first_error() -> None:
+    first, second = CdcError("first"), CdcError("second")
+    findings = [
+        Finding("warning", "", "", ""),
+        Finding("error", "", "", "", first),
+        Finding("error", "", "", "", second),
+    ]
+    with pytest.raises(CdcError) as caught:
+        require(findings)
+    assert caught.value is first
+
+
+def test_the_demand_follows_the_configuration() -> None:
+    properties = {
+        "topic.prefix": "p",
+        "database.hostname": "db",
+        "database.user": "u",
+        "database.password": "secret",
+        "kafka.bootstrap.servers": "k:9092",
+        "database.server.id": "5400",
+        "drain.writers": "4",
+        "include.query": "true",
+        "snapshot.locking.mode": "none",
+    }
+    demand = Demand.of(ConnectorConfig.from_properties(properties), snapshot=True)
+    assert demand == Demand(True, False, True, range(5400, 5404))

@@ -1,0 +1,111 @@
+"""Errors of the Kafka client become named errors; its log stays short and shows no secret."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_provider_mysql_cdc.cdc.errors import (
+    FencedError,
+    RecordTooLargeError,
+    SinkAuthorizationError,
+    SinkConnectionError,
+    SinkError,
+)
+from airflow_provider_mysql_cdc.cdc.sink.clients import common_settings, make_admin, producer_settings
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import ClientLog, client_logger, named_error
+
+E = KafkaError
+
+
+@pytest.mark.parametrize(
+    ("code", "kind", "retriable"),
+    [
+        (E._TRANSPORT, SinkConnectionError, True),
+        (E._ALL_BROKERS_DOWN, SinkConnectionError, True),
+        (E._TIMED_OUT, SinkConnectionError, True),
+        (E._MSG_TIMED_OUT, SinkConnectionError, True),
+        (E._RESOLVE, SinkConnectionError, True),
+        (E.NOT_ENOUGH_REPLICAS, SinkConnectionError, True),
+        (E._AUTHENTICATION, SinkAuthorizationError, False),
+        (E.TOPIC_AUTHORIZATION_FAILED, SinkAuthorizationError, False),
+        (E.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, SinkAuthorizationError, False),
+        (E.CLUSTER_AUTHORIZATION_FAILED, SinkAuthorizationError, False),
+        (E.GROUP_AUTHORIZATION_FAILED, SinkAuthorizationError, False),
+        (E._FENCED, FencedError, True),
+        (E.PRODUCER_FENCED, FencedError, True),
+        (E.INVALID_PRODUCER_EPOCH, FencedError, True),
+        (E.MSG_SIZE_TOO_LARGE, RecordTooLargeError, False),
+        (E._UNKNOWN_TOPIC, SinkError, False),
+        (E._UNKNOWN_PARTITION, SinkError, False),
+        (E.INVALID_TRANSACTION_TIMEOUT, SinkError, False),
+        (E.INVALID_REPLICATION_FACTOR, SinkError, False),
+        (E.POLICY_VIOLATION, SinkError, False),
+        (E.UNKNOWN, SinkError, False),
+    ],
+)
+def test_each_code_has_its_leaf_with_place_cause_and_remedy(code: int, kind: type[SinkError], retriable: bool) -> None:
+    error = named_error(KafkaException(KafkaError(code, "told by the broker")), "while testing", where="topic t")
+    assert type(error) is kind
+    assert error.can_retry is retriable
+    assert "while testing" in error.what and error.where == "topic t"
+    assert "told by the broker" in error.why and error.remedy
+
+
+def test_a_timeout_is_explained_by_what_the_client_reported_on_the_side() -> None:
+    timeout = KafkaError(E._TIMED_OUT, "timed out")
+    refused = named_error(timeout, "x", where="w", hint=KafkaError(E._AUTHENTICATION, "wrong password"))
+    assert isinstance(refused, SinkAuthorizationError) and "wrong password" in refused.why
+    unknown = named_error(timeout, "x", where="w", hint=KafkaError(E.UNKNOWN, "something odd"))
+    assert isinstance(unknown, SinkConnectionError) and "something odd" in unknown.why
+    clear = KafkaError(E.TOPIC_AUTHORIZATION_FAILED, "no")
+    kept = named_error(clear, "x", where="w", hint=KafkaError(E._TRANSPORT, "down"))
+    assert isinstance(kept, SinkAuthorizationError)
+
+
+def test_errors_that_are_no_kafka_errors_are_named_too() -> None:
+    assert "odd" in named_error(KafkaException("odd"), "x", where="w").why
+
+
+def test_the_clients_log_is_bounded_and_masks_secrets(caplog: pytest.LogCaptureFixture) -> None:
+    logger = client_logger({"sasl.password": "hunter2", "ssl.key.password": "s3cret"})
+    handler = logger.handlers[0]
+    assert isinstance(handler, ClientLog)
+    with caplog.at_level(logging.DEBUG, "airflow_provider_mysql_cdc"):
+        for _ in range(500):
+            logger.error("connect with hunter2 and %s", "s3cret")
+        handler._since -= 61
+        logger.error("once more")
+    texts = [record.getMessage() for record in caplog.records]
+    assert len(texts) == 12
+    assert not any("hunter2" in text or "s3cret" in text for text in texts)
+    assert any("490 more lines" in text for text in texts)
+    assert max(record.levelno for record in caplog.records) <= logging.WARNING
+
+
+def test_kafka_settings_go_to_the_clients_that_know_them() -> None:
+    given = {
+        "bootstrap.servers": "b:1",
+        "sasl.password": "x",
+        "linger.ms": "5",
+        "fetch.max.bytes": "9",
+        "group.id": "g",
+        "partitioner": "random",
+    }
+    assert common_settings(given) == {"bootstrap.servers": "b:1", "sasl.password": "x"}
+    producer = producer_settings(given, "p.0", 60_000)
+    assert producer["linger.ms"] == "5" and producer["transactional.id"] == "p.0"
+    assert "group.id" not in producer and "fetch.max.bytes" not in producer and "partitioner" not in producer
+
+
+def test_a_producer_holds_at_most_64_mb_and_gives_up_before_its_transaction_does() -> None:
+    settings = producer_settings({}, "p.0", 60_000)
+    assert settings["queue.buffering.max.kbytes"] == 65_536
+    assert settings["delivery.timeout.ms"] == 60_000 and settings["transaction.timeout.ms"] == 60_000
+    assert settings["compression.type"] == "lz4"
+
+
+def test_an_admin_client_knows_whom_it_talks_to() -> None:
+    assert make_admin({"bootstrap.servers": "127.0.0.1:1"}).where == "127.0.0.1:1"
