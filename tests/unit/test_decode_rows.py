@@ -12,7 +12,7 @@ from decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, tab
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.compile import VARIANTS, RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.header import PARTIAL_UPDATE_ROWS, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -47,14 +47,14 @@ def decoder(options: DecoderOptions = DEFAULT, texts: EnvelopeText = NO_SCHEMA, 
 
 def update(made: RowDecoder, *rows: bytes) -> list[Any]:
     out: list[Any] = []
-    buf, pos, end = body(*rows, columns=3, images=2)
+    buf, pos, end = body(*rows, columns=len(made.table.columns), images=2)
     assert made.update(buf, pos, end, context(), out) == len(rows) // 2
     return out
 
 
 def delete(made: RowDecoder, *rows: bytes) -> list[Any]:
     out: list[Any] = []
-    buf, pos, end = body(*rows, columns=3)
+    buf, pos, end = body(*rows, columns=len(made.table.columns))
     assert made.delete(buf, pos, end, context(), out) == len(rows)
     return out
 
@@ -214,14 +214,27 @@ def test_many_columns_need_several_bitmap_bytes() -> None:
     assert afters == [with_nulls, list(range(19)), with_nulls]
 
 
-def test_more_null_patterns_than_are_kept_still_decode() -> None:
-    columns = [column(f"c{i}", "TINYINT") for i in range(10)]
-    made = compile_decoder(table(*columns), table_map(*[(wt.TINY, 0)] * 10), DEFAULT, NO_SCHEMA)
+def test_more_null_patterns_than_have_code_of_their_own_still_decode() -> None:
+    texts = [column(f"t{i}", "VARCHAR", length=5, charset="utf8mb4") for i in range(5)]
+    columns = [c for i in range(5) for c in (column(f"c{i}", "SMALLINT"), texts[i])]
+    wires = [(wt.SHORT, 0), (wt.VARCHAR, 20)] * 5
+    made = compile_decoder(table(*columns, key=("c0",)), table_map(*wires), DEFAULT, NO_SCHEMA)
+    parts = [part for i in range(5) for part in (bytes([i, 0]), b"\x02x" + str(i).encode())]
+    rows = []
     for nulls in range(1024):
-        data = bytes(10 - nulls.bit_count())
-        (record,) = write(made, image(10, data, nulls), columns=10)
-        after = json.loads(record[1])["after"]
-        assert [v is None for v in after.values()] == [bool(nulls >> i & 1) for i in range(10)]
+        data = b"".join(p for i, p in enumerate(parts) if not nulls >> i & 1)
+        rows.append(image(10, data, nulls))
+    wanted = [v for i in range(5) for v in (i, f"x{i}")]
+    for records in (write(made, *rows, columns=10), [write(made, r, columns=10)[0] for r in rows], delete(made, *rows)):
+        images = [json.loads(r[1]) for r in records if r[1] is not None]
+        for nulls, found in enumerate(images):
+            after = found["after"] or found["before"]
+            assert list(after.values()) == [None if nulls >> i & 1 else v for i, v in enumerate(wanted)]
+    assert len(made._writes) <= VARIANTS
+    updated = update(made, *[r for r in rows for _ in range(2)])
+    assert [json.loads(r[1])["after"] for r in updated] == [
+        json.loads(r[1])["after"] for r in write(made, *rows, columns=10)
+    ]
 
 
 # -- headers ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,3 @@
-# ruff: noqa: E501
 """murmur2 against values made by Kafka's own Java classes.
 
 The table comes from kafka-clients 4.1.1: ``Utils.murmur2(key)`` and ``BuiltInPartitioner.partitionForKey(key, n)``

@@ -34,31 +34,35 @@ Image = Callable[[bytes, str, int], tuple[int, str, str]]
 
 # What a malformed row, or one that contradicts the schema, raises in generated code.
 ROW_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, struct.error)
-VARIANTS = 512
+# So many combinations of NULLs get code of their own; the function for all others is about a fifth slower.
+VARIANTS = 64
 _ALL_SET = b"\xff" * 1024  # twice 4096 columns
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=512)
 def _compiled(source: str) -> CodeType:
     return compile(source, "<decoder>", "exec")
 
 
 class Variants(dict[bytes, Any]):
-    """Make the function of a bitmap when it is first seen.
+    """Make the function of a bitmap when it is first seen; beyond ``VARIANTS`` one function serves all bitmaps.
 
     Args:
-        make: Makes it.
+        make: Makes the function of one bitmap, or with None that of any bitmap.
     """
 
-    def __init__(self, make: Callable[[bytes], Any]) -> None:
+    def __init__(self, make: Callable[[bytes | None], Any]) -> None:
         super().__init__()
         self._make = make
+        self._general: Any = None
 
     def __missing__(self, bitmap: bytes) -> Any:
-        if len(self) >= VARIANTS:
-            self.clear()
-        made = self[bitmap] = self._make(bitmap)
-        return made
+        if len(self) < VARIANTS:
+            made = self[bitmap] = self._make(bitmap)
+            return made
+        if self._general is None:
+            self._general = self._make(None)
+        return self._general
 
 
 def schema_wrap(schema: str | None) -> tuple[str, str]:
@@ -275,39 +279,44 @@ class RowDecoder:
 
     # -- generated functions ------------------------------------------------------------------------------------
 
-    def _body(self, bitmap: bytes) -> tuple[list[str], str, str]:
+    def _body(self, bitmap: bytes | None) -> tuple[list[str], str, str]:
         emitter = Emitter(self._namespace)
-        value, key = emit_image(emitter, self._columns, int.from_bytes(bitmap, "little"), self._keys)
+        if bitmap is None:
+            emitter.line(f"nulls = int.from_bytes(b[p - {self._size}:p], 'little')")
+        nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
+        value, key = emit_image(emitter, self._columns, nulls, self._keys)
         return emitter.lines, value, key
 
     def _define(self, lines: list[str]) -> Any:
         exec(_compiled("\n".join(lines)), self._namespace)  # source generated here from the table
         return self._namespace.pop("run")
 
-    def _make_image(self, bitmap: bytes) -> Image:
+    def _make_image(self, bitmap: bytes | None) -> Image:
         body, value, key = self._body(bitmap)
         lines = ["def run(b, t, p):", f" p += {self._size}", *(" " + x for x in body)]
         made: Image = self._define([*lines, f" return p, f'{key}', f'{value}'"])
         return made
 
-    def _make_write(self, bitmap: bytes) -> Run:
+    def _make_write(self, bitmap: bytes | None) -> Run:
         return self._make_run(bitmap, '{"before":null,"after":', ())
 
-    def _make_delete(self, bitmap: bytes) -> Run:
+    def _make_delete(self, bitmap: bytes | None) -> Run:
         tombstone = ("append((k, None, row, 1, None))",) if self._options.tombstones else ()
         return self._make_run(bitmap, '{"before":', tombstone)
 
-    def _make_run(self, bitmap: bytes, start: str, more: tuple[str, ...]) -> Run:
+    def _make_run(self, bitmap: bytes | None, start: str, more: tuple[str, ...]) -> Run:
         body, value, key = self._body(bitmap)
         if key:
             before, after = map(literal, self._key_wrap)
             key = f"f'{before}{key}{after}'.encode('latin-1')"
         head = literal(self._value_wrap[0] + start)
         size = self._size
-        same = f"b[p] == {bitmap[0]}" if size == 1 else f"b[p:p + {size}] == {bitmap!r}"
+        same = ""
+        if bitmap is not None:
+            same = f" and b[p] == {bitmap[0]}" if size == 1 else f" and b[p:p + {size}] == {bitmap!r}"
         lines = [
             "def run(b, t, p, end, m, x, row, append):",
-            f" while p < end and {same}:",
+            f" while p < end{same}:",
             f"  p += {size}",
             *("  " + line for line in body),
             f"  k = {key or None}",

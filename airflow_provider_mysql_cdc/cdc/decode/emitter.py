@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from struct import Struct, calcsize
 from typing import Any
 
@@ -173,29 +174,51 @@ class Emitter:
 
 
 def emit_image(
-    emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int, key_order: tuple[int, ...]
+    emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int | None, key_order: tuple[int, ...]
 ) -> tuple[str, str]:
     """Add the reading of one row image and return the f-string bodies of value and key objects.
 
     Args:
         emitter: Gets the statements; the image's values begin at ``p``.
         columns: All columns of the image in order.
-        nulls: NULL columns, column 0 in bit 0.
+        nulls: NULL columns, column 0 in bit 0; None makes code for every combination, which looks at the name
+            ``nulls`` column by column.
         key_order: Indexes of the key columns in key order, or empty.
 
     Returns:
         Bodies of the row object and of the key object (without key: an empty one).
     """
-    bodies: dict[int, str] = {}
-    for index, code in enumerate(columns):
-        if nulls >> index & 1:
-            bodies[index] = literal(code.null)
-        else:
-            emitter.column(code, lambda body, index=index: bodies.__setitem__(index, body))  # type: ignore[misc]
-    emitter.finish()
+    bodies = _any_nulls(emitter, columns) if nulls is None else _known_nulls(emitter, columns, nulls)
 
     def members(indexes: list[int]) -> str:
         return "{{" + ",".join(literal(columns[i].label) + bodies[i] for i in indexes) + "}}"
 
     value = members([i for i, code in enumerate(columns) if code.in_value])
     return value, members(list(key_order)) if key_order else ""
+
+
+def _known_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int) -> dict[int, str]:
+    bodies: dict[int, str] = {}
+    for index, code in enumerate(columns):
+        if nulls >> index & 1:
+            bodies[index] = literal(code.null)
+        else:
+            emitter.column(code, partial(bodies.__setitem__, index))
+    emitter.finish()
+    return bodies
+
+
+def _any_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...]) -> dict[int, str]:
+    bodies: dict[int, str] = {}
+    for index, code in enumerate(columns):
+        inner = Emitter(emitter.namespace)
+        found: list[str] = []
+        inner.column(code, found.append)
+        inner.finish()
+        emitter.line(f"if nulls & {1 << index}: w{index} = f'{literal(code.null)}'")
+        emitter.line("else:")
+        for line in inner.lines:
+            emitter.line(" " + line)
+        emitter.line(f" w{index} = f'{found[0] if found else ''}'")
+        bodies[index] = f"{{w{index}}}"
+    return bodies

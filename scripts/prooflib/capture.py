@@ -1,0 +1,207 @@
+"""Run a workload through the pipeline: a snapshot, then the changes, drained in several batches."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.pipeline.drain import run_drain
+from airflow_provider_mysql_cdc.cdc.pipeline.operate import Outcome, prepare_drain, prepare_snapshot, settle
+from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore
+from prooflib import scratch
+from prooflib.client import Client
+from prooflib.lines import line, read_topics, without_sentinel, write_lines
+from prooflib.workload import ProofError, Section, Workload
+from stacklib import StackInfo
+
+PREFIX = "cap"
+OWNER = "proof/capture/run/-1"
+SLOTS = 2
+_SENTINEL_DML = (
+    f"INSERT INTO {scratch.SENTINEL}.done VALUES (1); UPDATE {scratch.SENTINEL}.done SET id = 2; "
+    f"DELETE FROM {scratch.SENTINEL}.done;"
+)
+Log = Callable[[str], None]
+
+
+def base_properties(stack: StackInfo) -> dict[str, str]:
+    """Return the connector properties of the recordings.
+
+    Beside them stand Kafka's address, which Connect's worker has elsewhere, and ``replace.null.with.default``, which is
+    Connect's default but not this provider's.
+    """
+    return {
+        "name": PREFIX,
+        "connector.class": "io.debezium.connector.mysql.MySqlConnector",
+        "tasks.max": "1",
+        "database.hostname": stack.mysql_host,
+        "database.port": str(stack.mysql_port),
+        "database.user": stack.cdc_user,
+        "database.password": stack.cdc_password,
+        "database.server.id": "5556",
+        "topic.prefix": PREFIX,
+        "schema.history.internal.kafka.bootstrap.servers": stack.kafka,
+        "schema.history.internal.kafka.topic": f"schemahistory.{PREFIX}",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.message.timestamp.type": "CreateTime",
+        "kafka.bootstrap.servers": stack.kafka,
+        "value.converter.replace.null.with.default": "true",
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class Captured:
+    """Say what a capture wrote.
+
+    Args:
+        lines: One for each record.
+        counts: Records by topic.
+        batches: Batches drained after the snapshot.
+        error: Why the pipeline stopped early, or None.
+        said: What the source answered to statements that failed.
+    """
+
+    lines: list[str]
+    counts: dict[str, int]
+    batches: int
+    error: CdcError | None
+    said: list[str]
+
+    def write(self, path: Path) -> None:
+        """Write the records, and beside them ``.error.txt`` when the pipeline stopped."""
+        write_lines(path, self.lines)
+        note = path.with_name(path.name.removesuffix(".gz").removesuffix(".jsonl") + ".error.txt")
+        note.unlink(missing_ok=True)
+        if self.error is not None:
+            note.write_text(f"{type(self.error).__name__}: {self.error}\n", encoding="utf-8")
+
+
+def capture(workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: Log = lambda _: None) -> Captured:
+    """Run a workload and return the records of all topics.
+
+    Args:
+        workload: The workload.
+        mode: Properties that differ from the base.
+        stack: The scratch servers; their databases are dropped.
+        log: Takes one line of text.
+
+    Raises:
+        ConfigError: The mode asks for something that is not supported; nothing was touched.
+        ProofError: The scratch servers do not answer.
+    """
+    properties = {**base_properties(stack), **mode}
+    cfg = ConnectorConfig.from_properties(properties)
+    client = Client.of(stack)
+    conn = scratch.root(stack)
+    try:
+        scratch.prepare_server(conn)
+        scratch.empty_source(client)
+        scratch.empty_kafka(stack.kafka, PREFIX)
+        run = _Run(cfg, workload, client, conn, log)
+        error = run.pipeline()
+        for section in workload.of("end"):
+            client.run(section.text, section.kind)
+        found = without_sentinel(read_topics(cfg.kafka_settings(), PREFIX), PREFIX)
+    finally:
+        conn.close()
+    counts = dict(Counter(topic for topic, _ in found))
+    return Captured([line(topic, r) for topic, r in found], counts, run.batches, error, list(client.said))
+
+
+@dataclass(slots=True)
+class _Run:
+    """One run: the pipeline's state between its parts."""
+
+    cfg: ConnectorConfig
+    workload: Workload
+    client: Client
+    conn: Any
+    log: Log
+    batches: int = 0
+    error: CdcError | None = None
+    _store: MemoryOffsetStore = field(default_factory=MemoryOffsetStore)
+    _runner: ThreadRunner = field(default_factory=lambda: ThreadRunner(SLOTS))
+
+    def pipeline(self) -> CdcError | None:
+        """Run setup, snapshot and changes; return the error that stopped the pipeline. The changes run in any case."""
+        for section in self.workload.of("setup", "both"):
+            self.client.run(section.text, section.kind)
+        self._guarded(self._snapshot)
+        for group in self.workload.streaming():
+            self._group(group)
+            self._guarded(self._drain)
+        self.client.run(_SENTINEL_DML, "sentinel")
+        self._guarded(self._drain)
+        if self.error is None and self.batches < 2:
+            raise ProofError(f"only {self.batches} batch(es) were drained; two are wanted")
+        return self.error
+
+    def _guarded(self, part: Callable[[], Outcome | None]) -> None:
+        if self.error is not None:
+            return
+        try:
+            outcome = part()
+        except CdcError as error:
+            self.error = error
+            return
+        if outcome is not None and not outcome.complete:
+            self.error = outcome.error or CdcError("the job did not complete and left no error")
+
+    def _snapshot(self) -> Outcome | None:
+        if str(self.cfg[F.SNAPSHOT_MODE]) == "never":
+            return None
+        job = prepare_snapshot(self.cfg, self._store, OWNER, self.log)
+        if job is None:
+            return None
+        run_snapshot(job.spec, self._runner, self.log)
+        return settle(self.cfg, self._store, self.log)
+
+    def _drain(self) -> Outcome | None:
+        job = prepare_drain(self.cfg, self._store, OWNER, self.log)
+        if job is None:
+            return None
+        self.batches += 1
+        run_drain(job.spec, self._runner, self.log)
+        return settle(self.cfg, self._store, self.log)
+
+    def _group(self, group: list[Section]) -> None:
+        if len(group) > 1:
+            threads = [threading.Thread(target=self.client.run, args=(s.text, s.kind)) for s in group]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            return
+        section = group[0]
+        if section.kind == "wait":
+            time.sleep(float(section.argument or 0))
+        self._in_halves(section)
+
+    def _in_halves(self, section: Section) -> None:
+        """Run a section in one session, and drain a batch in its middle, wherever that is: inside a transaction, too."""
+        lines = section.text.splitlines(keepends=True)
+        session = self.client.open(section.kind)
+        half = len(lines) // 2
+        session.feed("".join(lines[:half]))
+        if half:
+            scratch.wait_idle(self.conn)
+            self._guarded(self._drain)
+        session.feed("".join(lines[half:]))
+        session.close()
+
+
+def say(text: str) -> None:
+    """Print to standard error."""
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,124 @@
+"""The ``mysql`` client program: a workload is written for it (it splits statements and knows DELIMITER)."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from prooflib.workload import ProofError
+from stacklib import StackInfo
+from stacklib.mysql import find_program
+
+_OPTIONS = ("--force", "--comments", "-N", "--default-character-set=utf8mb4")
+
+
+def _program() -> list[str]:
+    """Return the client's command: ``MYSQL_CLIENT_PROGRAM``, MySQL's on PATH, or the one beside the stack's server."""
+    given = os.environ.get("MYSQL_CLIENT_PROGRAM")
+    if given:
+        return shlex.split(given)
+    on_path = shutil.which("mysql")
+    if on_path:
+        said = subprocess.run([on_path, "--no-defaults", "--version"], capture_output=True, text=True, check=False)
+        if said.returncode == 0 and "MariaDB" not in said.stdout:
+            return [on_path]
+    server = list(find_program("9.7").command)
+    beside = Path(server[-1]).parent.parent / "bin" / "mysql"
+    if not beside.is_file():
+        raise ProofError("there is no mysql client; put MySQL's own on PATH or name it in MYSQL_CLIENT_PROGRAM")
+    return [*server[:-1], str(beside)]
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """Run SQL text through the client program as the scratch server's root.
+
+    Args:
+        command: The command without the options.
+        password: Root's password; it goes through the environment.
+        said: Takes each error line the server sends.
+    """
+
+    command: tuple[str, ...]
+    password: str = field(repr=False)
+    said: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, stack: StackInfo) -> Client:
+        """Return the client of a stack."""
+        where = ("--no-defaults", "-h", stack.mysql_host, "-P", str(stack.mysql_port), "-u", stack.root_user)
+        return cls((*_program(), *where, *_OPTIONS), stack.root_password)
+
+    def run(self, text: str, what: str) -> list[str]:
+        """Run a text in a session of its own; return the lines of its result. Statements that fail are passed over.
+
+        Args:
+            text: SQL as one would give it to the client's standard input.
+            what: Name of the part, for the error lines.
+        """
+        session = self.open(what)
+        session.feed(text)
+        return session.close()
+
+    def open(self, what: str) -> Session:
+        """Begin a session to which text is fed bit by bit."""
+        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        env = {**os.environ, **({"MYSQL_PWD": self.password} if self.password else {})}
+        process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=out, stderr=err, env=env)
+        return Session(what, process, out, err, self.said)
+
+
+@dataclass(slots=True)
+class Session:
+    """Hold one running client.
+
+    Args:
+        what: Name of the part, for the error lines.
+        process: The client.
+        out: Where its result goes.
+        err: Where its errors go.
+        said: Takes each error line.
+    """
+
+    what: str
+    process: subprocess.Popen[bytes]
+    out: IO[bytes]
+    err: IO[bytes]
+    said: list[str]
+
+    def feed(self, text: str) -> None:
+        """Send text; the client runs each statement as soon as its line is complete."""
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(text.encode())
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            pass  # close() tells why the client is gone
+
+    def close(self) -> list[str]:
+        """End the text, wait for the client, and return its result's lines.
+
+        Raises:
+            ProofError: The client could not reach the server.
+        """
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.close()
+        except BrokenPipeError:
+            pass
+        self.process.wait()
+        self.out.seek(0)
+        self.err.seek(0)
+        with self.out, self.err:
+            lines = self.out.read().decode(errors="replace").split("\n")
+            errors = [e for e in self.err.read().decode(errors="replace").splitlines() if e.strip()]
+        self.said += [f"sql {self.what}: {e}" for e in errors]
+        if any(e.startswith("ERROR 20") and " at line" not in e for e in errors):
+            raise ProofError(f"the mysql client failed: {errors[-1]}")
+        return lines

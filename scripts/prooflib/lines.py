@@ -1,0 +1,103 @@
+"""Records as JSON lines: one line a record, key and value as the bytes that were written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord, all_partition_counts, read_topic_committed
+from prooflib.scratch import SENTINEL
+from prooflib.workload import ProofError
+
+Found = tuple[str, TopicRecord]
+
+
+def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[Found]:
+    """Return the committed records of a prefix's topics, by topic, partition and offset.
+
+    Args:
+        kafka_settings: Client settings.
+        prefix: The topic.prefix.
+    """
+    admin = make_admin(kafka_settings)
+    topics = sorted(t for t in all_partition_counts(admin) if t == prefix or t.startswith(prefix + "."))
+    found: list[Found] = []
+    for topic in topics:
+        records = read_topic_committed(kafka_settings, topic, admin=admin)
+        found += [(topic, r) for r in sorted(records, key=lambda r: (r.partition, r.offset))]
+    return found
+
+
+def without_sentinel(found: Sequence[Found], prefix: str) -> list[Found]:
+    """Return the records without those of the sentinel database."""
+    transactions = {
+        json.loads(r.value)["payload"]["id"]
+        for topic, r in found
+        if topic == f"{prefix}.transaction" and f"{SENTINEL}.done".encode() in (r.value or b"")
+    }
+    return [(topic, r) for topic, r in found if not _of_sentinel(topic, r, prefix, transactions)]
+
+
+def _of_sentinel(topic: str, record: TopicRecord, prefix: str, transactions: set[str]) -> bool:
+    if topic.startswith(f"{prefix}.{SENTINEL}."):
+        return True
+    if topic == prefix:
+        return bool(_payload(record)["databaseName"] == SENTINEL)
+    return topic == f"{prefix}.transaction" and _payload(record)["id"] in transactions
+
+
+def _payload(record: TopicRecord) -> dict[str, Any]:
+    value = json.loads(record.value or b"{}")
+    payload: dict[str, Any] = value.get("payload", value)
+    return payload
+
+
+def line(topic: str, record: TopicRecord) -> str:
+    """Return a record as a line.
+
+    Raises:
+        ProofError: The record's key or value is not JSON.
+    """
+    headers = ",".join(
+        "{%s:%s}" % (json.dumps(n), json.dumps(None if v is None else v.decode(), ensure_ascii=False))
+        for n, v in record.headers
+    )
+    text = '{"topic":%s,"partition":%d,"key":%s,"value":%s,"headers":[%s]}\n' % (
+        json.dumps(topic, ensure_ascii=False),
+        record.partition,
+        _text(record.key),
+        _text(record.value),
+        headers,
+    )
+    try:
+        json.loads(text)
+    except ValueError as error:
+        raise ProofError(f"{topic}, offset {record.offset}: not JSON ({error}): {text[:300]}") from None
+    return text
+
+
+def _text(data: bytes | None) -> str:
+    return "null" if data is None else data.decode()
+
+
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    """Write lines; a name that ends in ``.gz`` is compressed, the same bytes for the same lines."""
+    data = "".join(lines).encode()
+    if path.suffix == ".gz":
+        with path.open("wb") as stream, gzip.GzipFile(fileobj=stream, mode="wb", mtime=0, filename="") as packed:
+            packed.write(data)
+    else:
+        path.write_bytes(data)
+
+
+def read_lines(path: Path) -> list[str]:
+    """Return the lines of a capture, compressed or not."""
+    try:
+        data = path.read_bytes()
+        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode().splitlines()
+    except OSError as error:
+        raise ProofError(f"{path}: {error.strerror or error}") from None

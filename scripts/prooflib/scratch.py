@@ -1,0 +1,120 @@
+"""The scratch servers of a capture: a stack of its own, emptied before each run."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pymysql
+from confluent_kafka.admin import AdminClient
+from prooflib.client import Client
+from prooflib.workload import ProofError
+
+from stacklib import StackInfo, ensure_stack
+from stacklib.settings import REPOSITORY
+
+SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
+SENTINEL = "peer_end"
+_IDLE_POLLS = 3
+_IDLE_S = 60.0
+
+
+def scratch_stack(folder: Path | None = None) -> StackInfo:
+    """Start the scratch stack when it does not run, and return it.
+
+    Args:
+        folder: The stack's folder; ``.stack/proof`` in the checkout when None.
+
+    Raises:
+        ProofError: The environment names a server that is not the stack's own, which a capture would empty.
+    """
+    stack = ensure_stack(folder or REPOSITORY / ".stack" / "proof")
+    if stack.mysql_origin != "stack" and os.environ.get("MYSQL_CDC_PROOF_SCRATCH") != "1":
+        raise ProofError(
+            f"a capture drops every database of its server, and the environment names {stack.mysql_host}:"
+            f"{stack.mysql_port}; unset MYSQL_CDC_MYSQL_HOST, or set MYSQL_CDC_PROOF_SCRATCH=1 if it is a scratch server"
+        )
+    return stack
+
+
+def empty_source(client: Client) -> None:
+    """Drop all user databases, forget the binlogs, and make the sentinel's table.
+
+    The statements are those of the recordings, so that binlog positions agree.
+    """
+    databases = [d for d in client.run("SHOW DATABASES", "reset") if d and d not in SYSTEM]
+    drops = "".join(f"DROP DATABASE `{d.replace('`', '``')}`;" for d in databases)
+    client.run(f"SET FOREIGN_KEY_CHECKS=0;{drops}RESET BINARY LOGS AND GTIDS;", "reset")
+    client.run(f"CREATE DATABASE {SENTINEL}; CREATE TABLE {SENTINEL}.done (id INT);", "reset")
+
+
+def empty_kafka(kafka: str, prefix: str) -> None:
+    """Delete the topics that an earlier capture left.
+
+    Args:
+        kafka: Bootstrap servers.
+        prefix: The topic.prefix.
+    """
+    admin = AdminClient({"bootstrap.servers": kafka})
+    mine = [t for t in admin.list_topics(timeout=15).topics if of_prefix(t, prefix)]
+    if not mine:
+        return
+    for future in admin.delete_topics(mine, operation_timeout=30).values():
+        future.result()
+    deadline = time.monotonic() + 30
+    while set(mine) & set(admin.list_topics(timeout=15).topics):
+        if time.monotonic() > deadline:
+            raise ProofError(f"Kafka does not delete the topics of an earlier capture: {', '.join(sorted(mine))}")
+        time.sleep(0.1)
+
+
+def of_prefix(topic: str, prefix: str) -> bool:
+    """Return whether a topic belongs to a prefix, internal ones included."""
+    internal = (f"schemahistory.{prefix}", f"ledger.{prefix}", f"__debezium-heartbeat.{prefix}")
+    return topic == prefix or topic.startswith(prefix + ".") or topic in internal
+
+
+def root(stack: StackInfo) -> Any:
+    """Return a connection as root, autocommit."""
+    return pymysql.connect(
+        host=stack.mysql_host,
+        port=stack.mysql_port,
+        user=stack.root_user,
+        password=stack.root_password,
+        charset="utf8mb4",
+        autocommit=True,
+    )
+
+
+def prepare_server(conn: Any) -> None:
+    """Give the server the settings of the recordings: zone UTC, and the globals that workloads change at their default."""
+    run(conn, ["SET GLOBAL time_zone = DEFAULT", "SET GLOBAL binlog_rows_query_log_events = OFF"])
+    with conn.cursor() as cursor:
+        cursor.execute("SELECT @@global.time_zone, @@system_time_zone")
+        zone, system = cursor.fetchone()
+    if (system if zone == "SYSTEM" else zone) not in ("UTC", "+00:00", "GMT"):
+        run(conn, ["SET GLOBAL time_zone = '+00:00'"])
+
+
+def run(conn: Any, statements: Iterable[str]) -> None:
+    """Run statements one by one."""
+    with conn.cursor() as cursor:
+        for statement in statements:
+            cursor.execute(statement)
+
+
+def wait_idle(conn: Any) -> None:
+    """Wait until no other session has run a statement for a moment (a session kept waiting counts as busy)."""
+    quiet, deadline = 0, time.monotonic() + _IDLE_S
+    query = (
+        "SELECT COUNT(*) FROM performance_schema.processlist WHERE id <> CONNECTION_ID() "
+        "AND command NOT IN ('Sleep', 'Daemon', 'Binlog Dump', 'Binlog Dump GTID')"
+    )
+    while quiet < _IDLE_POLLS and time.monotonic() < deadline:
+        with conn.cursor() as cursor:
+            cursor.execute(query)
+            quiet = quiet + 1 if cursor.fetchone()[0] == 0 else 0
+        time.sleep(0.05)

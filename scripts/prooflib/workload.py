@@ -1,0 +1,107 @@
+"""The workload format: SQL in sections, each begun by a line ``-- @kind [argument]``.
+
+Kinds: ``setup`` runs before the snapshot; ``change`` runs while streaming, one client session a section; ``both`` runs
+in both parts; ``wait N`` sleeps N seconds while streaming, then runs its text; adjacent ``sessionX`` sections run at the
+same time; ``end`` runs when the pipeline has stopped. Text before the first section is ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+KINDS = ("setup", "change", "both", "wait", "end")
+
+
+class ProofError(Exception):
+    """Say in one line why a capture or a comparison could not be made."""
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Hold one section of a workload.
+
+    Args:
+        kind: What follows the ``@``.
+        argument: The word after it, or an empty text.
+        text: The SQL.
+    """
+
+    kind: str
+    argument: str
+    text: str
+
+    @property
+    def concurrent(self) -> bool:
+        """Return whether the section runs beside its neighbours."""
+        return self.kind.startswith("session")
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """Hold a workload.
+
+    Args:
+        name: Its name: the file's without ``.sql``.
+        sections: Its sections in order.
+    """
+
+    name: str
+    sections: tuple[Section, ...]
+
+    def of(self, *kinds: str) -> Iterator[Section]:
+        """Yield the sections of some kinds."""
+        return (s for s in self.sections if s.kind in kinds)
+
+    def streaming(self) -> list[list[Section]]:
+        """Return what runs while streaming: groups of sections, those of one group at the same time."""
+        groups: list[list[Section]] = []
+        for section in self.sections:
+            if section.concurrent and groups and groups[-1][0].concurrent:
+                groups[-1].append(section)
+            elif section.concurrent or section.kind in ("change", "both", "wait"):
+                groups.append([section])
+        return groups
+
+
+def parse_workload(name: str, lines: Iterable[str]) -> Workload:
+    """Return the workload that some lines hold.
+
+    Args:
+        name: The workload's name.
+        lines: Its text, line ends kept.
+
+    Raises:
+        ProofError: A section's kind is unknown, or there is none.
+    """
+    sections: list[tuple[str, str, list[str]]] = []
+    for line in lines:
+        if line.startswith("-- @"):
+            words = line[4:].split()
+            kind = words[0] if words else ""
+            if kind not in KINDS and not kind.startswith("session"):
+                raise ProofError(f"{name}: unknown section @{kind}; known are {', '.join(KINDS)} and sessionX")
+            sections.append((kind, words[1] if len(words) > 1 else "", []))
+        elif sections:
+            sections[-1][2].append(line)
+    if not sections:
+        raise ProofError(f'{name}: there is no section; one begins with a line like "-- @setup"')
+    return Workload(name, tuple(Section(kind, argument, "".join(text)) for kind, argument, text in sections))
+
+
+def read_workload(path: Path) -> Workload:
+    """Return the workload of a file."""
+    with path.open(encoding="utf-8", newline="") as stream:
+        return parse_workload(path.name.removesuffix(".sql"), stream)
+
+
+def read_properties(path: Path) -> dict[str, str]:
+    """Return the properties of a mode file: ``name=value`` lines, ``#`` begins a comment line."""
+    found = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        text = line.strip()
+        if text and not text.startswith("#"):
+            name, _, value = text.partition("=")
+            found[name.strip()] = value.strip()
+    return found
