@@ -29,6 +29,8 @@ _HEALTHY_S = 240.0
 _STOP_S = 6.0
 _SAY_EVERY_S = 5.0
 _TAIL = 30
+# How lines of the Spark jobs begin.
+_JOB_LINE = "[mysql-cdc]"
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
@@ -65,6 +67,14 @@ class RunResult:
 def connection(conn_type: str, host: str, **fields: Any) -> str:
     """Return the text of an AIRFLOW_CONN_* variable."""
     return json.dumps({"conn_type": conn_type, "host": host, **fields})
+
+
+def latest(lines: list[str]) -> str:
+    """Return what a task said last about its work, short enough for a progress line."""
+    if not lines:
+        return "the task has not begun yet"
+    own = [line for line in lines if line.startswith(_JOB_LINE)]
+    return (own or ["Spark is starting" if any("spark" in line.lower() for line in lines) else lines[-1]])[-1][:110]
 
 
 class Airflow:
@@ -276,8 +286,7 @@ class Airflow:
                 raise AirflowError(f"{dag_id} is {state} after {seconds:.0f} s\n{self._task_tail(run_id)}")
             if now - told >= _SAY_EVERY_S:
                 told = now
-                line = (self._task_lines(run_id) or ["the task has not begun yet"])[-1]
-                self._say(f"waiting for {dag_id}: {state} ({now - began:.0f} s): {line[:110]}")
+                self._say(f"waiting for {dag_id}: {state} ({now - began:.0f} s): {latest(self._task_lines(run_id))}")
             tick()
             time.sleep(0.5)
         if state == "failed":

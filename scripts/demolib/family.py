@@ -94,7 +94,7 @@ def end(root: Process | None, tag: str, patience: float, say: Callable[[str], No
     known = members(root, tag)
     if not known:
         return 0
-    say(f"ending {len(known)} processes")
+    say(f"ending {len(known)} process(es)")
     _signal(known, signal.SIGTERM)
     limit = time.monotonic() + patience
     while time.monotonic() < limit and any(map(alive, known)):

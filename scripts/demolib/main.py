@@ -218,10 +218,11 @@ class Demo:
         """Return where everything is, for those who want to look around."""
         assert self.info is not None
         info = self.info
+        mysql = f"{info.mysql_host}:{info.mysql_port}"
         return [
             "",
             f"Airflow  {self.airflow.url}   user {USER}, password in {self.airflow.password_file}",
-            f"MySQL    {info.mysql_host}:{info.mysql_port}   user {info.root_user}, no password; database {shop.DATABASE}",
+            f"MySQL    {mysql}   user {info.root_user} without password, database {shop.DATABASE}",
             f"Kafka    {info.kafka}   topics {PREFIX}.{shop.DATABASE}.*, schema changes in {PREFIX}",
             f"logs     {self._folder}",
             "end it all with: scripts/demo --stop",
@@ -301,15 +302,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 1
     try:
-        if given.stop:
-            return 0
-        code = 0 if demo.run().ok else 1
-        keep = given.keep
+        code = 0 if given.stop or demo.run().ok else 1
+        keep = given.keep and not given.stop
     except KeyboardInterrupt:
         print("\ninterrupted; ending everything", file=sys.stderr, flush=True)
         code = 130
     except (DemoError, AirflowError, StackError, VerifyError) as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {error}\nlogs stay in {folder}", file=sys.stderr, flush=True)
     finally:
         for number in _SIGNALS:
             signal.signal(number, signal.SIG_IGN)

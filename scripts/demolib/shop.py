@@ -307,7 +307,7 @@ def _fill(conn: Any, cursor: Any, table: ShopTable, size: Size) -> int:
     rows = 0
     conn.begin()
     for row in table.make(rng, count, size):
-        batch.append(place % tuple(conn.literal(value) for value in row))
+        batch.append(cursor.mogrify(place, row))
         rows += 1
         if len(batch) == _BATCH_ROWS:
             cursor.execute(head + ",".join(batch))

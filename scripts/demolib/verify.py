@@ -79,7 +79,8 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[Record]:
         "enable.partition.eof": True,
         "auto.offset.reset": "error",
         "fetch.max.bytes": 32 * 2**20,
-        "fetch.error.backoff.ms": 50,
+        # How long the broker may wait at the end of a partition.
+        "fetch.wait.max.ms": 20,
         "queued.max.messages.kbytes": 64 * 1024,
     }
     consumer = Consumer(settings)
@@ -244,9 +245,8 @@ def verify(
             check = TableCheck(layout, seen)
             check.feed(read_events(layout, read_topic(bootstrap, f"{prefix}.{database}.{layout.name}")))
             verdict = check.finish(read_rows(conn, database, table))
-            say(
-                f"{layout.name}: {verdict.events:,} events, {verdict.rows_table:,} rows, {'ok' if verdict.ok else 'FAILED'}"
-            )
+            word = "ok" if verdict.ok else "FAILED"
+            say(f"{layout.name}: {verdict.events:,} events, {verdict.rows_table:,} rows, {word}")
             verdicts.append(verdict)
     schema = check_alter(schema_changes(bootstrap, prefix), *altered) if altered else []
     return Result(tuple(verdicts), tuple(schema), time.monotonic() - began)

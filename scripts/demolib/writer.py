@@ -56,24 +56,29 @@ class Business:
         self._cursor = self.conn.cursor()
 
     def step(self) -> None:
-        """Run one transaction; deadlocks and lock timeouts (a snapshot's table locks) are tried again."""
+        """Run one transaction of a kind chosen by weight."""
         name, action = self.rng.choices(_ACTIONS, _WEIGHTS)[0]
-        compressed = action in _COMPRESSED
-        if compressed:
+        if action is Business.wholesale:
             self._run("SET SESSION binlog_transaction_compression = ON")
+            try:
+                self._transaction(action, keep=True)
+            finally:
+                self._run("SET SESSION binlog_transaction_compression = OFF")
+        else:
+            self._transaction(action, keep=action is not Business.give_up)
+        self.done[name] += 1
+
+    def _transaction(self, action: Action, *, keep: bool) -> None:
         self.conn.begin()
         try:
             action(self)
         except BaseException:
             self.conn.rollback()
             raise
-        if name == "rolled back":
-            self.conn.rollback()
-        else:
+        if keep:
             self.conn.commit()
-        if compressed:
-            self._run("SET SESSION binlog_transaction_compression = OFF")
-        self.done[name] += 1
+        else:
+            self.conn.rollback()
 
     def alter(self) -> None:
         """Add a column with a default to ``orders``; every order from here on fills it."""
@@ -250,7 +255,6 @@ _KINDS: tuple[tuple[str, int, Action], ...] = (
 )
 _ACTIONS = [(name, action) for name, _, action in _KINDS]
 _WEIGHTS = [weight for _, weight, _ in _KINDS]
-_COMPRESSED = (Business.wholesale,)
 
 
 def _sku(number: int, renamed: int) -> str:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from stacklib import StackInfo
+
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
@@ -23,7 +25,6 @@ from prooflib import scratch
 from prooflib.client import Client
 from prooflib.lines import line, read_topics, without_sentinel, write_lines
 from prooflib.workload import ProofError, Section, Workload
-from stacklib import StackInfo
 
 PREFIX = "cap"
 OWNER = "proof/capture/run/-1"

@@ -7,11 +7,12 @@ import json
 import sys
 from pathlib import Path
 
+from stacklib import StackError
+
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from prooflib.capture import capture, say
 from prooflib.scratch import scratch_stack
 from prooflib.workload import ProofError, read_properties, read_workload
-from stacklib import StackError
 
 OK, STOPPED, UNUSABLE = 0, 1, 2
 

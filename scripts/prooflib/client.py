@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from prooflib.workload import ProofError
 from stacklib import StackInfo
 from stacklib.mysql import find_program
+
+from prooflib.workload import ProofError
 
 _OPTIONS = ("--force", "--comments", "-N", "--default-character-set=utf8mb4")
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pymysql
 from confluent_kafka.admin import AdminClient
-from prooflib.client import Client
-from prooflib.workload import ProofError
-
 from stacklib import StackInfo, ensure_stack
 from stacklib.settings import REPOSITORY
+
+from prooflib.client import Client
+from prooflib.workload import ProofError
 
 SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 SENTINEL = "peer_end"

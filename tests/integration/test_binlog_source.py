@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.binlog import position
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
@@ -111,6 +112,15 @@ def test_availability(root: Any) -> None:
         with pytest.raises(BinlogPurgedError) as caught:
             check_available(root, gone)
         assert why in caught.value.why
+
+
+def test_a_set_with_transactions_that_never_were_is_refused(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After RESET BINARY LOGS AND GTIDS files of the same names grow again; the GTID set tells."""
+    monkeypatch.setattr(position, "_EXECUTED_WAIT_S", 0.2)
+    here = current_offset(root)
+    ahead = replace(here, gtids=str(GtidSet.parse(here.gtids).add(f"{here.server_uuid}:9999999999")))
+    with pytest.raises(BinlogPurgedError, match="lacks transactions"):
+        check_available(root, ahead)
 
 
 def test_the_stack_account_passes_preflight(properties: dict[str, str]) -> None:

@@ -22,7 +22,6 @@ READ_BY_NOBODY = {
     "INCONSISTENT_SCHEMA_HANDLING_MODE": "one accepted value",
     "NAME": "for people",
     "TOPIC_HEARTBEAT_PREFIX": "heartbeat.interval.ms is pending",
-    "TOPIC_TRANSACTION": "provide.transaction.metadata is pending",
 }
 
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_named
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import AHEAD
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
+_EXECUTED_WAIT_S = 5
 # MySQL 8.2 brought the first form; 8.4 removed the second (SETUP-07).
 _STATUS = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
 
@@ -68,9 +70,11 @@ def check_available(conn: Any, offset: BinlogOffset) -> None:
         offset: The position.
 
     Raises:
-        BinlogPurgedError: The file is gone, is shorter than the position, or belongs to another server.
+        BinlogPurgedError: The file is gone, is shorter than the position, or belongs to another server; or the server
+            lacks transactions of the offset's GTID set, because its binlog was reset.
     """
     require_same_server(conn, offset)
+    _require_executed(conn, offset)
     files = binary_logs(conn)
     size = dict(files).get(offset.file)
     if size is not None and FILE_START <= offset.pos <= size:
@@ -88,3 +92,15 @@ def check_available(conn: Any, offset: BinlogOffset) -> None:
         why=why,
         remedy="take a new snapshot; raise binlog_expire_logs_seconds so that files outlive the longest pause",
     )
+
+
+def _require_executed(conn: Any, offset: BinlogOffset) -> None:
+    """Refuse an offset with transactions that the server never executed: names and positions of files come again."""
+    if not offset.gtids or fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0] == "OFF":
+        return
+    if fetch_all(conn, "SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (offset.gtids,))[0][0]:
+        return
+    # A transaction is sent to replicas before it counts as executed; semi-synchronous replication stretches that.
+    waited = fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (offset.gtids, _EXECUTED_WAIT_S))[0][0]
+    if waited:
+        raise AHEAD.make(str(offset), f"its GTID set {offset.gtids[:200]} holds more than gtid_executed")

@@ -83,7 +83,7 @@ _PURGED = Meaning(
     "the binlog no longer holds the start position",
     "take a new snapshot; raise binlog_expire_logs_seconds so that files outlive the longest pause",
 )
-_AHEAD = Meaning(
+AHEAD = Meaning(
     BinlogPurgedError,
     "the server lacks transactions that were already read",
     "connect to a server that holds them (the former primary, or a replica that has caught up), or take a new snapshot",
@@ -126,7 +126,7 @@ _BY_TEXT: tuple[tuple[str, Meaning], ...] = (
     ("purged", _PURGED),
     ("position > file size", _PURGED),
     ("impossible position", _PURGED),
-    ("more gtids than", _AHEAD),
+    ("more gtids than", AHEAD),
     ("binary log is not open", _NO_BINLOG),
     ("server_id was not set", _SETTING),
     ("gtid_mode", _SETTING),

@@ -11,8 +11,9 @@ from airflow_provider_mysql_cdc.cdc.config import kafka, read
 from airflow_provider_mysql_cdc.cdc.config.families import Families
 from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
-from airflow_provider_mysql_cdc.cdc.config.names import looks_secret
+from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -85,7 +86,7 @@ class ConnectorConfig:
 
     def shown(self) -> dict[str, str]:
         """Return what was given, secrets as ``***``; fit for logs."""
-        return {name: HIDDEN if _is_secret(name) else text for name, text in sorted(self.texts.items())}
+        return {hide_salt(name): HIDDEN if _is_secret(name) else text for name, text in sorted(self.texts.items())}
 
     def __repr__(self) -> str:
         return f"ConnectorConfig({', '.join(f'{n}={v!r}' for n, v in self.shown().items())})"
@@ -105,6 +106,49 @@ class ConnectorConfig:
         if include := self[F.TABLE_INCLUDE_LIST]:
             return include.matches(str(table))
         return not self[F.TABLE_EXCLUDE_LIST].matches(str(table))
+
+    def reads_rows(self, table: TableId) -> bool:
+        """Say whether the snapshot reads the rows of a captured table (SNAP-49)."""
+        listed = self[F.SNAPSHOT_INCLUDE_COLLECTION_LIST]
+        return not listed or listed.matches(str(table))
+
+    def select_override(self, table: TableId) -> str | None:
+        """Return the statement that the snapshot runs in place of reading the whole table (SNAP-50), or None."""
+        return self.families.selects.get(str(table))
+
+    def includes_column(self, table: TableId, column: str) -> bool:
+        """Say whether a column goes into the values of events (COL-02)."""
+        name = f"{table}.{column}"
+        if include := self[F.COLUMN_INCLUDE_LIST]:
+            return include.matches(name)
+        return not self[F.COLUMN_EXCLUDE_LIST].matches(name)
+
+    def column_rule(self, table: TableId, column: str, datatype: str) -> ColumnRule | None:
+        """Return the rule for a column: the first that matches, in the order of ``RuleKind`` (COL-03 to COL-12).
+
+        Args:
+            table: The table.
+            column: The column's name.
+            datatype: Its type as in ``INT UNSIGNED``.
+        """
+        name = f"{table}.{column}"
+        found = {rule.kind: rule for rule, columns in reversed(self.families.columns.rules) if columns.matches(name)}
+        by_type = self[F.DATATYPE_PROPAGATE_SOURCE_TYPE].matches(f"{table}.{datatype}")
+        if by_type or self[F.COLUMN_PROPAGATE_SOURCE_TYPE].matches(name):
+            found[RuleKind.SOURCE_TYPE] = ColumnRule(RuleKind.SOURCE_TYPE)
+        return next((found[kind] for kind in RuleKind if kind in found), None)
+
+    def is_boolean(self, table: TableId, column: str, datatype: str, length: int | None) -> bool:
+        """Say whether a converter makes a column boolean (TYPE-62).
+
+        Args:
+            table: The table.
+            column: The column's name.
+            datatype: Its type as in ``TINYINT UNSIGNED``.
+            length: Its display width as declared, or None.
+        """
+        name = f"{table}.{column}"
+        return any(c.selects(name, datatype, length) for c in self.families.columns.booleans)
 
     def connection_settings(self) -> ConnectionSettings:
         """Return how to reach the MySQL server."""

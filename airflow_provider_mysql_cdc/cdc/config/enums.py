@@ -105,6 +105,14 @@ class TimePrecisionMode(DocEnum):
     NANOSECONDS = "nanoseconds", "always nanoseconds"
 
 
+class NameAdjustmentMode(DocEnum):
+    """How names are adjusted to Avro's rules."""
+
+    NONE = "none", "not at all"
+    AVRO = "avro", "characters that Avro does not allow become underscores; a leading digit gets one before it"
+    AVRO_UNICODE = "avro_unicode", "such characters, and underscores, become `_u` and their code in hexadecimal"
+
+
 class FailureHandlingMode(DocEnum):
     """What happens with an event that cannot be processed."""
 

@@ -12,7 +12,6 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     TimePrecisionMode,
 )
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup
-from airflow_provider_mysql_cdc.cdc.config.parse import KeyColumns
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -76,16 +75,6 @@ SKIPPED_OPERATIONS: Field[frozenset[Operation]] = Field(
     Group.EVENTS,
     refs=("STRM-15", "CFG-66"),
 )
-MESSAGE_KEY_COLUMNS: Field[KeyColumns] = Field(
-    "message.key.columns",
-    parse.key_columns,
-    KeyColumns(),
-    "Key columns by table, `table:column,column;table:column`; table and column are regular expressions. Overrides the "
-    "primary key.",
-    Group.EVENTS,
-    refs=("COL-13", "COL-14", "CFG-39"),
-    pending="keys are the primary key, or the first unique index without nullable columns",
-)
 INCLUDE_QUERY = _flag(
     "include.query",
     False,
@@ -102,7 +91,6 @@ PROVIDE_TRANSACTION_METADATA = _flag(
     "Emit transaction boundaries and enrich events with their transaction.",
     Group.EVENTS,
     "CFG-71",
-    pending="no transaction records are written",
 )
 EXTENDED_HEADERS_ENABLED = _flag(
     "extended.headers.enabled", True, "Give each event the headers `__debezium.context.*`.", Group.EVENTS

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from airflow_provider_mysql_cdc.cdc.config import kafka, kafka_names
+from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_names
+from airflow_provider_mysql_cdc.cdc.config.column_rules import ColumnFamilies
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.names import suggestion
 from airflow_provider_mysql_cdc.cdc.config.parse import INT32_MAX, integer, text
 
 TOPIC_CREATION = "topic.creation.default."
 DRIVER = "database."
+SELECT_OVERRIDES = "snapshot.select.statement.overrides."
 
 DRIVER_OPTIONS: dict[str, tuple[Callable[[str], str | int], str]] = {
     "bind_address": (text, "local address to connect from"),
@@ -24,6 +26,9 @@ DRIVER_OPTIONS: dict[str, tuple[Callable[[str], str | int], str]] = {
 """Options of ``pymysql.connect`` that may be set as ``database.<option>``: parser and meaning."""
 
 
+_PREFIXES = (TOPIC_CREATION, SELECT_OVERRIDES, *column_rules.PREFIXES, *kafka.PREFIXES)
+
+
 @dataclass(slots=True, repr=False)
 class Families:
     """Hold what the families of a configuration say.
@@ -32,6 +37,8 @@ class Families:
         topic: Topic settings by name.
         driver: Driver options as (name, value) pairs.
         kafka: librdkafka settings by family prefix.
+        columns: How columns are treated.
+        selects: Statements of ``snapshot.select.statement.overrides`` by table.
         notes: What a person should know.
         problems: What cannot be used.
     """
@@ -39,6 +46,8 @@ class Families:
     topic: dict[str, str] = field(default_factory=dict)
     driver: tuple[tuple[str, str | int], ...] = ()
     kafka: dict[str, dict[str, str]] = field(default_factory=dict)
+    columns: ColumnFamilies = field(default_factory=ColumnFamilies)
+    selects: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -47,19 +56,24 @@ def prefix_of(name: str) -> str | None:
     """Return the prefix of the family a property belongs to, or None."""
     if name.startswith(DRIVER) and name.removeprefix(DRIVER) in DRIVER_OPTIONS:
         return DRIVER
-    found = (p for p in (TOPIC_CREATION, *kafka.PREFIXES) if name.startswith(p) and len(name) > len(p))
+    found = (p for p in _PREFIXES if name.startswith(p) and len(name) > len(p))
     return next(found, None)
 
 
-def read(given: Mapping[str, Mapping[str, str]]) -> Families:
+def read(given: Mapping[str, Mapping[str, str]], converters: Mapping[str, Mapping[str, str]]) -> Families:
     """Read all families.
 
     Args:
         given: Property text by family prefix and by name without it.
+        converters: Settings of each converter by its name.
     """
     out = Families()
     _read_topic(out, given.get(TOPIC_CREATION, {}))
     _read_driver(out, given.get(DRIVER, {}))
+    out.selects = {table: text.strip().rstrip(";") for table, text in given.get(SELECT_OVERRIDES, {}).items()}
+    out.columns = column_rules.read(given)
+    column_rules.read_converters(out.columns, converters)
+    out.problems += out.columns.problems
     for prefix in kafka.PREFIXES:
         if prefix in given:
             translated = kafka.translate(prefix, given[prefix])

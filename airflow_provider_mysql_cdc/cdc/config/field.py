@@ -27,6 +27,7 @@ class Group(StrEnum):
     FILTERS = "What is captured"
     SNAPSHOT = "Snapshot"
     EVENTS = "Events and values"
+    COLUMNS = "Columns"
     SERIALIZATION = "Serialisation"
     TOPICS = "Topics"
     HISTORY = "Schema history and schema changes"

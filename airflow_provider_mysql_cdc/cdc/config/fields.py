@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import event_fields, sink_fields, source_fields
+from airflow_provider_mysql_cdc.cdc.config import column_fields, event_fields, sink_fields, source_fields
+from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
@@ -13,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
 ALL: tuple[Field[Any], ...] = tuple(
     dict.fromkeys(
         value
-        for module in (source_fields, event_fields, sink_fields)
+        for module in (source_fields, event_fields, column_fields, sink_fields)
         for value in vars(module).values()
         if isinstance(value, Field)
     )

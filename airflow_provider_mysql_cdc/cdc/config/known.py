@@ -134,7 +134,6 @@ class Refused:
     harmless: tuple[str, ...] = ()
 
 
-_COLUMNS = "columns are written as they are; leaving the property out would show what it is to hide"
 _TRANSFORMS = "transforms are Java code of Kafka Connect; transform in the consumer"
 _SIGNALS = "signals and incremental snapshots are not part of this release"
 _CONTRACT = "this release writes one form of events, Debezium 3's"
@@ -143,18 +142,6 @@ _NAMING = "topics are named topic.prefix.database.table"
 _GTID = "the start position is the stored one, on the same server"
 
 REFUSED: tuple[Refused, ...] = (
-    Refused("column.exclude.list", _COLUMNS, ("",)),
-    Refused("column.blacklist", _COLUMNS, ("",)),
-    Refused("column.include.list", _COLUMNS, ("",)),
-    Refused("column.whitelist", _COLUMNS, ("",)),
-    Refused("column.truncate.to.*.chars", _COLUMNS),
-    Refused("column.mask.with.*.chars", _COLUMNS),
-    Refused("column.mask.hash.*", _COLUMNS),
-    Refused("column.propagate.source.type", _CONTRACT, ("",)),
-    Refused("datatype.propagate.source.type", _CONTRACT, ("",)),
-    Refused("schema.name.adjustment.mode", _CONTRACT, ("none",)),
-    Refused("field.name.adjustment.mode", _CONTRACT, ("none",)),
-    Refused("sanitize.field.names", _CONTRACT, ("false",)),
     Refused("source.struct.version", _CONTRACT, ("v2",)),
     Refused("sourceinfo.struct.maker", _CLASSES, ("io.debezium.connector.mysql.mysqlsourceinfostructmaker",)),
     Refused("transaction.metadata.factory", _CLASSES,
@@ -177,9 +164,6 @@ REFUSED: tuple[Refused, ...] = (
     Refused("gtid.source.excludes", _GTID, ("",)),
     Refused("gtid.source.filter.dml.events", _GTID, ("true",)),
     Refused("gtid.ignore.on.recovery", _GTID, ("false",)),
-    Refused("snapshot.include.collection.list", "a snapshot reads all captured tables", ("",)),
-    Refused("snapshot.select.statement.overrides", "a snapshot reads whole tables", ("",)),
-    Refused("snapshot.select.statement.overrides.*", "a snapshot reads whole tables"),
     Refused("snapshot.query.mode", "a snapshot reads whole tables", ("select_all",)),
     Refused("snapshot.query.mode.custom.name", _CLASSES),
     Refused("snapshot.mode.custom.name", _CLASSES),
@@ -210,7 +194,6 @@ REFUSED: tuple[Refused, ...] = (
     Refused("schema.history.internal.file.*", "the schema history is kept in Kafka"),
     Refused("transforms", _TRANSFORMS, ("",)),
     Refused("predicates", _TRANSFORMS, ("",)),
-    Refused("converters", "custom converters are Java code", ("",)),
     Refused("post.processors", "post-processors are Java code", ("",)),
     Refused("header.converter", _CLASSES, ("org.apache.kafka.connect.storage.simpleheaderconverter",)),
     Refused("key.converter.replace.null.with.default", "key columns are never NULL with a default", ("true", "false")),
@@ -235,7 +218,6 @@ _WILD = tuple((re.compile(".+".join(map(re.escape, r.name.split("*")))), r) for 
 PLUGIN_LISTS = {
     "transforms": "transforms.",
     "predicates": "predicates.",
-    "converters": "",
     "post.processors": "",
 }
 """Properties that list names of Java plug-ins, and the prefix under which a plug-in's own settings stand."""

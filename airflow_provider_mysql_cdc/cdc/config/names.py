@@ -11,6 +11,15 @@ _SECRET = re.compile(
 )
 
 
+# The salt of a hash is part of the property's name (COL-05).
+_SALT = re.compile(r"(\.with\.salt\.).+", re.DOTALL)
+
+
+def hide_salt(name: str) -> str:
+    """Return a property name as it may be shown: the salt of a hash becomes ``***``."""
+    return _SALT.sub(r"\1***", name)
+
+
 def looks_secret(name: str) -> bool:
     """Say whether a property of this name may hold a secret."""
     return _SECRET.search(name) is not None

@@ -12,12 +12,10 @@ from airflow_provider_mysql_cdc.cdc.config import families, known
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.families import Families
 from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Alias, Field, Lookup, Problem
-from airflow_provider_mysql_cdc.cdc.config.names import looks_secret, suggestion
+from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret, suggestion
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 OLD_HISTORY, HISTORY = "database.history", "schema.history.internal"
-# The salt of a hash is part of the property's name (COL-05).
-_SALT = re.compile(r"(\.with\.salt\.).+")
 _PROVIDER = re.compile(r"\$\{[\w-]+:[^}]*\}")
 
 ALIASES: dict[str, tuple[Field[Any], Alias]] = {a.name: (f, a) for f in F.ALL for a in f.alias_list()}
@@ -59,7 +57,7 @@ class Reading:
     def refuse(self, name: str, value: str | None, what: str, fix: str) -> None:
         """Add a problem; a secret's value is hidden."""
         shown = HIDDEN if value is not None and is_secret(name) else value
-        self.problems.append(Problem(_SALT.sub(rf"\1{HIDDEN}", name), what, fix, shown))
+        self.problems.append(Problem(hide_salt(name), what, fix, shown))
 
 
 def is_secret(name: str) -> bool:
@@ -78,11 +76,16 @@ def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str
     out = Reading()
     texts = _texts(out, properties)
     plugins = known.plugin_prefixes(texts)
+    converters: dict[str, dict[str, str]] = {c: {} for c in F.CONVERTERS.parse(texts.get(F.CONVERTERS.name, ""))}
     for name, text in texts.items():
-        if not (plugins and name.startswith(plugins)):
+        converter = next((c for c in converters if name.startswith(f"{c}.") and name not in F.BY_NAME), None)
+        if converter is not None:
+            _set(out, name, text, name)
+            converters[converter][name.removeprefix(f"{converter}.")] = text
+        elif not (plugins and name.startswith(plugins)):
             _place(out, name, text)
     _exclusive(out)
-    out.families = families.read(out.members)
+    out.families = families.read(out.members, converters)
     out.problems += out.families.problems
     out.notes += out.families.notes
     for name, text in out.texts.items():
@@ -243,8 +246,21 @@ def _cross_checks(out: Reading) -> None:
         out.refuse(name, str(get[F.TRANSACTION_TIMEOUT_MS]), f"must be above {F.COMMIT_INTERVAL_MS.name}", fix)
     if what := F.ssl_files_problem(get):
         out.refuse(F.DATABASE_SSL_KEY.name, get[F.DATABASE_SSL_KEY], what, f"Set {F.DATABASE_SSL_CERT.name}")
+    _select_overrides(out, get)
     if F.TOPIC_PREFIX.name not in wrong and get.given(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
         out.refuse(F.LEDGER_TOPIC.name, get[F.LEDGER_TOPIC], what, "Give each its own name")
+
+
+def _select_overrides(out: Reading, get: Lookup) -> None:
+    listed, given = get[F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES], out.families.selects
+    name = F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name
+    for table in listed:
+        if not given.get(table):
+            out.refuse(f"{name}.{table}", None, f"is missing; {name} lists the table", "Set it to a SELECT statement")
+    for table in given:
+        if table not in listed:
+            what = f"has no effect, because {name} does not list the table"
+            out.refuse(f"{name}.{table}", given[table], what, f"Add {table} to {name}, or remove the statement")
 
 
 def _disjoint(some: str, others: str) -> bool:

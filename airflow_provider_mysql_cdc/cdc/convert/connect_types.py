@@ -33,6 +33,9 @@ class TypeModes(Protocol):
     def time_mode(self) -> str:
         """``time.precision.mode``."""
 
+    def boolean_test(self, column: Column) -> str | None:
+        """Return how a TINYINT value becomes a boolean, or None when the column is a number."""
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectType:
@@ -67,6 +70,7 @@ def _member(field: str, type_: str, *, optional: bool) -> MappingProxyType[str, 
 
 
 _STRING = ConnectType("string")
+_BOOLEAN = ConnectType("boolean")
 _WKB = (_member("wkb", "bytes", optional=False), _member("srid", "int32", optional=True))
 _GEOMETRY = ConnectType("struct", "io.debezium.data.geometry.Geometry", 1, fields=_WKB, doc="Geometry")
 _POINT = ConnectType(
@@ -138,6 +142,8 @@ def _decimal_type(precision: int, scale: int) -> ConnectType:
 def _integer(column: Column, modes: TypeModes) -> ConnectType:
     if column.type_name == "BIGINT" and column.unsigned and modes.bigint_unsigned_mode == "precise":
         return _decimal_type(20, 0)
+    if modes.boolean_test(column):
+        return _BOOLEAN
     return ConnectType(_INTEGERS[column.type_name][column.unsigned])
 
 
@@ -163,7 +169,7 @@ def bit_length(column: Column) -> int:
 
 def _bit(column: Column, modes: TypeModes) -> ConnectType:
     if bit_length(column) == 1:
-        return ConnectType("boolean")
+        return _BOOLEAN
     return semantic("bytes", "io.debezium.data.Bits", ("length", str(bit_length(column))))
 
 

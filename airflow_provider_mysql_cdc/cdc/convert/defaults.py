@@ -85,6 +85,9 @@ def _integer(text: str, column: Column, modes: ct.TypeModes) -> Any:
     value = _whole(text)
     if column.type_name == "BIGINT" and column.unsigned:
         return unscaled_base64(value) if modes.bigint_unsigned_mode == "precise" else min(value, _LONG_MAX)
+    test = modes.boolean_test(column)
+    if test:
+        return value > 0 if test == "> 0" else value != 0
     return value
 
 

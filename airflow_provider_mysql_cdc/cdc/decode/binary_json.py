@@ -21,6 +21,7 @@ _LARGE_OBJECT, _LARGE_ARRAY, _LITERAL, _INT16, _UINT16, _INT32, _UINT32 = 1, 3, 
 _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 9, 10, 11, 12, 15
 _LITERALS = ("null", "true", "false")
 _MAX_DEPTH = 100  # MySQL's own limit
+LARGE_OBJECT, CONTAINERS = _LARGE_OBJECT, _LARGE_ARRAY
 
 _NUMBERS = {
     kind: Struct(fmt).unpack_from
@@ -146,6 +147,44 @@ def _container(data: bytes, text: str, kind: int, base: int, depth: int) -> str:
         members.append(_NAMES[data[start : start + size]] + value)
         keys += width + 2
     return f"{{{','.join(members)}}}"
+
+
+def children(data: bytes, kind: int, base: int) -> list[tuple[bytes | None, int, int]]:
+    """Return the children of a container as (member name or None, type, offset of the value) in stored order.
+
+    Args:
+        data: The document.
+        kind: Type number of the container, at most ``CONTAINERS``.
+        base: Offset of the container.
+    """
+    large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
+    width, count_at, entry, key, inline = (
+        (4, _U32, _ENTRY_LARGE, _KEY_LARGE, _INLINE_LARGE) if large else (2, _U16, _ENTRY_SMALL, _KEY_SMALL, _INLINE_SMALL)
+    )  # fmt: skip
+    count = count_at(data, base)[0]
+    names = base + 2 * width
+    first = names + count * (width + 2) if kind <= _LARGE_OBJECT else names
+    found: list[tuple[bytes | None, int, int]] = []
+    for index in range(count):
+        pos = first + index * (width + 1)
+        child, at = entry(data, pos)
+        name = None
+        if kind <= _LARGE_OBJECT:
+            start, size = key(data, names + index * (width + 2))
+            name = data[base + start : base + start + size]
+        found.append((name, child, pos + 1 if child in inline else base + at))
+    return found
+
+
+def scalar_text(data: bytes, kind: int, pos: int) -> str:
+    """Return a value that is no container as UTF-8 byte text.
+
+    Args:
+        data: The document.
+        kind: Type number of the value.
+        pos: Offset of the value.
+    """
+    return _value(data, data.decode("latin-1"), kind, pos, 0)
 
 
 def double_text(value: float) -> str:

@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
 TIME_MODES = (
     "adaptive_time_microseconds",
     "adaptive",
@@ -18,6 +21,7 @@ DECIMAL_MODES = ("precise", "string", "double")
 BIGINT_UNSIGNED_MODES = ("long", "precise")
 BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
 
+_NO_TREATMENT = ColumnTreatment()
 _NO_TEXT: Mapping[str, str] = MappingProxyType({})
 
 
@@ -40,6 +44,10 @@ class DecoderOptions:
             schema's default, where the column has one.
         time_adjuster: ``enable.time.adjuster``: years 0001 to 0099 of DATE and DATETIME count as 1970 to 2069
             (TYPE-70, STRM-39).
+        field_names: ``field.name.adjustment.mode``.
+        schema_names: ``schema.name.adjustment.mode``.
+        treatments: What is done with columns in the value, by column name.
+        booleans: Names of the TINYINT columns that a converter makes booleans.
     """
 
     contract: str = "3.x"
@@ -54,6 +62,26 @@ class DecoderOptions:
     included: tuple[str, ...] | None = None
     replace_null_with_default: bool = False
     time_adjuster: bool = True
+    field_names: str = "none"
+    schema_names: str = "none"
+    treatments: tuple[tuple[str, ColumnTreatment], ...] = ()
+    booleans: frozenset[str] = frozenset()
+
+    def treatment(self, column: Column) -> ColumnTreatment:
+        """Return what is done with a column in the value."""
+        return next((t for name, t in self.treatments if name == column.name), _NO_TREATMENT)
+
+    def boolean_test(self, column: Column) -> str | None:
+        """Return the comparison that makes a TINYINT value a boolean, or None when the column is a number.
+
+        A converter takes what is above zero as true; BOOL in the statement itself makes any other number true too
+        (TYPE-60; in a snapshot the column is a TINYINT(1), TYPE-61).
+        """
+        if column.type_name != "TINYINT":
+            return None
+        if column.name in self.booleans:
+            return "> 0"
+        return "!= 0" if column.declared_type in ("BOOL", "BOOLEAN") else None
 
 
 @dataclass(frozen=True, slots=True)

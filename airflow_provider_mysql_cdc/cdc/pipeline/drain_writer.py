@@ -23,8 +23,9 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.pipeline.routes import Route, Routes
-from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import SchemaLog
+from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import SchemaLog, statement_format_error
 from airflow_provider_mysql_cdc.cdc.pipeline.side_records import heartbeat, truncate_value
+from airflow_provider_mysql_cdc.cdc.pipeline.transactions import PLACEHOLDER, Transactions
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, Marker
 
@@ -91,6 +92,7 @@ class DrainWriter:
     _tracker: GtidTracker = field(init=False)
     _ctx: EventContext = field(init=False)
     _skip_until: Reached | None = None
+    _transactions: Transactions | None = None
     _since_check: int = 0
     _committed_at: float = 0.0
     _reported_at: float = 0.0
@@ -103,6 +105,9 @@ class DrainWriter:
         self._log = SchemaLog(self.cfg, self.plan.epoch, self.server)
         self._tracker = GtidTracker(self.plan.start.gtids)
         self._ctx = EventContext()
+        if self.cfg[F.PROVIDE_TRANSACTION_METADATA]:
+            self._transactions = Transactions(self.cfg)
+            self._ctx.transaction = PLACEHOLDER
         if self.resume is not None:
             self._skip_until = self.resume.reached
             self.counts = dict(self.resume.counts)
@@ -150,6 +155,7 @@ class DrainWriter:
             c.ROWS_QUERY_LOG_EVENT: self._rows_query,
             c.ROTATE_EVENT: self._rotate,
             c.PARTIAL_UPDATE_ROWS_EVENT: self._partial_rows,
+            c.EXECUTE_LOAD_QUERY_EVENT: self._load_statement,
         }
 
     # -- events ---------------------------------------------------------------------------------------------------
@@ -178,6 +184,7 @@ class DrainWriter:
         if word in ("BEGIN", "XA START"):
             self._at.thread = query.thread_id if word == "BEGIN" else 0
             self._at.begun = True
+            self._begin_transaction(event)
             return
         if word.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
             self._end_transaction(event)
@@ -188,6 +195,9 @@ class DrainWriter:
         self._ddl(event, query)
         if not self._at.begun:
             self._end_transaction(event)
+
+    def _load_statement(self, event: Event) -> None:
+        raise statement_format_error(f"{event.file}:{event.start_pos}", "LOAD DATA")
 
     def _ddl(self, event: Event, query: ev.QueryEvent) -> None:
         where = f"{event.file}:{event.start_pos}"
@@ -221,7 +231,10 @@ class DrainWriter:
         route = self._tables.get(header.table_id)
         if route is None:
             raise self._routes.unknown_table(event, header.table_id)
-        if route.source is None or (self._skip_until is not None and self._skipping(event)):
+        if route.source is None:
+            return
+        skipping = self._skip_until is not None and self._skipping(event)
+        if skipping and self._transactions is None:
             return
         ctx = self._ctx
         source.fill(ctx, route.source, event, at)
@@ -229,6 +242,10 @@ class DrainWriter:
         route.decode[_ROWS_VERSIONS[event.type]](event.buf, header.pos, event.end, ctx, out)
         if self.filters is not None:
             out = self.filters.keep(route.table, out, event)
+        if self._transactions is not None:
+            out = self._transactions.number(route.table, out)
+            if skipping:
+                return
         self._produce_rows(route, out, event)
         self._since_check += 1
         if self._since_check >= COMMIT_CHECK_EVENTS or self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES]:
@@ -249,7 +266,7 @@ class DrainWriter:
             for key, value, _, _, header in out:
                 produce(topic, key, value, 0, headers if header is None else [header, *headers])
             n = len(out)
-        else:
+        elif share.mine:
             for key, value, row, leg, header in out:
                 part = partition_of(key, share.partitions)
                 if part not in share.mine:
@@ -259,7 +276,8 @@ class DrainWriter:
                     extra = [*extra, ("cdc-id", self._identity(event, row, leg))]
                 produce(topic, key, value, part, extra)
                 n += 1
-        self.counts[topic] = self.counts.get(topic, 0) + n
+        if n:
+            self.counts[topic] = self.counts.get(topic, 0) + n
 
     def _identity(self, event: Event, row: int, leg: int) -> bytes:
         """Return GTID (or server uuid, file and outer position), event ordinal, row and leg (design, section 4)."""
@@ -269,8 +287,26 @@ class DrainWriter:
 
     # -- transactions and commits -----------------------------------------------------------------------------------
 
+    def _begin_transaction(self, event: Event) -> None:
+        transactions = self._transactions
+        if transactions is None:
+            return
+        transactions.begin(self._at.gtid, event.file, event.start_pos)
+        reached = self._skip_until
+        done = reached is not None and (
+            self._at.boundary.key() < reached.offset.key()
+            or (self._at.boundary.key() == reached.offset.key() and reached.events > 0)
+        )
+        if self.index == 0 and not done:
+            self._produce(*transactions.begin_record(), 0)
+
     def _end_transaction(self, event: Event) -> None:
         at = self._at
+        if self._transactions is not None and self._transactions.open:
+            reached = self._skip_until
+            if self.index == 0 and (reached is None or at.boundary.key() >= reached.offset.key()):
+                self._produce(*self._transactions.end_record(), 0)
+            self._transactions.end()
         if at.gtid is not None:
             self._tracker.add(at.gtid)
         at.boundary = self._boundary(event.file, event.end_pos)

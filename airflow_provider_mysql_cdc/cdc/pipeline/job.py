@@ -10,18 +10,16 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.emit.topics import heartbeat_topic, table_topics
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError
+from airflow_provider_mysql_cdc.cdc.emit.topics import heartbeat_topic, table_topics, transaction_topic
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.ledger import PLANNER
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
-from airflow_provider_mysql_cdc.cdc.sink.writer import fence
 from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.state.plan import (
     CHUNK_PREFIX,
     OUTCOME_KEY,
-    PLAN_KEY,
     SNAPSHOT_KEY,
     BatchPlan,
     encode,
@@ -58,7 +56,7 @@ class JobLedger:
         return self._ledger.read() or LedgerState()
 
     def begin(self, plan: BatchPlan) -> LedgerState:
-        """Fence what older epochs may have left behind, and write the plan down.
+        """Put the plan in force: afterwards nobody but writers of this plan can add anything (``sink.takeover``).
 
         Args:
             plan: The plan of this job.
@@ -67,24 +65,9 @@ class JobLedger:
             The ledger with the plan in it.
 
         Raises:
-            OffsetConflictError: The ledger holds a newer plan, or other work under the same epoch.
+            OffsetConflictError: The ledger holds another plan.
         """
-        # Nobody may write any more while the plan changes; also, an open transaction would hide the ledger's end.
-        fence(self._cfg.kafka_settings(), self._cfg[F.TOPIC_PREFIX], range(plan.writers))
-        found = self.read()
-        extra = [w for w in found.writer_ids() if w >= plan.writers]
-        fence(self._cfg.kafka_settings(), self._cfg[F.TOPIC_PREFIX], extra)
-        old = found.plan
-        if old is not None and (old.epoch > plan.epoch or (old.epoch == plan.epoch and not old.same_work(plan))):
-            raise OffsetConflictError(
-                f"the ledger holds another plan than the one of this job (epoch {plan.epoch})",
-                where=f"ledger {self._cfg.ledger_topic}",
-                why=f"epoch {old.epoch} of {old.owner or 'unknown'} was planned meanwhile",
-                remedy="run the task again; it goes on from there",
-            )
-        if old != plan:
-            self.put(PLAN_KEY, plan.to_json())
-        return self.read()
+        return self._ledger.begin(plan, self._writer)
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Write one key in a transaction of its own."""
@@ -143,6 +126,8 @@ class JobLedger:
         )
         if cfg[F.INCLUDE_SCHEMA_CHANGES]:
             specs[wiring.schema_topic(cfg)] = TopicSpec(1, replication)
+        if cfg[F.PROVIDE_TRANSACTION_METADATA]:
+            specs[transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])] = TopicSpec(1, replication)
         if cfg[F.HEARTBEAT_INTERVAL_MS]:
             specs[heartbeat_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_HEARTBEAT_PREFIX])] = TopicSpec(1, replication)
         ensure_topics(make_admin(cfg.kafka_settings()), specs)

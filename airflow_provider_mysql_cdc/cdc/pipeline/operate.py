@@ -214,6 +214,11 @@ def _job(
     run_for_s: float = 0.0,
 ) -> PreparedJob:
     """Store the plan, which decides between two runs at once, and wrap it up for Spark."""
+    if ledger is None:
+        # With the ledger's id stored, a ledger lost during the very first batch is told from one never made.
+        made = wiring.ledger(cfg)
+        made.ensure()
+        ledger = made.read()
     store.save(state.with_plan(plan, ledger.topic_id if ledger else None), state)
     return PreparedJob(JobSpec(plan.kind, cfg.properties(), plan.to_json(), plan.owner, run_for_s), plan)
 

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
+from airflow_provider_mysql_cdc.cdc.emit.topics import transaction_topic
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
@@ -60,6 +61,8 @@ class Routes:
         self._cfg, self._plan, self._writer = cfg, plan, writer
         self._cache: dict[bytes, Route] = {}
         self.options = wiring.decoder_options(cfg)
+        # Debezium gives the context headers to events and schema changes only.
+        self._plain = {cfg.history_topic, transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])}
         self.identity: bool = cfg[F.CDC_ID_HEADER]
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
 
@@ -69,7 +72,7 @@ class Routes:
 
     def headers_for(self, topic: str) -> list[tuple[str, bytes]] | None:
         """Return the headers of records other than row events."""
-        return None if topic == self._cfg.history_topic else self.headers
+        return None if topic in self._plain else self.headers
 
     def of_table_map(self, event: Event, state: SchemaState) -> tuple[int, Route]:
         """Return the table id and the route of a TABLE_MAP event.
@@ -93,9 +96,9 @@ class Routes:
             return Route(table_id, "", TopicShare("", 0, frozenset(), False), None, None, ())
         share = self.share(table_id)
         topic = share.topic
-        if not share.mine:
+        if not share.mine and not cfg[F.PROVIDE_TRANSACTION_METADATA]:
             return Route(table_id, topic, share, None, None, ())
-        if topic not in self._plan.partitions:
+        if share.mine and topic not in self._plan.partitions:
             # A table created inside the batch, or one whose topic did not exist when the batch was planned.
             ensure_topics(make_admin(cfg.kafka_settings()), {topic: wiring.table_topic(cfg)})
         table = state.tables.get(table_id)

@@ -34,6 +34,16 @@ def server_variables(conn: Any) -> dict[str, int]:
         return {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
 
 
+def statement_format_error(where: str, statement: str) -> SourceSettingError:
+    """Return the error for changes of rows that were logged as a statement."""
+    return SourceSettingError(
+        "rows were changed by a statement that was logged as text",
+        where=f"{where}: {statement}",
+        why="the session had binlog_format=STATEMENT or MIXED, so the changed rows are not in the binlog",
+        remedy="set binlog_format=ROW for every session, then take a new snapshot of the tables it changed",
+    )
+
+
 class SchemaLog:
     """Keep table structures in step with the stream.
 
@@ -76,12 +86,7 @@ class SchemaLog:
         """Refuse changes of rows that were logged as a statement: their rows are nowhere in the binlog (SETUP-16)."""
         word = query.sql.lstrip()[:8].upper().split(None, 1)[:1]
         if word and word[0] in _DML and (not query.db or self._cfg.captures_database(query.db)):
-            raise SourceSettingError(
-                "rows were changed by a statement that was logged as text",
-                where=f"{where}, database {query.db or '(none)'}: {query.sql[:200]}",
-                why="the session had binlog_format=STATEMENT or MIXED, so the changed rows are not in the binlog",
-                remedy="set binlog_format=ROW for every session, then take a new snapshot of the tables it changed",
-            )
+            raise statement_format_error(f"{where}, database {query.db or '(none)'}", query.sql[:200])
 
     def context(self, query: QueryEvent) -> DdlContext:
         """Return the session context that the binlog recorded with the statement."""

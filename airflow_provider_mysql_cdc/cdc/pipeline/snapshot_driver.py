@@ -146,7 +146,7 @@ class _Snapshot:
             finished = {c: int(r["rows"]) for c, r in done.items()}
             if waiting or not self._schemas_written(ledger):
                 queue = ChunkQueue(waiting, finished, self.log, len(chunks))
-                self._read(queue, state, definitions, conn, ledger)
+                self._read(queue, chunks, state, definitions, conn, ledger)
         return self._close_books(chunks)
 
     def _tables(self, conn: Any) -> list[TableId]:
@@ -169,18 +169,36 @@ class _Snapshot:
         for table in tables.values():
             if self.cfg[F.SNAPSHOT_MODE].rows:
                 chunks += split(conn, table, self.cfg[F.SNAPSHOT_CHUNK_ROWS])
-        record = {"epoch": self.plan.epoch, "status": "planned", "chunks": [c.to_json() for c in chunks]}
-        self.job.put(SNAPSHOT_KEY, record)
+        self._note_tasks(chunks, 0)
         faults.fault_point("plan.after_store")
         return chunks
+
+    def _note_tasks(self, chunks: list[SnapshotChunk], tasks: int) -> None:
+        """Write down the chunks and how many tasks may have something open, for whoever has to fence them."""
+        record = {
+            "epoch": self.plan.epoch,
+            "status": "planned",
+            "chunks": [c.to_json() for c in chunks],
+            "tasks": tasks,
+        }
+        self.job.put(SNAPSHOT_KEY, record)
 
     def _schemas_written(self, ledger: LedgerState) -> bool:
         view = ledger.others.get(VIEW_KEY)
         return view is not None and view["epoch"] == self.plan.epoch
 
-    def _read(self, queue: ChunkQueue, state: Any, definitions: Any, guard_conn: Any, ledger: LedgerState) -> None:
+    def _read(
+        self,
+        queue: ChunkQueue,
+        chunks: list[SnapshotChunk],
+        state: Any,
+        definitions: Any,
+        guard_conn: Any,
+        ledger: LedgerState,
+    ) -> None:
         wanted = self.cfg[F.SNAPSHOT_PARALLELISM] or self.runner.slots()
         tasks = max(1, min(wanted, self.runner.slots(), len(queue.waiting)))
+        self._note_tasks(chunks, max(tasks, int((ledger.snapshot or {}).get("tasks", 0))))
         self.log(f"snapshot {self.plan.epoch}: {len(queue.waiting)} chunk(s) to read with {tasks} task(s)")
         rendezvous = Rendezvous(tasks, GANG_TIMEOUT_S)
         coordinator = Coordinator(

@@ -163,8 +163,9 @@ class SnapshotTask:
 
     def _sql(self, table: Table, chunk: SnapshotChunk) -> str:
         order = ", ".join("`" + c.replace("`", "``") + "`" for c in table.primary_key)
-        return f"SELECT {select_list(table)} FROM {table.id.quoted()} WHERE {predicate(chunk)}" + (
-            f" ORDER BY {order}" if chunk.columns and order else ""
+        return (
+            f"SELECT {select_list(table, wiring.decoder_options(self.cfg))} FROM {table.id.quoted()} WHERE {predicate(chunk)}"
+            + (f" ORDER BY {order}" if chunk.columns and order else "")
         )
 
 

@@ -53,6 +53,11 @@ def sql(root: Any, database: str) -> Sql:
     return run
 
 
+def needs(stack: Any, version: tuple[int, ...], what: str) -> None:
+    if tuple(int(n) for n in stack.mysql_version.split("-")[0].split(".")) < version:
+        pytest.skip(f"MySQL {stack.mysql_version} has no {what}")
+
+
 def read(settings: ConnectionSettings, start: BinlogOffset, end: BinlogOffset, **kwargs: Any) -> list[Event]:
     with open_stream(settings, start, server_id=SERVER_ID, silence_timeout_s=10, **kwargs) as stream:
         return list(stream.events(end))
@@ -129,11 +134,15 @@ def test_second_opinion_of_mysql_replication(root: Any, sql: Sql, stack: Any, se
 
 
 @pytest.mark.req("STRM-05")
-def test_by_gtid_gives_the_events_that_follow_the_set(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+def test_by_gtid_gives_the_events_that_follow_the_set(
+    stack: Any, root: Any, sql: Sql, settings: ConnectionSettings
+) -> None:
     sql("CREATE TABLE t (id INT PRIMARY KEY)", "INSERT INTO t VALUES (1)", "FLUSH BINARY LOGS")
     start = current_offset(root)
-    sql("INSERT INTO t VALUES (2)", "SET GTID_NEXT = 'AUTOMATIC:blue'", "INSERT INTO t VALUES (3)")
-    sql("SET GTID_NEXT = 'AUTOMATIC'", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (4)")
+    sql("INSERT INTO t VALUES (2)")
+    if stack.mysql_version.startswith("9"):
+        sql("SET GTID_NEXT = 'AUTOMATIC:blue'")
+    sql("INSERT INTO t VALUES (3)", "SET GTID_NEXT = 'AUTOMATIC'", "FLUSH BINARY LOGS", "INSERT INTO t VALUES (4)")
     end = current_offset(root)
     elsewhere = replace(start, file="binlog.000001", pos=4, server_uuid=None)
     control = (c.ROTATE_EVENT, c.PREVIOUS_GTIDS_LOG_EVENT)
@@ -144,7 +153,10 @@ def test_by_gtid_gives_the_events_that_follow_the_set(root: Any, sql: Sql, setti
     assert by_gtid == by_position and len(by_position) >= 15
 
 
-def test_tags_are_read_and_the_tracker_follows_the_server(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+def test_tags_are_read_and_the_tracker_follows_the_server(
+    stack: Any, root: Any, sql: Sql, settings: ConnectionSettings
+) -> None:
+    needs(stack, (8, 3), "tags")
     sql("CREATE TABLE t (id INT PRIMARY KEY)")
     start = current_offset(root)
     for n, tag in enumerate(["", ":blue", ":green_1", ""]):
@@ -163,7 +175,8 @@ def test_tags_are_read_and_the_tracker_follows_the_server(root: Any, sql: Sql, s
     assert [g for g in gtids if g and ":blue:" in g] and [g for g in gtids if g and ":green_1:" in g]
 
 
-def test_previous_gtids_of_a_new_file(root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+def test_previous_gtids_of_a_new_file(stack: Any, root: Any, sql: Sql, settings: ConnectionSettings) -> None:
+    needs(stack, (8, 3), "tags")
     sql("SET GTID_NEXT = 'AUTOMATIC:blue'", "CREATE TABLE t (id INT PRIMARY KEY)", "SET GTID_NEXT = 'AUTOMATIC'")
     start = current_offset(root)
     sql("FLUSH BINARY LOGS")
@@ -173,8 +186,9 @@ def test_previous_gtids_of_a_new_file(root: Any, sql: Sql, settings: ConnectionS
 
 
 def test_compressed_transactions_equal_uncompressed_ones(
-    root: Any, sql: Sql, database: str, settings: ConnectionSettings
+    stack: Any, root: Any, sql: Sql, database: str, settings: ConnectionSettings
 ) -> None:
+    needs(stack, (8, 0, 20), "compressed transactions")
     sql("CREATE TABLE t (id INT PRIMARY KEY, v VARCHAR(2000))")
     found = []
     for switch in ("OFF", "ON"):
@@ -225,7 +239,10 @@ def test_an_event_of_twenty_megabytes(root: Any, sql: Sql, database: str, settin
     assert small[1].buf[small[1].end - 5 : small[1].end] == b"small"
 
 
-def test_full_metadata_describe_the_table(root: Any, sql: Sql, database: str, settings: ConnectionSettings) -> None:
+def test_full_metadata_describe_the_table(
+    stack: Any, root: Any, sql: Sql, database: str, settings: ConnectionSettings
+) -> None:
+    needs(stack, (9,), "VECTOR")
     sql(
         "CREATE TABLE t (id INT UNSIGNED, name VARCHAR(9) CHARSET latin1, v VECTOR(2), c CHAR(2) COLLATE utf8mb4_bin, "
         "e ENUM('a', 'b'), PRIMARY KEY (name(3), id))"

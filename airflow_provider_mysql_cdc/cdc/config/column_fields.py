@@ -1,0 +1,112 @@
+"""Properties that choose, rename, describe and convert columns, and that narrow the snapshot."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group
+from airflow_provider_mysql_cdc.cdc.config.parse import KeyColumns, Patterns
+
+_HOW = (
+    "Comma-separated regular expressions, each for a whole `database.table.column`, ASCII letters without case; "
+    "`\\,` is a comma."
+)
+
+
+def _columns(name: str, doc: str, *refs: str, old: tuple[str, ...] = ()) -> Field[Patterns]:
+    return Field(name, parse.patterns, Patterns(), doc, Group.COLUMNS, aliases=old, refs=refs)
+
+
+COLUMN_INCLUDE_LIST = _columns(
+    "column.include.list",
+    f"Columns in the values of events; all when empty. Keys keep their columns. {_HOW}",
+    "COL-01",
+    "COL-02",
+    "CFG-15",
+    old=("column.whitelist",),
+)
+COLUMN_EXCLUDE_LIST = _columns(
+    "column.exclude.list",
+    f"Columns left out of the values of events; not together with the include list. Keys keep their columns. {_HOW}",
+    "COL-01",
+    "COL-02",
+    "CFG-14",
+    old=("column.blacklist",),
+)
+COLUMN_PROPAGATE_SOURCE_TYPE = _columns(
+    "column.propagate.source.type",
+    "Columns whose field schema in values gets the parameters `__debezium.source.column.type`, `.length`, `.scale`, "
+    f"`.name` and, with `include.schema.comments`, `.comment`. {_HOW}",
+    "COL-11",
+)
+DATATYPE_PROPAGATE_SOURCE_TYPE = _columns(
+    "datatype.propagate.source.type",
+    "As `column.propagate.source.type`, for all columns of a type. Comma-separated regular expressions, each for a "
+    "whole `database.table.TYPE`, where the type is written as in `INT UNSIGNED`, without a length.",
+    "COL-12",
+)
+MESSAGE_KEY_COLUMNS: Field[KeyColumns] = Field(
+    "message.key.columns",
+    parse.key_columns,
+    KeyColumns(),
+    "Key columns by table, `table:column,column;table:column`; table and column are regular expressions. Overrides the "
+    "primary key. No rule of this chapter changes the values in a key.",
+    Group.COLUMNS,
+    refs=("COL-13", "COL-14", "CFG-39"),
+)
+
+
+def _sanitize(value: str) -> str:
+    return "avro" if parse.boolean(value) else "none"
+
+
+SCHEMA_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
+    "schema.name.adjustment.mode",
+    parse.choice(NameAdjustmentMode),
+    NameAdjustmentMode.NONE,
+    "How the names of tables' schemas are adjusted to what Avro allows. Topics keep their names.",
+    Group.COLUMNS,
+    enum=NameAdjustmentMode.docs(),
+    refs=("EVT-04", "EVT-06", "COL-16"),
+)
+FIELD_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
+    "field.name.adjustment.mode",
+    parse.choice(NameAdjustmentMode),
+    NameAdjustmentMode.NONE,
+    "How column names are adjusted to what Avro allows for field names, in values and keys. Two columns of a table "
+    "whose names become equal stop the run. `sanitize.field.names=true` is read as `avro`, `false` as `none`.",
+    Group.COLUMNS,
+    aliases=(Alias("sanitize.field.names", _sanitize),),
+    enum=NameAdjustmentMode.docs(),
+    refs=("COL-15",),
+)
+CONVERTERS: Field[tuple[str, ...]] = Field(
+    "converters",
+    lambda value: tuple(filter(None, map(str.strip, value.split(",")))),
+    (),
+    "Names of converters. Each has `<name>.type`, which must be "
+    "`io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter`: TINYINT(1) columns become booleans, true "
+    "above zero. `<name>.selector` is a list of regular expressions for `database.table.column` (all when absent); "
+    "`<name>.length.checker=false` takes TINYINT of any display width.",
+    Group.COLUMNS,
+    refs=("TYPE-62", "TYPE-63", "TYPE-64"),
+)
+SNAPSHOT_INCLUDE_COLLECTION_LIST: Field[Patterns] = Field(
+    "snapshot.include.collection.list",
+    parse.patterns,
+    Patterns(),
+    "Captured tables (`database.table`) whose rows the snapshot reads; all when empty. The structure of the others is "
+    "recorded, and their changes are captured. Comma-separated regular expressions for the whole name.",
+    Group.SNAPSHOT,
+    refs=("SNAP-49",),
+)
+SNAPSHOT_SELECT_STATEMENT_OVERRIDES: Field[tuple[str, ...]] = Field(
+    "snapshot.select.statement.overrides",
+    lambda value: tuple(filter(None, map(str.strip, value.split(",")))),
+    (),
+    "Tables (`database.table`) whose rows the snapshot reads with a statement of your own; "
+    "`snapshot.select.statement.overrides.<database>.<table>` holds the SELECT. Such a table is read by one task. "
+    "Nullable columns that the statement does not give are NULL.",
+    Group.SNAPSHOT,
+    refs=("SNAP-50", "SNAP-51"),
+)

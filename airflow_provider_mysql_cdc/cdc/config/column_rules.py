@@ -1,0 +1,178 @@
+"""Properties that treat columns and have a free part in their name: truncation, masks, hashes, converters.
+
+Source: ``ColumnMappers``, ``Key`` and ``TinyIntOneToBooleanConverter`` of Debezium 3.6.1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from airflow_provider_mysql_cdc.cdc.config.field import Problem
+from airflow_provider_mysql_cdc.cdc.config.names import hide_salt
+from airflow_provider_mysql_cdc.cdc.config.parse import Patterns, boolean, patterns
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+
+TRUNCATE = "column.truncate.to."
+MASK = "column.mask.with."
+HASH_V2 = "column.mask.hash.v2."
+HASH = "column.mask.hash."
+PREFIXES = (TRUNCATE, MASK, HASH_V2, HASH)
+"""Family prefixes; a longer one stands before its own prefix."""
+
+BOOLEAN_CONVERTERS = (
+    "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter",
+    "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter",
+)
+_CHARS = re.compile(r"(\d+)\.chars")
+_SALTED = re.compile(r"([^.]+)\.with\.salt\.(.+)", re.DOTALL)
+
+ALGORITHMS: dict[str, str] = {
+    "MD5": "md5",
+    **dict.fromkeys(("SHA", "SHA1", "SHA-1"), "sha1"),
+    **dict.fromkeys(("SHA224", "SHA-224"), "sha224"),
+    **dict.fromkeys(("SHA256", "SHA-256"), "sha256"),
+    **dict.fromkeys(("SHA384", "SHA-384"), "sha384"),
+    **dict.fromkeys(("SHA512", "SHA-512"), "sha512"),
+    **dict.fromkeys(("SHA512/224", "SHA-512/224"), "sha512_224"),
+    **dict.fromkeys(("SHA512/256", "SHA-512/256"), "sha512_256"),
+    **{f"SHA3-{bits}": f"sha3_{bits}" for bits in (224, 256, 384, 512)},
+}
+"""Java's ``MessageDigest`` names (upper case; Java ignores case) and those of ``hashlib`` (COL-06)."""
+
+
+@dataclass(frozen=True, slots=True)
+class BooleanConverter:
+    """Choose TINYINT columns that become booleans (TYPE-62 to TYPE-64).
+
+    Args:
+        selector: ``selector``: which columns by ``database.table.column``; an empty list means all.
+        check_length: ``length.checker``: only columns declared as TINYINT(1).
+    """
+
+    selector: Patterns = Patterns()
+    check_length: bool = True
+
+    def selects(self, column: str, datatype: str, length: int | None) -> bool:
+        """Say whether a column becomes a boolean.
+
+        Args:
+            column: ``database.table.column``.
+            datatype: Type word with UNSIGNED and ZEROFILL.
+            length: Display width as declared, or None.
+        """
+        if datatype.upper() not in ("TINYINT", "TINYINT UNSIGNED") or (self.check_length and length != 1):
+            return False
+        return not self.selector or self.selector.matches(column)
+
+
+@dataclass(slots=True)
+class ColumnFamilies:
+    """Hold what the column families of a configuration say.
+
+    Args:
+        rules: Rules and the columns they are for, in the order in which the first match counts.
+        booleans: Converters of TINYINT columns.
+        problems: What cannot be used.
+    """
+
+    rules: tuple[tuple[ColumnRule, Patterns], ...] = ()
+    booleans: tuple[BooleanConverter, ...] = ()
+    problems: list[Problem] = field(default_factory=list)
+
+
+def read(given: Mapping[str, Mapping[str, str]]) -> ColumnFamilies:
+    """Read the families of truncation, masks and hashes.
+
+    Args:
+        given: Property text by family prefix and by name without it.
+    """
+    out = ColumnFamilies()
+    out.rules = tuple(
+        found
+        for prefix in (TRUNCATE, MASK, HASH, HASH_V2)
+        for rest, text in given.get(prefix, {}).items()
+        for found in _rule(out, prefix, rest, text)
+    )
+    return out
+
+
+def _rule(out: ColumnFamilies, prefix: str, rest: str, text: str) -> Iterator[tuple[ColumnRule, Patterns]]:
+    try:
+        columns = patterns(text)
+        if not columns:
+            raise ValueError("must name columns")
+        yield _PARSERS[prefix](rest), columns
+    except ValueError as e:
+        out.problems.append(Problem(hide_salt(prefix + rest), str(e), "Correct the property", text))
+
+
+def _chars(kind: RuleKind, least: int) -> Callable[[str], ColumnRule]:
+    def parse(rest: str) -> ColumnRule:
+        match = _CHARS.fullmatch(rest)
+        if match is None:
+            raise ValueError("the name must end in a number and .chars, as in 10.chars")
+        if int(match[1]) < least:
+            raise ValueError(f"the number must be at least {least}")
+        return ColumnRule(kind, int(match[1]))
+
+    return parse
+
+
+def _hash(kind: RuleKind) -> Callable[[str], ColumnRule]:
+    def parse(rest: str) -> ColumnRule:
+        match = _SALTED.fullmatch(rest)
+        if match is None:
+            raise ValueError("the name must end in an algorithm and a salt, as in SHA-256.with.salt.SALT")
+        algorithm = ALGORITHMS.get(match[1].upper())
+        if algorithm is None or algorithm not in hashlib.algorithms_available:
+            raise ValueError(f"there is no algorithm {match[1]}; there are {', '.join(sorted(set(ALGORITHMS)))}")
+        return ColumnRule(kind, algorithm=algorithm, salt=Secret(match[2]))
+
+    return parse
+
+
+_PARSERS: dict[str, Callable[[str], ColumnRule]] = {
+    TRUNCATE: _chars(RuleKind.TRUNCATE, 0),
+    MASK: _chars(RuleKind.MASK, 0),
+    HASH: _hash(RuleKind.HASH),
+    HASH_V2: _hash(RuleKind.HASH_V2),
+}
+
+
+def read_converters(out: ColumnFamilies, given: Mapping[str, Mapping[str, str]]) -> None:
+    """Read the converters.
+
+    Args:
+        out: Gets converters and problems.
+        given: Per name in ``converters``, its settings by name.
+    """
+    found = []
+    for name, settings in given.items():
+        kind = settings.get("type", "").strip()
+        if kind not in BOOLEAN_CONVERTERS:
+            what = f"is no converter that exists here; there is {BOOLEAN_CONVERTERS[0]}" if kind else "is missing"
+            out.problems.append(
+                Problem(f"{name}.type", what, "Remove the converter, or name that one", settings.get("type"))
+            )
+            continue
+        found.append(_boolean_converter(out, name, settings))
+    out.booleans = tuple(found)
+
+
+def _boolean_converter(out: ColumnFamilies, name: str, settings: Mapping[str, str]) -> BooleanConverter:
+    made = BooleanConverter()
+    for setting, text in settings.items():
+        try:
+            if setting == "selector":
+                made = BooleanConverter(patterns(text), made.check_length)
+            elif setting == "length.checker":
+                made = BooleanConverter(made.selector, boolean(text) if text.strip() else True)
+            elif setting != "type":
+                raise ValueError("is no setting of this converter; there are selector and length.checker")
+        except ValueError as e:
+            out.problems.append(Problem(f"{name}.{setting}", str(e), "Correct the value, or remove it", text))
+    return made

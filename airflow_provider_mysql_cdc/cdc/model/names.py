@@ -1,0 +1,53 @@
+"""Adjust names to what Avro allows.
+
+Source: ``SchemaNameAdjuster`` and its replacement functions in Debezium 3.6.1. Java works on UTF-16 units, so a
+character beyond U+FFFF counts as two.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_FIRST = {"avro": re.compile("[a-zA-Z_]"), "avro_unicode": re.compile("[a-zA-Z]")}
+_FIELD = {"avro": re.compile("[a-zA-Z0-9_]"), "avro_unicode": re.compile("[a-zA-Z0-9]")}
+_SCHEMA = {"avro": re.compile("[a-zA-Z0-9_.]"), "avro_unicode": re.compile("[a-zA-Z0-9.]")}
+
+
+def field_name(name: str, mode: str) -> str:
+    """Return a column's name as a field name.
+
+    Args:
+        name: The column's name.
+        mode: ``field.name.adjustment.mode``: none, avro or avro_unicode.
+    """
+    return name if mode == "none" else _adjusted(name, mode, _FIELD[mode])
+
+
+def schema_name(name: str, mode: str) -> str:
+    """Return the name of a schema; dots stay.
+
+    Args:
+        name: The name.
+        mode: ``schema.name.adjustment.mode``: none, avro or avro_unicode.
+    """
+    return name if mode == "none" else _adjusted(name, mode, _SCHEMA[mode])
+
+
+def _units(name: str) -> Iterator[str]:
+    data = name.encode("utf-16-be", "surrogatepass")
+    return (chr(int.from_bytes(data[i : i + 2], "big")) for i in range(0, len(data), 2))
+
+
+def _adjusted(name: str, mode: str, allowed: re.Pattern[str]) -> str:
+    out = []
+    for index, char in enumerate(_units(name)):
+        if (allowed if index else _FIRST[mode]).fullmatch(char):
+            out.append(char)
+        elif mode == "avro":
+            # A leading digit stays, so that names which differ in it only do not become equal.
+            out.append("_" + (char if not index and char.isdecimal() else ""))
+        else:
+            code = f"{ord(char):x}"
+            out.append("_u" + ("00" + code if len(code) <= 2 else code))
+    return "".join(out)

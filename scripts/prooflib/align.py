@@ -1,0 +1,64 @@
+"""Which record of one capture stands for which of the other: by order within a partition, gaps found by identity."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from typing import Any
+
+from prooflib.records import Record, show
+
+Pair = tuple[Record | None, Record | None]
+_ROW_MEMBERS = ("before", "after")
+# What a keyless record is known by, beside its row.
+_SCHEMA_CHANGE = ("databaseName", "ddl")
+_TRANSACTION = ("status",)
+
+
+def identity(record: Record) -> str:
+    """Return what makes a record the same one in two captures.
+
+    A row event is known by its key and operation, one without key by its rows; a schema change by its statement.
+    """
+    payload = record.payload
+    if not isinstance(payload, dict):
+        return f"{show(record.key_payload, 10_000)} {payload is None}"
+    parts: list[Any] = [record.key_payload, payload.get("op")]
+    if record.key is None:
+        parts += [payload.get(m) for m in _ROW_MEMBERS]
+    if "ddl" in payload:
+        parts += [payload.get(m) for m in _SCHEMA_CHANGE] + [record.snapshot]
+    if "status" in payload and "event_count" in payload:
+        parts = [payload.get(m) for m in _TRANSACTION]
+    return show(parts, 10_000)
+
+
+def aligned(ours: Sequence[Record], theirs: Sequence[Record]) -> Iterator[Pair]:
+    """Yield pairs in the order of the recorded capture; a record without counterpart has None beside it.
+
+    Args:
+        ours: All records of our capture.
+        theirs: All records of the recorded one.
+    """
+    mine, other = _by_place(ours), _by_place(theirs)
+    for place in sorted({*mine, *other}):
+        yield from _partition(mine.get(place, []), other.get(place, []))
+
+
+def _by_place(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    found: dict[tuple[str, str], list[Record]] = {}
+    for record in records:
+        found.setdefault((record.topic, record.partition), []).append(record)
+    return found
+
+
+def _partition(ours: list[Record], theirs: list[Record]) -> Iterator[Pair]:
+    matcher = SequenceMatcher(None, [identity(r) for r in ours], [identity(r) for r in theirs], autojunk=False)
+    for kind, a0, a1, b0, b1 in matcher.get_opcodes():
+        if kind == "equal" or a1 - a0 == b1 - b0:
+            yield from zip(ours[a0:a1], theirs[b0:b1], strict=True)
+            continue
+        for record in ours[a0:a1]:
+            yield record, None
+        for record in theirs[b0:b1]:
+            yield None, record

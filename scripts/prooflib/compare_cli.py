@@ -1,0 +1,100 @@
+"""Command line of scripts/compare."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from prooflib.differ import Difference, Result, compare
+from prooflib.explained import Entry, read_explained
+from prooflib.lines import read_lines
+from prooflib.records import parse_records
+from prooflib.workload import ProofError
+
+OK, DIFFERENT, UNUSABLE = 0, 1, 2
+LIST = Path(__file__).resolve().parents[2] / "docs" / "debezium-differences.md"
+_KEYS_SHOWN = 3
+
+
+def case_of(path: Path) -> str:
+    """Return ``workload/mode`` of a capture's file, from its name and its folder's."""
+    return f"{path.resolve().parent.name}/{path.name.removesuffix('.gz').removesuffix('.jsonl')}"
+
+
+def judge(case: str, result: Result, entries: Sequence[Entry]) -> tuple[list[Difference], Counter[Entry]]:
+    """Return the differences that no entry names, and how often each entry was used.
+
+    Args:
+        case: ``workload/mode``.
+        result: The comparison.
+        entries: The list.
+    """
+    left, used = [], Counter[Entry]()
+    for difference in result.differences:
+        entry = next((e for e in entries if e.names(case, difference)), None)
+        if entry is None:
+            left.append(difference)
+        else:
+            used[entry] += 1
+    return left, used
+
+
+def report(differences: Sequence[Difference]) -> list[str]:
+    """Return one line for each difference; the same difference of several records of a topic is told once."""
+    groups: dict[tuple[str, str, str], list[Difference]] = {}
+    for d in differences:
+        groups.setdefault((d.topic, d.where, d.values()), []).append(d)
+    lines = []
+    for (topic, where, values), members in groups.items():
+        keys = [f"{d.key}#{d.number}" for d in members[:_KEYS_SHOWN]]
+        more = f" and {len(members) - _KEYS_SHOWN} more" if len(members) > _KEYS_SHOWN else ""
+        lines.append(f"{topic} key={' '.join(keys)}{more} {where}: {values}")
+    return lines
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Compare two captures; return 0, 1 when a difference is left that the list does not name, 2 on bad input.
+
+    Args:
+        argv: Arguments, ``sys.argv`` when None.
+    """
+    parser = argparse.ArgumentParser(
+        prog="scripts/compare",
+        description="Print every difference between a capture and a recorded one, by topic, key and JSON path.",
+    )
+    parser.add_argument("ours", type=Path, help="capture made by scripts/capture, .jsonl or .jsonl.gz")
+    parser.add_argument("theirs", type=Path, help="recorded capture; its folder and name are the workload and mode")
+    parser.add_argument("--differences", type=Path, default=LIST, help="list of explained differences")
+    parser.add_argument("--case", help="workload/mode, when the recorded file's path does not tell")
+    parser.add_argument("--explained", action="store_true", help="print the explained differences as well")
+    args = parser.parse_args(argv)
+    try:
+        ours, theirs = (parse_records(read_lines(p), str(p)) for p in (args.ours, args.theirs))
+        entries = read_explained(args.differences)
+        result = compare(ours, theirs)
+        case = args.case or case_of(args.theirs)
+        left, used = judge(case, result, entries)
+    except (ProofError, OSError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return UNUSABLE
+    for line in report(left):
+        print(line)
+    if args.explained:
+        for line in report([d for d in result.differences if d not in left]):
+            print(f"explained: {line}")
+    if result.shifted:
+        print(f"note: binlog positions are shifted, each by its section's distance ({result.shifted} positions)")
+    for entry, times in used.items():
+        print(f"explained {times}x by {args.differences.name}:{entry.line}: {entry.reason}")
+    print(
+        f"{case}: {result.records} records, {result.equal} equal, {len(result.differences) - len(left)} differences "
+        f"explained, {len(left)} left"
+    )
+    return DIFFERENT if left else OK
+
+
+if __name__ == "__main__":
+    sys.exit(main())

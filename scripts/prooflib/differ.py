@@ -1,0 +1,177 @@
+"""Every difference of two captures, by topic, key and JSON path."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prooflib.align import aligned
+from prooflib.records import Path, Record, names_of, show, text_difference
+from prooflib.volatile import Volatile
+
+
+class _Absent:
+    def __repr__(self) -> str:
+        return "absent"
+
+
+ABSENT = _Absent()
+RECORD: Path = ("record",)
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """Hold one difference.
+
+    Args:
+        topic: Topic.
+        key: The record's key, as text.
+        number: The record's place in its partition.
+        path: Where in the record: members, ``[name]`` for elements; ``record`` when it is missing as a whole.
+        ours: Our value, or ABSENT.
+        theirs: The recorded value, or ABSENT.
+        pair: The two records, None for one that is missing.
+    """
+
+    topic: str
+    key: str
+    number: int
+    path: Path
+    ours: Any
+    theirs: Any
+    pair: tuple[Record | None, Record | None]
+
+    @property
+    def where(self) -> str:
+        """Return the path as text."""
+        return ".".join(self.path).replace(".[", "[")
+
+    def values(self) -> str:
+        """Return both values as text."""
+        return f"ours {_shown(self.ours)}, theirs {_shown(self.theirs)}"
+
+
+def _shown(value: Any) -> str:
+    return repr(value) if value is ABSENT else show(value)
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """Hold the outcome of a comparison.
+
+    Args:
+        records: Pairs of records compared.
+        equal: Pairs without a difference.
+        differences: All differences in order.
+        shifted: Distinct binlog positions that are masked because they are shifted.
+    """
+
+    records: int
+    equal: int
+    differences: tuple[Difference, ...]
+    shifted: int
+
+
+def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
+    """Compare two captures.
+
+    Args:
+        ours: Our records.
+        theirs: The recorded ones.
+    """
+    pairs = list(aligned(ours, theirs))
+    volatile = Volatile()
+    volatile.note_positions((a, b) for a, b in pairs if a is not None and b is not None)
+    found: list[Difference] = []
+    equal = 0
+    for mine, other in pairs:
+        new = list(_pair(mine, other, volatile))
+        equal += not new
+        found += new
+    return Result(len(pairs), equal, tuple(found), len(volatile.shifted))
+
+
+def _pair(mine: Record | None, other: Record | None, volatile: Volatile) -> Iterator[Difference]:
+    known = other or mine
+    assert known is not None
+    key = show(known.key_payload, 120)
+
+    def difference(path: Path, a: Any, b: Any) -> Difference:
+        return Difference(known.topic, key, known.number, path, a, b, (mine, other))
+
+    if mine is None or other is None:
+        yield difference(RECORD, *(ABSENT if r is None else r.payload for r in (mine, other)))
+        return
+    masked = False
+    for path, a, b in _leaves(mine, other):
+        if a is not ABSENT and b is not ABSENT and volatile.masks(path, a, b, (mine, other)):
+            masked = True
+            continue
+        masked = True
+        yield difference(path, a, b)
+    for part, a, b in (("key", mine.key_text, other.key_text), ("value", mine.value_text, other.value_text)):
+        text = text_difference(a, b)
+        if text is not None:
+            yield difference((part, "(text)"), *text)
+        elif a != b and not masked:
+            yield difference((part, "(text)"), a, b)
+
+
+def _leaves(mine: Record, other: Record) -> Iterator[tuple[Path, Any, Any]]:
+    if mine.key_text != other.key_text:
+        yield from _walk(("key",), mine.key, other.key)
+    if mine.value_text != other.value_text:
+        yield from _value(mine, other)
+    yield from _headers(mine.headers, other.headers)
+
+
+def _value(mine: Record, other: Record) -> Iterator[tuple[Path, Any, Any]]:
+    yield from _walk(("value",), mine.value, other.value)
+
+
+def _headers(ours: Sequence[tuple[str, Any]], theirs: Sequence[tuple[str, Any]]) -> Iterator[tuple[Path, Any, Any]]:
+    mine, other = [n for n, _ in ours], [n for n, _ in theirs]
+    if mine != other:
+        yield ("headers", "(names)"), mine, other
+        return
+    for (name, a), (_, b) in zip(ours, theirs, strict=True):
+        if a != b:
+            yield ("headers", name), a, b
+
+
+def _walk(path: Path, ours: Any, theirs: Any) -> Iterator[tuple[Path, Any, Any]]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        yield from _objects(path, ours, theirs)
+    elif isinstance(ours, list) and isinstance(theirs, list):
+        yield from _lists(path, ours, theirs)
+    elif type(ours) is not type(theirs) or ours != theirs:
+        yield path, ours, theirs
+
+
+def _objects(path: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[Path, Any, Any]]:
+    for name in theirs:
+        if name not in ours:
+            yield (*path, name), ABSENT, theirs[name]
+        else:
+            yield from _walk((*path, name), ours[name], theirs[name])
+    for name in ours:
+        if name not in theirs:
+            yield (*path, name), ours[name], ABSENT
+    mine, other = [n for n in ours if n in theirs], [n for n in theirs if n in ours]
+    if mine != other:
+        yield (*path, "(order)"), mine, other
+
+
+def _lists(path: Path, ours: list[Any], theirs: list[Any]) -> Iterator[tuple[Path, Any, Any]]:
+    mine, other = names_of(ours), names_of(theirs)
+    if mine is not None and other is not None:
+        a, b = (dict(zip((f"[{n}]" for n in n_), v, strict=True)) for n_, v in ((mine, ours), (other, theirs)))
+        yield from _objects(path, a, b)
+        return
+    for number in range(max(len(ours), len(theirs))):
+        a, b = (v[number] if number < len(v) else ABSENT for v in (ours, theirs))
+        if a is ABSENT or b is ABSENT:
+            yield (*path, f"[{number}]"), a, b
+        else:
+            yield from _walk((*path, f"[{number}]"), a, b)

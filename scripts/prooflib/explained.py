@@ -1,0 +1,87 @@
+"""The list of explained differences: a table in Markdown that people read and the comparison obeys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from prooflib.differ import Difference
+from prooflib.kinds import KINDS
+from prooflib.workload import ProofError
+
+COLUMNS = ("case", "topic", "path", "kind", "reason")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Hold one row of the list.
+
+    Args:
+        case: Glob of ``workload/mode``.
+        topic: Glob of the topic.
+        path: Glob of the JSON path.
+        kind: Name of a kind (``kinds.KINDS``), or ``any``.
+        reason: One line.
+        line: Line number in the file.
+    """
+
+    case: str
+    topic: str
+    path: str
+    kind: str
+    reason: str
+    line: int
+
+    def names(self, case: str, difference: Difference) -> bool:
+        """Return whether the entry explains a difference.
+
+        Args:
+            case: ``workload/mode`` of the recorded capture.
+            difference: The difference.
+        """
+        return (
+            _like(self.case, case)
+            and _like(self.topic, difference.topic)
+            and _like(self.path, difference.where)
+            and KINDS[self.kind](difference)
+        )
+
+
+def _like(glob: str, text: str) -> bool:
+    pattern = ".*".join(re.escape(part) for part in glob.split("*"))
+    return re.fullmatch(pattern, text, re.DOTALL) is not None
+
+
+def parse_explained(lines: Iterable[str], name: str) -> list[Entry]:
+    """Return the entries of every table whose head is ``case | topic | path | kind | reason``.
+
+    Args:
+        lines: The file's lines.
+        name: Its name, for errors.
+
+    Raises:
+        ProofError: A row is not complete, or names an unknown kind.
+    """
+    entries, inside = [], False
+    for number, line in enumerate(lines, 1):
+        if not line.lstrip().startswith("|"):
+            inside = False
+            continue
+        cells = [c.strip() for c in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+        cells = [c.replace("\\|", "|").strip("`") if i < len(COLUMNS) - 1 else c for i, c in enumerate(cells)]
+        if tuple(c.lower() for c in cells) == COLUMNS:
+            inside = True
+        elif inside and not all(set(c) <= set("-: ") for c in cells):
+            if len(cells) != len(COLUMNS) or not all(cells):
+                raise ProofError(f"{name}, line {number}: a row has the cells {' | '.join(COLUMNS)}, none empty")
+            if cells[3] not in KINDS:
+                raise ProofError(f"{name}, line {number}: unknown kind {cells[3]!r}; known: {', '.join(sorted(KINDS))}")
+            entries.append(Entry(*cells, line=number))
+    return entries
+
+
+def read_explained(path: Path) -> list[Entry]:
+    """Return the entries of a file."""
+    return parse_explained(path.read_text(encoding="utf-8").splitlines(), path.name)

@@ -1,0 +1,180 @@
+"""Recorded lines as values: numbers keep their text, members keep their order."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prooflib.workload import ProofError
+
+Path = tuple[str, ...]
+
+
+class Number(str):
+    """Hold a JSON number as it was written; ``1.0`` and ``1.00`` are not equal."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ProofError(f"an object has a member twice: {[name for name, _ in pairs]}")
+    return found
+
+
+_DECODER = json.JSONDecoder(
+    parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=_members, strict=True
+)
+_MEMBERS = ("topic", "partition", "key", "value", "headers")
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """Hold one recorded record.
+
+    Args:
+        topic: Topic.
+        partition: Partition, as text.
+        number: Its place within the partition, from 0.
+        key: Key.
+        value: Value.
+        headers: Headers in order.
+        key_text: Key as written.
+        value_text: Value as written.
+    """
+
+    topic: str
+    partition: str
+    number: int
+    key: Any
+    value: Any
+    headers: tuple[tuple[str, Any], ...]
+    key_text: str
+    value_text: str
+
+    def at(self, *path: str) -> Any:
+        """Return what stands at a path of members below key and value, None when there is nothing."""
+        node: Any = {"key": self.key, "value": self.value}
+        for step in path:
+            node = node.get(step) if isinstance(node, dict) else None
+        return node
+
+    @property
+    def key_payload(self) -> Any:
+        """Return the key without its schema."""
+        return unwrapped(self.key)
+
+    @property
+    def payload(self) -> Any:
+        """Return the value without its schema."""
+        return unwrapped(self.value)
+
+    @property
+    def snapshot(self) -> bool:
+        """Return whether a snapshot wrote the record."""
+        payload = self.payload
+        source = payload.get("source") if isinstance(payload, dict) else None
+        return isinstance(source, dict) and source.get("snapshot") not in (None, "false")
+
+
+def unwrapped(node: Any) -> Any:
+    """Return a key or value without its schema, when it has one."""
+    return node["payload"] if isinstance(node, dict) and list(node) == ["schema", "payload"] else node
+
+
+def parse_records(lines: Iterable[str], name: str) -> list[Record]:
+    """Return the records of a capture.
+
+    Args:
+        lines: Its lines.
+        name: Its name, for errors.
+
+    Raises:
+        ProofError: A line is not a record.
+    """
+    counts: dict[tuple[str, str], int] = {}
+    found = []
+    for number, line in enumerate(lines, 1):
+        try:
+            members, texts = _split(line)
+            place = members["topic"], str(members["partition"])
+            headers = tuple((n, v) for header in members["headers"] for n, v in header.items())
+        except (ValueError, ProofError, AttributeError) as error:
+            raise ProofError(f"{name}, line {number}: {error}") from None
+        at = counts[place] = counts.get(place, -1) + 1
+        found.append(Record(*place, at, members["key"], members["value"], headers, texts["key"], texts["value"]))
+    return found
+
+
+def _split(line: str) -> tuple[dict[str, Any], dict[str, str]]:
+    at, values, texts = 0, {}, {}
+    for name in _MEMBERS:
+        opening = ("{" if at == 0 else ",") + f'"{name}":'
+        if not line.startswith(opening, at):
+            raise ValueError(f"{opening} is expected at character {at}: {line[at : at + 40]!r}")
+        begin = at + len(opening)
+        values[name], at = _DECODER.raw_decode(line, begin)
+        texts[name] = line[begin:at]
+    return values, texts
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[-+.\w]+|[{}\[\]:,]|\s+')
+
+
+def text_difference(ours: str, theirs: str) -> tuple[str, str] | None:
+    """Return the first place where the same values are written differently (escapes, blanks), or None.
+
+    Args:
+        ours: JSON text.
+        theirs: JSON text of the same structure.
+    """
+    if ours == theirs:
+        return None
+    mine, other = _TOKEN.findall(ours), _TOKEN.findall(theirs)
+    for a, b in zip(mine, other, strict=False):
+        if a == b:
+            continue
+        if a[0] == b[0] == '"':
+            if json.loads(a, strict=False) == json.loads(b, strict=False):
+                return a, b
+        elif a.isspace() or b.isspace():
+            return repr(a), repr(b)
+    return None
+
+
+def names_of(elements: Sequence[Any]) -> list[str] | None:
+    """Return the names by which the objects of a list are known (``field``, ``name``), None when they have none."""
+    for member in ("field", "name"):
+        if elements and all(isinstance(e, dict) and isinstance(e.get(member), str) for e in elements):
+            names = [e[member] for e in elements]
+            if len(set(names)) == len(names):
+                return names
+    return None
+
+
+def show(node: Any, width: int = 400) -> str:
+    """Return a value as short JSON text.
+
+    Args:
+        node: A parsed value.
+        width: Characters at most.
+    """
+    text = _text(node)
+    return text if len(text) <= width else text[: width - 1] + "…"
+
+
+def _text(node: Any) -> str:
+    if isinstance(node, Number):
+        return str(node)
+    if isinstance(node, dict):
+        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_text(v)}" for k, v in node.items()) + "}"
+    if isinstance(node, list):
+        return "[" + ",".join(map(_text, node)) + "]"
+    return json.dumps(node, ensure_ascii=False)

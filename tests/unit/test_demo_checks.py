@@ -1,0 +1,277 @@
+"""The demo's verifier: whatever is done to a topic's records, it says so."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from demolib.checks import Verdict, check_alter, check_table, checksum
+from demolib.events import Event, Layout, Reader, Record, RecordError, place_of
+
+GTID = "a1730108-e599-11f1-8bb7-02fc00000001"
+KEYED = Layout("orders", ("id", "status", "channel"), ("id",), (None, None, "web"))
+KEYLESS = Layout("views", ("id", "status", "channel"), (), (None, None, "web"))
+ROW_FIELDS = [
+    {"type": "int64", "optional": False, "field": "id"},
+    {"type": "string", "optional": True, "field": "status"},
+    {"type": "string", "optional": False, "default": "web", "field": "channel"},
+]
+
+
+def schema_of(width: int) -> dict[str, Any]:
+    fields = [{"type": "struct", "fields": ROW_FIELDS[:width], "field": side} for side in ("before", "after")]
+    return {"type": "struct", "fields": fields}
+
+
+class Topic:
+    """Build the records of one topic as the drain would write them."""
+
+    def __init__(self, layout: Layout) -> None:
+        self.layout, self.records = layout, []  # type: ignore[var-annotated]
+        self.transaction = 0
+
+    def _add(self, identity: str, key: Any, value: Any) -> None:
+        key_data = None
+        if self.layout.key:
+            schema = {"type": "struct", "fields": ROW_FIELDS[:1]}
+            key_data = json.dumps({"schema": schema, "payload": {"id": key}}, separators=(",", ":")).encode()
+        partition = key % 2 if self.layout.key else 0
+        data = None if value is None else json.dumps(value, separators=(",", ":")).encode()
+        headers = {"cdc-id": identity.encode()}
+        self.records.append(Record(partition, len(self.records), key_data, data, headers, 1_000_000))
+
+    def _value(self, op: str, before: Any, after: Any, pos: int) -> dict[str, Any]:
+        rows = [None if r is None else dict(zip(("id", "status", "channel"), r, strict=False)) for r in (before, after)]
+        width = max(len(r) for r in (before, after) if r is not None)
+        source = {"file": "binlog.000002", "pos": pos, "ts_ms": 999_000}
+        payload = {"before": rows[0], "after": rows[1], "source": source, "op": op}
+        return {"schema": schema_of(width), "payload": payload}
+
+    def read(self, *row: Any) -> None:
+        self._add(f"snapshot/1/t/{row[0]}", row[0], self._value("r", None, row, 100))
+
+    def change(self, before: Any, after: Any) -> None:
+        """Add what one row change gives: a key change is delete, tombstone and create."""
+        self.transaction += 1
+        pos, base = 100 + 10 * self.transaction, f"{GTID}:{self.transaction}/1/0"
+        moved = bool(self.layout.key) and before is not None and after is not None and before[0] != after[0]
+        if before is None or moved:
+            if moved:
+                self._delete(before, pos, base)
+            self._add(f"{base}/{2 if moved else 0}", after[0], self._value("c", None, after, pos))
+        elif after is None:
+            self._delete(before, pos, base)
+        else:
+            self._add(f"{base}/0", after[0], self._value("u", before, after, pos))
+
+    def _delete(self, before: Any, pos: int, base: str) -> None:
+        self._add(f"{base}/0", before[0], self._value("d", before, None, pos))
+        self._add(f"{base}/1", before[0], None)
+
+
+def story(layout: Layout) -> tuple[list[Record], list[tuple[Any, ...]]]:
+    """Return the records of a small table's life, and its rows at the end."""
+    topic = Topic(layout)
+    for number in range(1, 6):
+        topic.read(number, "new")
+    topic.change((1, "new"), (1, "paid"))
+    topic.change((1, "paid"), (1, "sent"))
+    topic.change((2, "new"), None)
+    topic.change(None, (2, "again"))
+    topic.change((3, "new"), (9, "new"))
+    # From here on the table has a third column.
+    topic.change((9, "new", "web"), (9, "paid", "app"))
+    topic.change((4, "new", "web"), None)
+    topic.change(None, (7, None, "shop"))
+    topic.change((7, None, "shop"), None)
+    topic.change((1, "sent", "web"), (1, "closed", "web"))
+    return topic.records, [(1, "closed", "web"), (2, "again", "web"), (5, "new", "web"), (9, "paid", "app")]
+
+
+def verdict(layout: Layout, records: list[Record], rows: list[tuple[Any, ...]]) -> Verdict:
+    reader = Reader(layout)
+
+    def event(record: Record) -> Event | RecordError:
+        try:
+            return reader.event(record)
+        except RecordError as error:
+            return error
+
+    return check_table(layout, map(event, records), rows)
+
+
+both = pytest.mark.parametrize("layout", [KEYED, KEYLESS], ids=["keyed", "keyless"])
+
+
+@both
+def test_a_true_topic_passes(layout: Layout) -> None:
+    records, rows = story(layout)
+    found = verdict(layout, records, rows)
+    assert found.ok, found.lines()
+    assert found.rows_topic == found.rows_table == 4
+    assert found.sum_topic == found.sum_table == checksum(rows)
+    assert found.lags_ms and set(found.lags_ms) == {1000}
+
+
+@both
+def test_any_event_taken_away_is_noticed(layout: Layout) -> None:
+    records, rows = story(layout)
+    for i in range(len(records)):
+        assert not verdict(layout, records[:i] + records[i + 1 :], rows).ok, records[i]
+
+
+@both
+def test_any_event_doubled_is_noticed(layout: Layout) -> None:
+    records, rows = story(layout)
+    for i, record in enumerate(records):
+        for at in (i + 1, len(records)):
+            found = verdict(layout, [*records[:at], record, *records[at:]], rows)
+            assert not found.ok, (record, at)
+            if layout.key or not record.headers["cdc-id"].startswith(b"snapshot"):  # type: ignore[union-attr]
+                assert "twice" in found.problems
+
+
+@both
+def test_any_two_changes_of_a_partition_swapped_are_noticed(layout: Layout) -> None:
+    records, rows = story(layout)
+    streamed = [i for i, r in enumerate(records) if place_of(r.headers["cdc-id"] or b"") is not None]
+    for i in streamed:
+        for j in streamed:
+            if i < j and records[i].partition == records[j].partition:
+                swapped = list(records)
+                swapped[i], swapped[j] = swapped[j], swapped[i]
+                assert "order" in verdict(layout, swapped, rows).problems, (records[i], records[j])
+
+
+def edited(records: list[Record], text: bytes, other: bytes) -> list[Record]:
+    """Return the records with the first value that holds a text changed."""
+    at = next(i for i, r in enumerate(records) if text in (r.value or b""))
+    r = records[at]
+    changed = Record(r.partition, r.offset, r.key, (r.value or b"").replace(text, other), r.headers)
+    return [*records[:at], changed, *records[at + 1 :]]
+
+
+def changed_row(records: list[Record]) -> list[Record]:
+    return edited(records, b'"sent"', b'"SENT"')
+
+
+def changed_source(records: list[Record]) -> list[Record]:
+    return edited(records, b'"pos":200', b'"pos":1')
+
+
+def moved_partition(records: list[Record]) -> list[Record]:
+    last = records[-1]
+    return [*records[:-1], Record(7, 0, last.key, last.value, last.headers)]
+
+
+def no_identity(records: list[Record]) -> list[Record]:
+    last = records[-1]
+    return [*records[:-1], Record(last.partition, last.offset, last.key, last.value, {})]
+
+
+def broken_value(records: list[Record]) -> list[Record]:
+    last = records[-1]
+    return [*records[:-1], Record(last.partition, last.offset, last.key, b"{", last.headers)]
+
+
+def foreign_key(records: list[Record]) -> list[Record]:
+    last = records[-1]
+    key = (last.key or b"").replace(b'"id":1', b'"id":5')
+    return [*records[:-1], Record(last.partition, last.offset, key, last.value, last.headers)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "kind"),
+    [
+        (changed_row, "gap"),
+        (changed_source, "order"),
+        (moved_partition, "partition"),
+        (no_identity, "unreadable"),
+        (broken_value, "unreadable"),
+        (foreign_key, "key"),
+    ],
+)
+def test_damage_is_named(damage: Callable[[list[Record]], list[Record]], kind: str) -> None:
+    records, rows = story(KEYED)
+    found = verdict(KEYED, damage(records), rows)
+    assert kind in found.problems, found.lines()
+
+
+def test_a_table_that_differs_shows_the_key_and_the_column() -> None:
+    records, rows = story(KEYED)
+    found = verdict(KEYED, records, [*rows[:-1], (9, "paid", "web"), (11, "x", "web")])
+    text = "\n".join(found.lines())
+    assert "(9,): channel: 'app', table 'web'" in text
+    assert "(11,) is in the table only" in text
+    assert found.sum_topic != found.sum_table
+    assert "(9,) is in the topic only" in "\n".join(verdict(KEYED, records, rows[:-1]).lines())
+
+
+def test_equal_rows_without_key_are_counted() -> None:
+    topic = Topic(KEYLESS)
+    for _ in range(3):
+        topic.read(1, "same", "web")
+    assert verdict(KEYLESS, topic.records, [(1, "same", "web")] * 3).ok
+    assert not verdict(KEYLESS, topic.records, [(1, "same", "web")] * 2).ok
+
+
+def test_identity_forms() -> None:
+    plain, tagged = place_of(f"{GTID}:7/3/2/1".encode()), place_of(f"{GTID}:blue:8/1/0/0".encode())
+    by_file = place_of(f"{GTID}/binlog.000012:4711/3/2/1".encode())
+    assert plain is not None and plain.line == GTID and plain.numbers == (7, 3, 2, 1)
+    assert tagged is not None and tagged.line == f"{GTID}:blue" and tagged.numbers == (8, 1, 0, 0)
+    assert by_file is not None and by_file.numbers == (12, 4711, 3, 2, 1)
+    assert place_of(b"snapshot/1/topic/key") is None
+    with pytest.raises(RecordError):
+        place_of(b"something")
+
+
+def alter(table: str, columns: list[str], ddl: str = "ALTER TABLE orders ADD COLUMN channel INT") -> dict[str, object]:
+    described = {"columns": [{"name": c} for c in columns]}
+    return {"ddl": ddl, "tableChanges": [{"type": "ALTER", "id": f'"shop"."{table}"', "table": described}]}
+
+
+def test_the_alter_must_be_there_once() -> None:
+    create = {"ddl": "CREATE TABLE orders (id INT)", "tableChanges": []}
+    good = alter("orders", ["id", "channel"])
+    assert check_alter([create, good], "orders", "channel") == []
+    assert check_alter([create], "orders", "channel")
+    assert check_alter([good, good], "orders", "channel")
+    assert check_alter([alter("orders", ["id"])], "orders", "channel")
+    assert check_alter([alter("lines", ["id", "channel"])], "orders", "channel")
+
+
+def test_a_default_that_looks_like_the_payload_member_does_no_harm() -> None:
+    """The schema text is cut at its end, not where a default happens to hold the same characters."""
+    topic = Topic(KEYED)
+    topic.read(1, "a", "web")
+    record = topic.records[0]
+    document = json.loads(record.value)
+    document["schema"]["fields"][1]["fields"][1]["default"] = 'x,"payload":{"y'
+    trap = ',"payload":'
+    document["schema"]["name"] = trap
+    value = json.dumps(document, separators=(",", ":")).encode()
+    reader = Reader(KEYED)
+    for _ in range(2):
+        event = reader.event(Record(1, 0, record.key, value, record.headers))
+        assert event.after == (1, "a", "web")
+
+
+def test_binary_values_are_decoded() -> None:
+    layout = Layout("t", ("id", "b"), ("id",), (None, None))
+    fields = [{"type": "int64", "field": "id"}, {"type": "bytes", "field": "b"}]
+    value = {
+        "schema": {"type": "struct", "fields": [{"type": "struct", "fields": fields, "field": "after"}]},
+        "payload": {
+            "before": None,
+            "after": {"id": 1, "b": base64.b64encode(b"\x00\xff").decode()},
+            "source": {"file": "binlog.000001", "pos": 4, "ts_ms": 0},
+            "op": "r",
+        },
+    }
+    key = {"schema": {"type": "struct", "fields": fields[:1]}, "payload": {"id": 1}}
+    record = Record(0, 0, json.dumps(key).encode(), json.dumps(value).encode(), {"cdc-id": b"snapshot/1/t/1"})
+    assert Reader(layout).event(record).after == (1, b"\x00\xff")
