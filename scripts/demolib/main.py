@@ -225,7 +225,7 @@ class Demo:
             f"MySQL    {mysql}   user {info.root_user} without password, database {shop.DATABASE}",
             f"Kafka    {info.kafka}   topics {PREFIX}.{shop.DATABASE}.*, schema changes in {PREFIX}",
             f"logs     {self._folder}",
-            "end it all with: scripts/demo --stop",
+            "end it all with: scripts/demo --stop" + ("" if self._folder == FOLDER else f" --dir {self._folder}"),
         ]
 
 

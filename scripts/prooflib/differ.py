@@ -64,13 +64,13 @@ class Result:
         records: Pairs of records compared.
         equal: Pairs without a difference.
         differences: All differences in order.
-        shifted: Distinct binlog positions that are masked because they are shifted.
+        shifted: Recorded binlog file -> our file and the distance of all positions in it, when they are not equal.
     """
 
     records: int
     equal: int
     differences: tuple[Difference, ...]
-    shifted: int
+    shifted: dict[str, tuple[str, int]]
 
 
 def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
@@ -89,7 +89,7 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
         new = list(_pair(mine, other, volatile))
         equal += not new
         found += new
-    return Result(len(pairs), equal, tuple(found), len(volatile.shifted))
+    return Result(len(pairs), equal, tuple(found), volatile.distances)
 
 
 def _pair(mine: Record | None, other: Record | None, volatile: Volatile) -> Iterator[Difference]:

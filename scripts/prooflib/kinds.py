@@ -1,13 +1,241 @@
-"""Kinds of explained differences: conditions on two values that a path alone cannot state."""
+"""Kinds of explained differences: conditions on two values that a path alone cannot state.
+
+A kind looks at both values, at the recorded field schema and at whether a snapshot wrote the record, so that an entry of
+the list explains exactly the case its reason names, in workloads not seen before as well.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+import struct
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+
+from prooflib.records import Number
+from prooflib.volatile import schema_at
 
 if TYPE_CHECKING:
     from prooflib.differ import Difference
 
 Kind = Callable[["Difference"], bool]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Units a second of the time types, by schema name.
+_UNITS = {
+    "io.debezium.time.Timestamp": 1000,
+    "io.debezium.time.MicroTimestamp": 1_000_000,
+    "io.debezium.time.NanoTimestamp": 1_000_000_000,
+    "org.apache.kafka.connect.data.Timestamp": 1000,
+}
+_DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 
-KINDS: dict[str, Kind] = {"any": lambda _: True}
+
+def schema_of(d: Difference) -> dict[str, Any]:
+    """Return the recorded schema of the value that differs, or of the list it stands in; empty when there is none."""
+    record = d.pair[1] or d.pair[0]
+    if record is None or d.path[1:2] != ("payload",):
+        return {}
+    path = d.path
+    while path and path[-1].startswith("["):
+        path = path[:-1]
+    found = schema_at(record, path)
+    return found if isinstance(found, dict) else {}
+
+
+def _in_snapshot(d: Difference) -> bool:
+    return d.pair[1] is not None and d.pair[1].snapshot
+
+
+def _texts(d: Difference) -> bool:
+    both = (d.ours, d.theirs)
+    return all(isinstance(v, str) and not isinstance(v, Number) for v in both)
+
+
+def _numbers(d: Difference) -> bool:
+    return isinstance(d.ours, Number) and isinstance(d.theirs, Number)
+
+
+# -- JSON columns ---------------------------------------------------------------------------------------------------
+
+_TEMPORAL = re.compile(r"(-?\d{2,3}:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,6})?")
+_OPAQUE = re.compile(r"base64:type\d+:")
+_GARBLED_TIME = re.compile(r"-?\d+:\d?-\d+:\d?-\d+(\.\d*-?\d*)?")
+
+
+def _json_documents(d: Difference) -> tuple[Any, Any] | None:
+    if not _texts(d) or not str(schema_of(d).get("name", "")).endswith("data.Json"):
+        return None
+    try:
+        ours, theirs = (json.loads(t, parse_float=Decimal, parse_int=Decimal) for t in (d.ours, d.theirs))
+    except (ValueError, InvalidOperation):
+        return None
+    return ours, theirs
+
+
+def _json_equal(a: Any, b: Any, text: Callable[[str, str], bool]) -> bool:
+    if isinstance(a, dict) and isinstance(b, dict):
+        return list(a) == list(b) and all(_json_equal(v, b[k], text) for k, v in a.items())
+    if isinstance(a, list) and isinstance(b, list):
+        return len(a) == len(b) and all(_json_equal(x, y, text) for x, y in zip(a, b, strict=True))
+    if isinstance(a, Decimal) and isinstance(b, Decimal):
+        return a == b or float(a) == float(b)
+    if isinstance(a, str) and isinstance(b, str):
+        return a == b or text(a, b)
+    return type(a) is type(b) and bool(a == b)
+
+
+def json_text(d: Difference) -> bool:
+    """Return whether both texts are the same JSON document: blanks, and the notation of doubles, may differ."""
+    documents = _json_documents(d)
+    return documents is not None and _json_equal(*documents, lambda a, b: False)
+
+
+def json_opaque(d: Difference) -> bool:
+    """Return whether the documents are equal but for the text of dates, times and opaque values inside them."""
+    documents = _json_documents(d)
+    return documents is not None and _json_equal(*documents, _same_opaque)
+
+
+def _same_opaque(ours: str, theirs: str) -> bool:
+    if _OPAQUE.sub("", ours, count=1) == theirs and _OPAQUE.match(ours):
+        return True
+    match = _TEMPORAL.fullmatch(ours)
+    if match is None:
+        return False
+    whole, fraction = match[1], (match[2] or "").rstrip("0").rstrip(".")
+    return theirs in (whole + fraction, whole) if not fraction else theirs.rstrip("0") == whole + fraction
+
+
+def json_negative_time(d: Difference) -> bool:
+    """Return whether the documents are equal but for a negative TIME that the recorded text garbles."""
+    documents = _json_documents(d)
+    return documents is not None and _json_equal(
+        *documents, lambda a, b: _same_opaque(a, b) or (a[:1] == "-" and _GARBLED_TIME.fullmatch(b) is not None)
+    )
+
+
+# -- numbers --------------------------------------------------------------------------------------------------------
+
+
+def float_text(d: Difference) -> bool:
+    """Return whether both numbers are the same 4-byte float."""
+    return _is_float(d) and _single(d.ours) == _single(d.theirs)
+
+
+def float_six_digits(d: Difference) -> bool:
+    """Return whether the recorded snapshot has the six digits that MySQL prints of our FLOAT."""
+    return _is_float(d) and _in_snapshot(d) and float(f"{float(d.ours):.6g}") == float(d.theirs)
+
+
+def _is_float(d: Difference) -> bool:
+    schema = schema_of(d)
+    kinds = {schema.get("type"), (schema.get("items") or {}).get("type") if "items" in schema else None}
+    return _numbers(d) and bool(kinds & {"float", "double"})
+
+
+def _single(value: str) -> bytes:
+    return struct.pack("<f", float(value))
+
+
+# -- dates ----------------------------------------------------------------------------------------------------------
+
+
+def year_zero(d: Difference) -> bool:
+    """Return whether our YEAR 0000 is a year that the recorded capture made up of it."""
+    of_year = schema_of(d).get("name") == "io.debezium.time.Year" or d.path[-1] == "default"
+    return of_year and d.ours == "0" and d.theirs in ("2000", "1900")
+
+
+def date_in_year_zero(d: Difference) -> bool:
+    """Return whether the recorded snapshot moved a date of the year 0000 to the year 2000 where we have null."""
+    if d.ours is not None or not _in_snapshot(d) or not isinstance(d.theirs, Number):
+        return False
+    moment = _moment(d, d.theirs)
+    return moment is not None and moment.year == 2000
+
+
+def gregorian_gap(d: Difference) -> bool:
+    """Return whether the recorded snapshot has a day of October 5 to 14, 1582, ten days later."""
+    if not _numbers(d) or not _in_snapshot(d):
+        return False
+    ours, theirs = _moment(d, d.ours), _moment(d, d.theirs)
+    if ours is None or theirs is None or theirs - ours != timedelta(days=10):
+        return False
+    return datetime(1582, 10, 5, tzinfo=UTC) <= ours < datetime(1582, 10, 15, tzinfo=UTC)
+
+
+def _moment(d: Difference, value: str) -> datetime | None:
+    name = schema_of(d).get("name")
+    if name in _DAYS:
+        return _EPOCH + timedelta(days=int(value))
+    unit = _UNITS.get(str(name))
+    return None if unit is None else _EPOCH + timedelta(microseconds=int(value) * 1_000_000 // unit)
+
+
+def trailing_zeros(d: Difference) -> bool:
+    """Return whether the recorded snapshot cut the zeros at the end of our fraction of a second."""
+    if not _texts(d) or not _in_snapshot(d) or schema_of(d).get("name") != "io.debezium.time.ZonedTimestamp":
+        return False
+    whole, dot, fraction = d.ours.removesuffix("Z").partition(".")
+    return bool(dot) and f"{whole}.{fraction}".rstrip("0").rstrip(".") + "Z" == d.theirs
+
+
+# -- text -----------------------------------------------------------------------------------------------------------
+
+
+def escaped_comma(d: Difference) -> bool:
+    """Return whether the recorded text has a backslash before commas."""
+    return _texts(d) and d.ours == d.theirs.replace("\\,", ",")
+
+
+def doubled_quotes(d: Difference) -> bool:
+    """Return whether the recorded text has each quote doubled, as SQL writes it."""
+    return _texts(d) and d.ours == d.theirs.replace("''", "'")
+
+
+def undefined_byte(d: Difference) -> bool:
+    """Return whether the texts differ only where ours has a control character of latin1 (0x80 to 0x9F)."""
+    if not _texts(d):
+        return False
+    pattern = "".join("\ufffd?" if "\x80" <= c <= "\x9f" else re.escape(c) for c in d.ours)
+    return any("\x80" <= c <= "\x9f" for c in d.ours) and re.fullmatch(pattern, d.theirs, re.DOTALL) is not None
+
+
+def replaced_characters(d: Difference) -> bool:
+    """Return whether the recorded text is full of replacement characters where ours has text."""
+    return _texts(d) and "\ufffd" in d.theirs and "\ufffd" not in d.ours
+
+
+# -- records --------------------------------------------------------------------------------------------------------
+
+
+def schema_change(d: Difference) -> bool:
+    """Return whether the record is a schema change."""
+    return any(r is not None and isinstance(r.payload, dict) and "ddl" in r.payload for r in d.pair)
+
+
+def ours_only(d: Difference) -> bool:
+    """Return whether the recorded capture lacks a record that we have."""
+    return d.path == ("record",) and d.pair[1] is None
+
+
+KINDS: dict[str, Kind] = {
+    "any": lambda _: True,
+    "json-text": json_text,
+    "json-opaque": json_opaque,
+    "json-negative-time": json_negative_time,
+    "float-text": float_text,
+    "float-six-digits": float_six_digits,
+    "year-zero": year_zero,
+    "date-in-year-zero": date_in_year_zero,
+    "gregorian-gap": gregorian_gap,
+    "trailing-zeros": trailing_zeros,
+    "escaped-comma": escaped_comma,
+    "doubled-quotes": doubled_quotes,
+    "undefined-byte": undefined_byte,
+    "replaced-characters": replaced_characters,
+    "schema-change": schema_change,
+    "ours-only": ours_only,
+}

@@ -2,7 +2,8 @@
 
 Times are compared by their kind and by the relation of milli-, micro- and nanoseconds; server and thread ids and the
 UUID of a GTID by a one-to-one mapping that holds over the whole capture (transaction numbers are equal); binlog
-positions are equal, or shifted by a distance that changes a few times at most, as extra statements would do.
+positions are equal, or those of a file all shifted by the same distance, as a longer statement before the workload
+shifts them.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ from prooflib.records import Number, Path, Record
 
 TIMES = ("ts_ms", "ts_us", "ts_ns")
 RUN_ID = "__debezium.context.runId"
-MAX_SHIFTS = 3
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GTID = re.compile(rf"({UUID.pattern})(:.+)")
 _ROWS = ("before", "after")
@@ -45,6 +45,7 @@ class Volatile:
     threads: Mapping = field(default_factory=Mapping)
     uuids: Mapping = field(default_factory=Mapping)
     shifted: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
+    distances: dict[str, tuple[str, int]] = field(default_factory=dict)
 
     def note_positions(self, pairs: Iterable[tuple[Record, Record]]) -> None:
         """Learn how positions of the two captures correspond.
@@ -57,10 +58,13 @@ class Volatile:
             mine, other = position(ours), position(theirs)
             if mine is not None and other is not None:
                 found[other] = mine
-        distances = [(mine[0], other[0], mine[1] - other[1]) for other, mine in sorted(found.items())]
-        steps = sum(1 for a, b in zip(distances, distances[1:], strict=False) if a != b)
-        if any(mine != other for other, mine in found.items()) and steps <= MAX_SHIFTS and len(found) > MAX_SHIFTS:
+        distances: dict[str, set[tuple[str, int]]] = {}
+        for (file, pos), (our_file, our_pos) in found.items():
+            distances.setdefault(file, set()).add((our_file, our_pos - pos))
+        constant = all(len(d) == 1 for d in distances.values())
+        if constant and any(mine != other for other, mine in found.items()):
             self.shifted = found
+            self.distances = {file: next(iter(d)) for file, d in distances.items()}
 
     def masks(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         """Return whether a difference of two leaves need not be told.

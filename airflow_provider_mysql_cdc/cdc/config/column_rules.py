@@ -53,7 +53,7 @@ class BooleanConverter:
         check_length: ``length.checker``: only columns declared as TINYINT(1).
     """
 
-    selector: Patterns = Patterns()
+    selector: Patterns = field(default_factory=Patterns)
     check_length: bool = True
 
     def selects(self, column: str, datatype: str, length: int | None) -> bool:

@@ -13,6 +13,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
 from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text, partial_image_error
@@ -23,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answ
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Record = tuple[bytes | None, bytes | None, int, int, tuple[str, bytes] | None]
@@ -95,15 +97,18 @@ def column_codes(
         if options.replace_null_with_default:
             null = to_byte_text(envelope.null_text.get(column.name, "null"))
         layout, render = column_answer(Request(column, wire, options, null))
+        change = options.treatment(column).change
         codes.append(
             ColumnCode(
                 name=column.name,
-                label=quote_byte_text(column.name) + ":",
+                label=quote_byte_text(field_name(column.name, options.field_names)) + ":",
                 wire=layout,
                 render=render,
                 null=null,
                 in_value=included is None or column.name.lower() in included,
                 in_key=column.name.lower() in key_columns,
+                constant=constant_text(change),
+                change=change_text(change),
             )
         )
     return tuple(codes)

@@ -47,6 +47,8 @@ class ColumnCode:
         null: JSON text of NULL, byte text.
         in_value: Whether it goes into the value.
         in_key: Whether it goes into the key.
+        constant: JSON text that stands in the value whatever the column holds, byte text; or None.
+        change: Turns the JSON text of a value into the one that is shown, not called for NULL; or None.
     """
 
     name: str
@@ -56,6 +58,8 @@ class ColumnCode:
     null: str = "null"
     in_value: bool = True
     in_key: bool = False
+    constant: str | None = None
+    change: Callable[[str], str] | None = None
 
 
 def literal(text: str) -> str:
@@ -100,7 +104,7 @@ class Emitter:
             code: The column.
             done: Called with the f-string body of the value, when its parts have been read.
         """
-        wire, wanted = code.wire, code.in_value or code.in_key
+        wire, wanted = code.wire, (code.in_value and code.constant is None) or code.in_key
         if wire.prefix:
             self._variable(code, wanted, done)
         elif not wanted:
@@ -189,12 +193,27 @@ def emit_image(
         Bodies of the row object and of the key object (without key: an empty one).
     """
     bodies = _any_nulls(emitter, columns) if nulls is None else _known_nulls(emitter, columns, nulls)
+    shown = {i: _shown(emitter, i, code, bodies[i], nulls) for i, code in enumerate(columns) if code.in_value}
+    value = _members(columns, shown)
+    return value, _members(columns, {i: bodies[i] for i in key_order}) if key_order else ""
 
-    def members(indexes: list[int]) -> str:
-        return "{{" + ",".join(literal(columns[i].label) + bodies[i] for i in indexes) + "}}"
 
-    value = members([i for i, code in enumerate(columns) if code.in_value])
-    return value, members(list(key_order)) if key_order else ""
+def _members(columns: tuple[ColumnCode, ...], bodies: dict[int, str]) -> str:
+    return "{{" + ",".join(literal(columns[i].label) + body for i, body in bodies.items()) + "}}"
+
+
+def _shown(emitter: Emitter, index: int, code: ColumnCode, body: str, nulls: int | None) -> str:
+    """Return the f-string body of a column in the value: constant, changed, or as it is."""
+    if code.constant is not None:
+        return literal(code.constant)
+    if code.change is None or (nulls is not None and nulls >> index & 1):
+        return body
+    change = emitter.bind(f"change_{index}", code.change)
+    call = f"{change}(f'{body}')"
+    if nulls is None:
+        call = f"w{index} if nulls & {1 << index} else {call}"
+    emitter.line(f"c{index} = {call}")
+    return f"{{c{index}}}"
 
 
 def _known_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int) -> dict[int, str]:
@@ -203,6 +222,7 @@ def _known_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int) 
         if nulls >> index & 1:
             bodies[index] = literal(code.null)
         else:
+            bodies[index] = ""  # stays so when nobody wants the value
             emitter.column(code, partial(bodies.__setitem__, index))
     emitter.finish()
     return bodies

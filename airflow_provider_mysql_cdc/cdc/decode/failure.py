@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, UnsupportedEventError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _REMEDY = (
@@ -148,7 +149,8 @@ def header_text(key: str, columns: list[Column], options: DecoderOptions) -> byt
     Source: captured/dml, headers ``__debezium.newkey`` and ``__debezium.oldkey``.
     """
     values = json.loads(key.encode("latin-1"), parse_float=_Number, parse_int=_Number)
-    parts = [f"{_quoted(c.name)}:{_header_value(values[c.name], c, options)}" for c in columns]
+    named = [(field_name(c.name, options.field_names), c) for c in columns]
+    parts = [f"{_quoted(name)}:{_header_value(values[name], c, options)}" for name, c in named]
     return ("{" + ",".join(parts) + "}").encode("utf-8", "surrogatepass")
 
 

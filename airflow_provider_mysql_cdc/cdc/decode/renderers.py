@@ -65,6 +65,20 @@ def _plain(emitter: Emitter, names: list[str]) -> str:
     return f"{{{names[0]}}}"
 
 
+def _tinyint(request: Request) -> Answer:
+    layout, render = _integer("b", request)
+    test = request.options.boolean_test(request.column)
+    return layout, render if test is None else _boolean(test)
+
+
+def _boolean(test: str) -> Render:
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = 'true' if {names[0]} {test} else 'false'")
+        return f"{{{names[0]}}}"
+
+    return render
+
+
 def _integer(fmt: str, request: Request) -> Answer:
     return Wire((("<" if fmt not in "bB" else "", fmt.upper() if request.column.unsigned else fmt),)), _plain
 
@@ -354,7 +368,7 @@ _SPATIAL_TYPES = (
 _STRINGS = (wt.STRING, wt.VARCHAR, wt.VAR_STRING, wt.BLOB)
 
 RENDERERS: dict[tuple[str, int], Callable[[Request], Answer]] = {
-    ("TINYINT", wt.TINY): partial(_integer, "b"),
+    ("TINYINT", wt.TINY): _tinyint,
     ("SMALLINT", wt.SHORT): partial(_integer, "h"),
     ("MEDIUMINT", wt.INT24): _mediumint,
     ("INT", wt.LONG): partial(_integer, "i"),

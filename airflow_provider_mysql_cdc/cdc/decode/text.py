@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.compile import (
     ROW_ERRORS,
     after_row,
@@ -22,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_b
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 # (packet, offset of the row, context, records)
@@ -32,14 +34,24 @@ TextDecoder = Callable[[bytes, int, EventContext, list[Any]], None]
 def selected_columns(table: Table, options: DecoderOptions | None = None) -> tuple[Column, ...]:
     """Return the columns that a snapshot reads: those of the value and of the key, in table order.
 
+    Columns of which only a mask is shown are not read. There is at least one column, because SELECT needs one.
+
     Args:
         table: The table.
         options: Included and key columns; None means all.
     """
-    if options is None or options.included is None:
+    if options is None:
+        return table.columns
+    keys = {table.columns[i] for i in key_indexes(table, options)}
+    shown = {c for c in included_columns(table, options) if constant_text(options.treatment(c).change) is None}
+    return tuple(c for c in table.columns if c in keys or c in shown) or table.columns[:1]
+
+
+def included_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
+    """Return the columns of the value in table order."""
+    if options.included is None:
         return table.columns
     wanted = {name.lower() for name in options.included}
-    wanted |= {table.columns[i].name.lower() for i in key_indexes(table, options)}
     return tuple(c for c in table.columns if c.name.lower() in wanted)
 
 
@@ -53,10 +65,11 @@ def select_list(table: Table, options: DecoderOptions | None = None) -> str:
         table: The table.
         options: Included and key columns; None means all. Give the decoder the same.
     """
-    return ", ".join(map(_expression, selected_columns(table, options)))
+    return ", ".join(map(column_expression, selected_columns(table, options)))
 
 
-def _expression(column: Column) -> str:
+def column_expression(column: Column) -> str:
+    """Return the expression that gives one column as the decoder reads it."""
     name = "`" + column.name.replace("`", "``") + "`"
     if column.type_name == "FLOAT" or (column.type_name == "DOUBLE" and column.scale is not None):
         return f"{name} * 1e0 AS {name}"
@@ -99,7 +112,6 @@ def compile_text_decoder(
 def _body(
     table: Table, chosen: tuple[Column, ...], options: DecoderOptions, envelope: EnvelopeText, namespace: dict[str, Any]
 ) -> list[str]:
-    included = None if options.included is None else {name.lower() for name in options.included}
     keys = [chosen.index(table.columns[i]) for i in key_indexes(table, options)]
 
     def bind(hint: str, value: Any) -> str:
@@ -107,31 +119,43 @@ def _body(
         return hint
 
     lines = ["def run(b, t, p, ctx, append):"]
-    members = []
     for index, column in enumerate(chosen):
         null = "null"
         if options.replace_null_with_default:
             null = to_byte_text(envelope.null_text.get(column.name, "null"))
         lines += _column(index, column, TextRequest(column, options, null, bind))
-        if included is None or column.name.lower() in included:
-            members.append(literal(quote_byte_text(column.name) + ":") + f"{{v{index}}}")
     head, tail = schema_wrap(envelope.value_schema)
     bind("after_row", after_row if options.contract != "1.9" else after_row_1_9)
     lines += [" h = f',\"source\":{ctx.src_head}{ctx.first_row}' + after_row(ctx, 'r')"]
     lines += [" if not h.isascii(): h = to_byte_text(h)"]
     lines += [" if p != len(b): raise ValueError('the row does not end where the packet ends')"]
-    lines += [f" k = {_key(keys, chosen, envelope)}"]
-    image = "{{" + ",".join(members) + "}}"
+    lines += [f" k = {_key(keys, chosen, options, envelope)}"]
+    image = _image(included_columns(table, options), chosen, options)
     start = literal(f'{head}{{"before":null,"after":')
     lines += [f" append((k, f'{start}{image}{{h}}{literal(tail)}'.encode('latin-1'), ctx.first_row, 0, None))"]
     return lines
 
 
-def _key(keys: list[int], chosen: tuple[Column, ...], envelope: EnvelopeText) -> str:
+def _label(column: Column, options: DecoderOptions) -> str:
+    return literal(quote_byte_text(field_name(column.name, options.field_names)) + ":")
+
+
+def _image(columns: tuple[Column, ...], chosen: tuple[Column, ...], options: DecoderOptions) -> str:
+    members = []
+    for column in columns:
+        change = options.treatment(column).change
+        constant = constant_text(change)
+        name = "c" if change_text(change) else "v"
+        value = literal(constant) if constant is not None else f"{{{name}{chosen.index(column)}}}"
+        members.append(_label(column, options) + value)
+    return "{{" + ",".join(members) + "}}"
+
+
+def _key(keys: list[int], chosen: tuple[Column, ...], options: DecoderOptions, envelope: EnvelopeText) -> str:
     if not keys:
         return "None"
     head, tail = map(literal, schema_wrap(envelope.key_schema))
-    members = ",".join(literal(quote_byte_text(chosen[i].name) + ":") + f"{{v{i}}}" for i in keys)
+    members = ",".join(_label(chosen[i], options) + f"{{v{i}}}" for i in keys)
     return f"f'{head}{{{{{members}}}}}{tail}'.encode('latin-1')"
 
 
@@ -145,11 +169,16 @@ def _column(index: int, column: Column, request: TextRequest) -> list[str]:
         *code.lines,
         f"v{index} = {code.result}",
     ]
+    nothing = [f"v{index} = {request.null!r}"]
+    change = change_text(request.options.treatment(column).change)
+    if change is not None:
+        value.append(f"c{index} = {request.bind(f'change_{index}', change)}(v{index})")
+        nothing.append(f"c{index} = v{index}")
     lines = [f" n = b[p]  # {index}"]
     # A first byte of 251 is NULL; for a NOT NULL column lenenc refuses it.
     if not column.nullable:
         return lines + [" " + line for line in value]
-    lines += [" if n == 251:", "  p += 1", f"  v{index} = {request.null!r}", " else:"]
+    lines += [" if n == 251:", "  p += 1", *("  " + line for line in nothing), " else:"]
     return lines + ["  " + line for line in value]
 
 

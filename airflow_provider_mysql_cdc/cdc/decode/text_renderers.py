@@ -68,6 +68,11 @@ def _integer(request: TextRequest) -> TextCode:
     return TextCode((), "s")
 
 
+def _tinyint(request: TextRequest) -> TextCode:
+    test = request.options.boolean_test(request.column)
+    return _integer(request) if test is None else TextCode((), f"'true' if int(s) {test} else 'false'")
+
+
 def _bigint(request: TextRequest) -> TextCode:
     if not request.column.unsigned:
         return _integer(request)
@@ -209,13 +214,14 @@ def _timestamp(request: TextRequest) -> TextCode:
 _geometry = partial(_call, "geometry_text", geometry_text)
 
 RENDERERS: dict[str, Callable[[TextRequest], TextCode]] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT"), _integer),
+    **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
     **dict.fromkeys(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"), _string),
     **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), _binary),
     **dict.fromkeys(
         ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
         _geometry,
     ),
+    "TINYINT": _tinyint,
     "BIGINT": _bigint,
     "DECIMAL": _decimal,
     "FLOAT": _float,

@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, Envelo
 from airflow_provider_mysql_cdc.cdc.emit.contracts import TRANSACTION_BLOCK, Contract, contract, struct
 from airflow_provider_mysql_cdc.cdc.emit.topics import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model import names
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 
@@ -20,9 +21,9 @@ def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
     Raises:
         SchemaError: A key column does not exist.
     """
-    names = table.key_columns() if options.key_columns is None else options.key_columns
+    wanted = table.key_columns() if options.key_columns is None else options.key_columns
     columns = []
-    for name in names:
+    for name in wanted:
         column = table.column(name)
         if column is None:
             raise SchemaError(
@@ -43,8 +44,28 @@ def value_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
 
 
 def schema_name(table: Table, options: DecoderOptions) -> str:
-    """Return the name before ``.Key``, ``.Value`` and ``.Envelope``: the table's topic name."""
-    return sanitised(f"{options.prefix}.{table.id.db}.{table.id.table}")
+    """Return the name before ``.Key``, ``.Value`` and ``.Envelope``: the table's topic name, adjusted (EVT-04)."""
+    return names.schema_name(sanitised(f"{options.prefix}.{table.id.db}.{table.id.table}"), options.schema_names)
+
+
+def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
+    """Refuse columns whose names become equal by ``field.name.adjustment.mode``.
+
+    Raises:
+        SchemaError: Two columns of the value or of the key have one field name.
+    """
+    for columns in (value_columns(table, options), key_columns(table, options)):
+        found: dict[str, str] = {}
+        for column in columns:
+            name = names.field_name(column.name, options.field_names)
+            if name in found:
+                raise SchemaError(
+                    f"columns {found[name]} and {column.name} get the same field name {name}",
+                    where=str(table.id),
+                    why=f"field.name.adjustment.mode is {options.field_names}",
+                    remedy="rename one, leave one out with column.exclude.list, or use another mode",
+                )
+            found[name] = column.name
 
 
 def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comments: bool = False) -> Schema | None:
@@ -52,7 +73,7 @@ def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comme
     columns = key_columns(table, options)
     if not columns:
         return None
-    fields = [field_schema(c, options, comments=comments) for c in columns]
+    fields = [field_schema(c, options, comments=comments, names=options.field_names) for c in columns]
     order = layout.key_field_order
     if order:
         fields = [{**{k: f[k] for k in order}, **f} for f in fields]
@@ -72,7 +93,12 @@ def value_schema(
         transaction: Whether transaction metadata is on; contract 1.9 has its member only then (EVT-14).
     """
     name = schema_name(table, options)
-    row = [field_schema(c, options, comments=comments) for c in value_columns(table, options)]
+    row = [
+        field_schema(
+            c, options, comments=comments, parameters=options.treatment(c).parameters, names=options.field_names
+        )
+        for c in value_columns(table, options)
+    ]
     images = [{**struct(row, f"{name}.Value", optional=True), "field": field} for field in ("before", "after")]
     tail = list(layout.tail)
     if transaction and TRANSACTION_BLOCK not in tail:
@@ -107,6 +133,7 @@ def envelope_text(
         ConfigError: There is no such contract.
     """
     layout = contract(options.contract, connector)
+    require_distinct_fields(table, options)
     key_part = key_schema(table, options, layout, comments=comments) if key else None
     value_part = value_schema(table, options, layout, comments=comments, transaction=transaction) if value else None
     return EnvelopeText(

@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.convert.type_names import (
     type_expression,
 )
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, Schema, contract, struct
+from airflow_provider_mysql_cdc.cdc.emit.java_order import hash_set_order
 from airflow_provider_mysql_cdc.cdc.emit.source import RowEvent, Transaction, source_dict
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -163,7 +164,7 @@ class ChangeFormat:
             row: Value of ``source.row``; Debezium leaves the row number of the last row event there.
         """
         known = [c for c in changes if c.kind != "TRUNCATE"]
-        names = ",".join(dict.fromkeys(c.id.table for c in known if c.id is not None))
+        names = _table_names(c.id for c in known if c.id is not None)
         ms = at.commit_us // 1000 or event.timestamp * 1000
         more: dict[str, Any] = {
             "ts_ns": ms * 1_000_000,
@@ -249,6 +250,12 @@ def change_dict(change: Change, *, recent: bool = True, comments: bool = False) 
         name = f"{change.previous_id.debezium_id()},{name}"
     described = None if change.table is None else table_dict(change.table, recent=recent, comments=comments)
     return {"type": _TYPES[change.kind], "id": name, "table": described}
+
+
+def _table_names(ids: Iterable[TableId]) -> str:
+    """Return the tables of a statement in the order of Debezium's set of table ids."""
+    tables = {f"{i.db}.{i.table}": i.table for i in ids}
+    return ",".join(tables[i] for i in hash_set_order(tables))
 
 
 def _source_table(change: Change, names: str) -> str | None:

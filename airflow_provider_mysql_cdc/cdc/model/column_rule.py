@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
@@ -32,7 +32,7 @@ class ColumnRule:
     kind: RuleKind
     length: int = 0
     algorithm: str = ""
-    salt: Secret = Secret("")
+    salt: Secret = field(default_factory=lambda: Secret(""))
 
 
 class Change(StrEnum):
@@ -61,7 +61,7 @@ class ValueChange:
     length: int | None = None
     text: str = ""
     algorithm: str = ""
-    salt: Secret = Secret("")
+    salt: Secret = field(default_factory=lambda: Secret(""))
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,9 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, literal
@@ -71,7 +73,8 @@ class KeyFilters:
         return any(self._contains(table, chunk, payload) for chunk in chunks)
 
     def _contains(self, table: TableId, chunk: SnapshotChunk, payload: dict[str, Any]) -> bool:
-        values = [payload[c] for c in chunk.columns]
+        mode = str(self.cfg[F.FIELD_NAME_ADJUSTMENT_MODE])
+        values = [payload[field_name(c, mode)] for c in chunk.columns]
         if all(isinstance(v, int) for v in values):
             below = chunk.low is not None and tuple(values) <= chunk.low
             above = chunk.high is not None and tuple(values) > chunk.high

@@ -110,7 +110,7 @@ class Routes:
                 remedy="take a snapshot of the table (snapshot.mode=recovery rebuilds the schema history)",
             )
         check_table_map(table, table_map)
-        options = self.options
+        options = wiring.table_options(cfg, table)
         decoder = compile_decoder(table, table_map, options, wiring.envelope_text(cfg, table, options))
         return Route(
             table_id,

@@ -34,7 +34,7 @@ def truncate_value(cfg: ConnectorConfig, table: Table, event: Event, at: Any) ->
     payload = (
         f'{{"before":null,"after":null,"source":{ctx.src_head}0{ctx.src_tail},"transaction":null,"op":"t"{ctx.tail}'
     )
-    schema = wiring.envelope_text(cfg, table, wiring.decoder_options(cfg)).value_schema
+    schema = wiring.envelope_text(cfg, table, wiring.table_options(cfg, table)).value_schema
     return (payload if schema is None else f'{{"schema":{schema},"payload":{payload}}}').encode()
 
 

@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.pipeline.batch import topic_partitions
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.pipeline.job import SNAPSHOT_KEY, VIEW_KEY, JobLedger
 from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import check_override, read_whole
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_task import snapshot_task
 from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import history_records, schema_change_records, state_of
@@ -167,8 +168,10 @@ class _Snapshot:
             return [SnapshotChunk.from_json(c) for c in known["chunks"]]
         chunks = []
         for table in tables.values():
-            if self.cfg[F.SNAPSHOT_MODE].rows:
-                chunks += split(conn, table, self.cfg[F.SNAPSHOT_CHUNK_ROWS])
+            if self.cfg[F.SNAPSHOT_MODE].rows and self.cfg.reads_rows(table.id):
+                check_override(self.cfg, conn, table)
+                whole = read_whole(self.cfg, table)
+                chunks += split(conn, table, self.cfg[F.SNAPSHOT_CHUNK_ROWS], whole=whole)
         self._note_tasks(chunks, 0)
         faults.fault_point("plan.after_store")
         return chunks

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, select_list
+from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -21,8 +21,9 @@ from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.pipeline.job import CHUNK_PREFIX, ledger_record
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
@@ -133,7 +134,7 @@ class SnapshotTask:
     def _decoder(self, table: Table) -> Any:
         found = self._decoders.get(table.id)
         if found is None:
-            options = wiring.decoder_options(self.cfg)
+            options = wiring.table_options(self.cfg, table)
             found = compile_text_decoder(table, options, wiring.envelope_text(self.cfg, table, options))
             self._decoders[table.id] = found
         return found
@@ -144,7 +145,7 @@ class SnapshotTask:
         emit = _Emitter(self, table, self._decoder(table), f"snapshot of {chunk.id}")
         last_table = final and chunk.last
         rows, held = 0, None
-        for packet in stream_rows(self.conn, self._sql(table, chunk), emit.where):
+        for packet in stream_rows(self.conn, chunk_sql(self.cfg, self.conn, table, chunk), emit.where):
             if held is not None:
                 emit.row(held, snapshot_marker(first_row=rows == 0 and chunk.number == 0, first_table=first))
                 rows += 1
@@ -160,13 +161,6 @@ class SnapshotTask:
             rows += 1
         self.counts[emit.topic] = self.counts.get(emit.topic, 0) + rows
         return rows
-
-    def _sql(self, table: Table, chunk: SnapshotChunk) -> str:
-        order = ", ".join("`" + c.replace("`", "``") + "`" for c in table.primary_key)
-        return (
-            f"SELECT {select_list(table, wiring.decoder_options(self.cfg))} FROM {table.id.quoted()} WHERE {predicate(chunk)}"
-            + (f" ORDER BY {order}" if chunk.columns and order else "")
-        )
 
 
 class _Emitter:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.treatment import treatments
+from airflow_provider_mysql_cdc.cdc.convert.type_names import type_expression
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.emit import envelope, topics
 from airflow_provider_mysql_cdc.cdc.emit.headers import Header, context_headers
@@ -18,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.state.plan import transactional_id
 
 
 def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
-    """Return what decoders are compiled for.
+    """Return the settings of all tables' decoders; ``table_options`` adds those of one table.
 
     Args:
         cfg: The connector's configuration.
@@ -32,7 +35,40 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
         tombstones=cfg[F.TOMBSTONES_ON_DELETE],
         skipped_ops=frozenset(str(o) for o in cfg[F.SKIPPED_OPERATIONS]),
         replace_null_with_default=cfg[F.VALUE_REPLACE_NULL_WITH_DEFAULT],
+        field_names=str(cfg[F.FIELD_NAME_ADJUSTMENT_MODE]),
+        schema_names=str(cfg[F.SCHEMA_NAME_ADJUSTMENT_MODE]),
     )
+
+
+def table_options(cfg: ConnectorConfig, table: Table) -> DecoderOptions:
+    """Return what the decoder of a table version is compiled for.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+
+    Raises:
+        SchemaError: A column cannot be treated as the configuration says.
+    """
+    options = decoder_options(cfg)
+    names = tuple(c.name for c in table.columns)
+    included = tuple(n for n in names if cfg.includes_column(table.id, n))
+    booleans = frozenset(
+        c.name for c in table.columns if cfg.is_boolean(table.id, c.name, type_expression(c), c.length)
+    )
+    options = replace(
+        options,
+        key_columns=cfg[F.MESSAGE_KEY_COLUMNS].select(table.id, names) or None,
+        included=None if included == names else included,
+        booleans=booleans,
+    )
+    found = treatments(
+        table,
+        lambda c: cfg.column_rule(table.id, c.name, type_expression(c)) if c.name in included else None,
+        options,
+        comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+    )
+    return replace(options, treatments=found)
 
 
 def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
@@ -41,7 +77,7 @@ def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -
     Args:
         cfg: The connector's configuration.
         table: The table.
-        options: From ``decoder_options``.
+        options: From ``table_options``.
     """
     return envelope.envelope_text(
         table,

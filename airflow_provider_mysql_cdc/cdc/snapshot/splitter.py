@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
 EVEN_LOW, EVEN_HIGH = 0.5, 2.0
 
 
-def split(conn: Any, table: Table, chunk_rows: int) -> list[SnapshotChunk]:
+def split(conn: Any, table: Table, chunk_rows: int, *, whole: bool = False) -> list[SnapshotChunk]:
     """Return the chunks of a table; together they cover every possible key exactly once.
 
     The bounds need not come from the snapshot's own view: the first chunk is open below, the last above.
@@ -27,10 +27,11 @@ def split(conn: Any, table: Table, chunk_rows: int) -> list[SnapshotChunk]:
         conn: An open connection to the source, character set utf8mb4.
         table: The table.
         chunk_rows: Wanted rows of a chunk.
+        whole: Whether the table must be one chunk.
     """
     rows = _estimated_rows(conn, table)
     columns = chunk_columns(table)
-    if not columns or rows <= chunk_rows // 2:
+    if whole or not columns or rows <= chunk_rows // 2:
         return [SnapshotChunk(table.id, 0, rows=rows)]
     even = _even_bounds(conn, table, columns, rows, chunk_rows)
     bounds = even if even is not None else list(_walked_bounds(conn, table, columns, chunk_rows))

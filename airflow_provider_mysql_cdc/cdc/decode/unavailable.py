@@ -1,0 +1,101 @@
+"""What stands in an event for a column that the row image leaves out (binlog_row_image MINIMAL or NOBLOB).
+
+==================  =====================================================================================
+image               text of an absent column
+==================  =====================================================================================
+INSERT              what the server stored: the column's literal default, or null where it has none. Columns
+                    with an expression as default and generated columns stand in the image (9.7.4, seen in
+                    its events); where an older server leaves them out, their value is unknown
+UPDATE, after       its value in the before image; where that lacks it too, its value is unknown
+UPDATE, DELETE:     unknown; a before image with an unknown value that cannot be told is null as a whole,
+before              for the envelope allows that
+==================  =====================================================================================
+
+An unknown value is told by ``unavailable.value.placeholder`` in character, JSON, ENUM and SET columns and, as bytes, in
+binary columns: the types in which Debezium writes it, or which Connect has as a plain string. All others cannot hold
+it. In a before image null then stands for it where the column is nullable. In an after image null would say that the
+value *is* NULL, so the row is an error, unless ``unavailable.value.as.null`` asks for null.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
+PLACEHOLDER = "__debezium_unavailable_value"
+_HEX = "hex:"
+_TEXT_TYPES = frozenset(
+    ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON", "ENUM", "SET")
+)  # fmt: skip
+_BINARY_TYPES = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
+
+
+class UnavailableError(ValueError):
+    """Say that a column's value cannot be told.
+
+    Args:
+        column: Its name.
+        why: The reason.
+    """
+
+    def __init__(self, column: str, why: str) -> None:
+        super().__init__(why)
+        self.column = column
+
+
+def placeholder_bytes(placeholder: str) -> bytes:
+    """Return the placeholder of binary columns: its UTF-8 bytes, or those that follow ``hex:`` in hexadecimal.
+
+    Raises:
+        ValueError: What follows ``hex:`` is not hexadecimal.
+    """
+    return bytes.fromhex(placeholder[len(_HEX) :]) if placeholder.startswith(_HEX) else placeholder.encode()
+
+
+def placeholder_text(column: Column, options: DecoderOptions) -> str | None:
+    """Return the placeholder as JSON in byte text, or None for a type that cannot hold it."""
+    data = placeholder_bytes(options.unavailable)
+    if column.type_name in _BINARY_TYPES or (column.type_name in _TEXT_TYPES and column.charset == "binary"):
+        return f'"{BINARY_TEXTS[options.binary_mode](data)}"'
+    if column.type_name in _TEXT_TYPES:
+        return quote_byte_text(data.decode("utf-8", "replace"))
+    return None
+
+
+class Unavailable(NamedTuple):
+    """Hold what stands for a column that is absent, by kind of image; None where it cannot be told.
+
+    Args:
+        inserted: In an INSERT.
+        before: In a before image.
+        after: In the after image of an UPDATE whose before image lacks the column too.
+    """
+
+    inserted: str | None
+    before: str | None
+    after: str | None
+
+
+def unavailable(column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str) -> Unavailable:
+    """Return what stands for a column that is absent.
+
+    Args:
+        column: The column.
+        options: Placeholder and modes.
+        envelope: Gives the values that an INSERT stores in columns it does not name.
+        null: JSON text of NULL.
+    """
+    text = placeholder_text(column, options)
+    if text is not None:
+        before = after = text
+    else:
+        before = null if column.nullable else None
+        after = null if column.nullable and options.unavailable_as_null else None
+    inserted = envelope.insert_text.get(column.name)
+    if inserted is None and column.nullable and not column.generated and not (column.has_default and column.default):
+        inserted = null
+    return Unavailable(after if inserted is None else inserted, before, after)
