@@ -85,8 +85,8 @@ def main(argv: list[str] | None = None) -> int:
     if args.explained:
         for line in report([d for d in result.differences if d not in left]):
             print(f"explained: {line}")
-    for theirs_file, (file, distance) in sorted(result.shifted.items()):
-        print(f"note: {theirs_file}: all positions are shifted by {distance:+d} (in {file})")
+    for (theirs_file, begin), file, distance in result.shifted:
+        print(f"note: binlog positions from {theirs_file}:{begin} on are shifted by {distance:+d} (in {file})")
     for entry, times in used.items():
         print(f"explained {times}x by {args.differences.name}:{entry.line}: {entry.reason}")
     print(

@@ -64,13 +64,13 @@ class Result:
         records: Pairs of records compared.
         equal: Pairs without a difference.
         differences: All differences in order.
-        shifted: Recorded binlog file -> our file and the distance of all positions in it, when they are not equal.
+        shifted: When positions are not equal: (recorded position, our file, distance) wherever the distance changes.
     """
 
     records: int
     equal: int
     differences: tuple[Difference, ...]
-    shifted: dict[str, tuple[str, int]]
+    shifted: tuple[tuple[tuple[str, int], str, int], ...]
 
 
 def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
@@ -89,7 +89,7 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
         new = list(_pair(mine, other, volatile))
         equal += not new
         found += new
-    return Result(len(pairs), equal, tuple(found), volatile.distances)
+    return Result(len(pairs), equal, tuple(found), tuple(volatile.steps))
 
 
 def _pair(mine: Record | None, other: Record | None, volatile: Volatile) -> Iterator[Difference]:

@@ -29,6 +29,7 @@ _UNITS = {
     "io.debezium.time.NanoTimestamp": 1_000_000_000,
     "org.apache.kafka.connect.data.Timestamp": 1000,
 }
+_ISO = ("io.debezium.time.IsoDate", "io.debezium.time.IsoTimestamp", "io.debezium.time.ZonedTimestamp")
 _DAYS = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 
 
@@ -150,7 +151,7 @@ def year_zero(d: Difference) -> bool:
 
 def date_in_year_zero(d: Difference) -> bool:
     """Return whether the recorded snapshot moved a date of the year 0000 to the year 2000 where we have null."""
-    if d.ours is not None or not _in_snapshot(d) or not isinstance(d.theirs, Number):
+    if d.ours is not None or not _in_snapshot(d) or not isinstance(d.theirs, str):
         return False
     moment = _moment(d, d.theirs)
     return moment is not None and moment.year == 2000
@@ -158,7 +159,7 @@ def date_in_year_zero(d: Difference) -> bool:
 
 def gregorian_gap(d: Difference) -> bool:
     """Return whether the recorded snapshot has a day of October 5 to 14, 1582, ten days later."""
-    if not _numbers(d) or not _in_snapshot(d):
+    if not isinstance(d.ours, str) or not isinstance(d.theirs, str) or not _in_snapshot(d):
         return False
     ours, theirs = _moment(d, d.ours), _moment(d, d.theirs)
     if ours is None or theirs is None or theirs - ours != timedelta(days=10):
@@ -168,6 +169,9 @@ def gregorian_gap(d: Difference) -> bool:
 
 def _moment(d: Difference, value: str) -> datetime | None:
     name = schema_of(d).get("name")
+    if name in _ISO:
+        moment = datetime.fromisoformat(value.removesuffix("Z"))
+        return moment.replace(tzinfo=UTC)
     if name in _DAYS:
         return _EPOCH + timedelta(days=int(value))
     unit = _UNITS.get(str(name))
@@ -216,6 +220,11 @@ def schema_change(d: Difference) -> bool:
     return any(r is not None and isinstance(r.payload, dict) and "ddl" in r.payload for r in d.pair)
 
 
+def truncation(d: Difference) -> bool:
+    """Return whether the record is a truncate event."""
+    return all(r is not None and isinstance(r.payload, dict) and r.payload.get("op") == "t" for r in d.pair)
+
+
 def ours_only(d: Difference) -> bool:
     """Return whether the recorded capture lacks a record that we have."""
     return d.path == ("record",) and d.pair[1] is None
@@ -237,5 +246,6 @@ KINDS: dict[str, Kind] = {
     "undefined-byte": undefined_byte,
     "replaced-characters": replaced_characters,
     "schema-change": schema_change,
+    "truncation": truncation,
     "ours-only": ours_only,
 }

@@ -2,8 +2,8 @@
 
 Times are compared by their kind and by the relation of milli-, micro- and nanoseconds; server and thread ids and the
 UUID of a GTID by a one-to-one mapping that holds over the whole capture (transaction numbers are equal); binlog
-positions are equal, or those of a file all shifted by the same distance, as a longer statement before the workload
-shifts them.
+positions are equal, or shifted by a distance that changes a few times at most, as a longer statement before the workload
+or the random salt of CREATE USER shifts them.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 from prooflib.records import Number, Path, Record
 
 TIMES = ("ts_ms", "ts_us", "ts_ns")
+MAX_STEPS = 4
 RUN_ID = "__debezium.context.runId"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GTID = re.compile(rf"({UUID.pattern})(:.+)")
@@ -45,7 +46,7 @@ class Volatile:
     threads: Mapping = field(default_factory=Mapping)
     uuids: Mapping = field(default_factory=Mapping)
     shifted: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
-    distances: dict[str, tuple[str, int]] = field(default_factory=dict)
+    steps: list[tuple[tuple[str, int], str, int]] = field(default_factory=list)
 
     def note_positions(self, pairs: Iterable[tuple[Record, Record]]) -> None:
         """Learn how positions of the two captures correspond.
@@ -58,13 +59,13 @@ class Volatile:
             mine, other = position(ours), position(theirs)
             if mine is not None and other is not None:
                 found[other] = mine
-        distances: dict[str, set[tuple[str, int]]] = {}
-        for (file, pos), (our_file, our_pos) in found.items():
-            distances.setdefault(file, set()).add((our_file, our_pos - pos))
-        constant = all(len(d) == 1 for d in distances.values())
-        if constant and any(mine != other for other, mine in found.items()):
-            self.shifted = found
-            self.distances = {file: next(iter(d)) for file, d in distances.items()}
+        steps: list[tuple[tuple[str, int], str, int]] = []
+        for other, mine in sorted(found.items()):
+            step = mine[0], mine[1] - other[1]
+            if not steps or steps[-1][0][0] != other[0] or steps[-1][1:] != step:
+                steps.append((other, *step))
+        if len(steps) <= MAX_STEPS and any(mine != other for other, mine in found.items()):
+            self.shifted, self.steps = found, steps
 
     def masks(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         """Return whether a difference of two leaves need not be told.

@@ -192,13 +192,28 @@ def emit_image(
     Returns:
         Bodies of the row object and of the key object (without key: an empty one).
     """
+    bodies, shown = image_bodies(emitter, columns, nulls)
+    value = object_body(columns, shown)
+    return value, object_body(columns, {i: bodies[i] for i in key_order}) if key_order else ""
+
+
+def image_bodies(
+    emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int | None
+) -> tuple[dict[int, str], dict[int, str]]:
+    """Add the reading of one row image; return the f-string bodies of its columns in keys and in values, by index.
+
+    Args:
+        emitter: Gets the statements; the image's values begin at ``p``.
+        columns: The image's columns in order.
+        nulls: As for ``emit_image``.
+    """
     bodies = _any_nulls(emitter, columns) if nulls is None else _known_nulls(emitter, columns, nulls)
     shown = {i: _shown(emitter, i, code, bodies[i], nulls) for i, code in enumerate(columns) if code.in_value}
-    value = _members(columns, shown)
-    return value, _members(columns, {i: bodies[i] for i in key_order}) if key_order else ""
+    return bodies, shown
 
 
-def _members(columns: tuple[ColumnCode, ...], bodies: dict[int, str]) -> str:
+def object_body(columns: tuple[ColumnCode, ...], bodies: dict[int, str]) -> str:
+    """Return the f-string body of an object with these columns as members."""
     return "{{" + ",".join(literal(columns[i].label) + body for i, body in bodies.items()) + "}}"
 
 

@@ -11,8 +11,10 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, Unsupporte
 WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1 = 23, 24, 25
 WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS = 30, 31, 32
 PARTIAL_UPDATE_ROWS = 39
-ROW_EVENTS = frozenset({WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1, WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS})
-_UPDATES = frozenset({UPDATE_ROWS_V1, UPDATE_ROWS})
+ROW_EVENTS = frozenset(
+    {WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1, WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS, PARTIAL_UPDATE_ROWS}
+)
+_UPDATES = frozenset({UPDATE_ROWS_V1, UPDATE_ROWS, PARTIAL_UPDATE_ROWS})
 END_OF_STATEMENT = 0x0001
 
 _HEAD_V1 = Struct("<IHH").unpack_from  # 6-byte table id, 2-byte flags
@@ -94,13 +96,13 @@ def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
 
 
 def rows_header(event: BinlogEvent) -> RowsHeader:
-    """Parse the post-header, extra data, width and column bitmaps of a row event (versions 1 and 2).
+    """Parse the post-header, extra data, width and column bitmaps of a row event (versions 1 and 2, partial updates).
 
     Args:
         event: The event.
 
     Raises:
-        UnsupportedEventError: For PARTIAL_UPDATE_ROWS and types that carry no rows.
+        UnsupportedEventError: For types that carry no rows.
         BinlogCorruptError: When the structure does not hold.
     """
     if event.type not in ROW_EVENTS:
@@ -144,12 +146,6 @@ def _truncated(event: BinlogEvent, why: str) -> BinlogCorruptError:
 
 
 def _unsupported(event: BinlogEvent) -> UnsupportedEventError:
-    where = f"{event.file}:{event.start_pos}"
-    if event.type != PARTIAL_UPDATE_ROWS:
-        return UnsupportedEventError(f"Event type {event.type} carries no rows", where=where)
     return UnsupportedEventError(
-        "An UPDATE was logged as a partial JSON update, which is not decoded yet",
-        where=where,
-        why="binlog_row_value_options=PARTIAL_JSON was in force when it was written",
-        remedy="SET GLOBAL binlog_row_value_options='' and take a new snapshot of the table",
+        f"Event type {event.type} carries no rows", where=f"{event.file}:{event.start_pos}"
     )

@@ -48,6 +48,8 @@ class DecoderOptions:
         schema_names: ``schema.name.adjustment.mode``.
         treatments: What is done with columns in the value, by column name.
         booleans: Names of the TINYINT columns that a converter makes booleans.
+        unavailable: ``unavailable.value.placeholder``: what stands for a value that the row image leaves out.
+        unavailable_as_null: ``unavailable.value.as.null``: null stands for one whose type cannot hold the placeholder.
     """
 
     contract: str = "3.x"
@@ -66,6 +68,8 @@ class DecoderOptions:
     schema_names: str = "none"
     treatments: tuple[tuple[str, ColumnTreatment], ...] = ()
     booleans: frozenset[str] = frozenset()
+    unavailable: str = "__debezium_unavailable_value"
+    unavailable_as_null: bool = False
 
     def treatment(self, column: Column) -> ColumnTreatment:
         """Return what is done with a column in the value."""
@@ -93,8 +97,11 @@ class EnvelopeText:
         value_schema: JSON text of the value's ``schema`` member, or None when values have no schema.
         null_text: Column name to JSON text of its schema default; only read when
             ``DecoderOptions.replace_null_with_default`` is set.
+        insert_text: Column name to JSON text of the value that an INSERT stores in it when it does not name it; only
+            read for row images that leave columns out.
     """
 
     key_schema: str | None = None
     value_schema: str | None = None
     null_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)
+    insert_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)

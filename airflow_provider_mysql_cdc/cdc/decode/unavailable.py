@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS
 from airflow_provider_mysql_cdc.cdc.model.table import Column
@@ -70,18 +70,18 @@ class Unavailable(NamedTuple):
     """Hold what stands for a column that is absent, by kind of image; None where it cannot be told.
 
     Args:
-        inserted: In an INSERT.
+        stored: What an INSERT stored in it.
         before: In a before image.
-        after: In the after image of an UPDATE whose before image lacks the column too.
+        after: In an after image, when its value is not known from elsewhere.
     """
 
-    inserted: str | None
+    stored: str | None
     before: str | None
     after: str | None
 
 
 def unavailable(column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str) -> Unavailable:
-    """Return what stands for a column that is absent.
+    """Return what stands for a column that is absent, as JSON in byte text.
 
     Args:
         column: The column.
@@ -90,12 +90,9 @@ def unavailable(column: Column, options: DecoderOptions, envelope: EnvelopeText,
         null: JSON text of NULL.
     """
     text = placeholder_text(column, options)
-    if text is not None:
-        before = after = text
-    else:
-        before = null if column.nullable else None
-        after = null if column.nullable and options.unavailable_as_null else None
-    inserted = envelope.insert_text.get(column.name)
-    if inserted is None and column.nullable and not column.generated and not (column.has_default and column.default):
-        inserted = null
-    return Unavailable(after if inserted is None else inserted, before, after)
+    before = text or (null if column.nullable else None)
+    after = text or (null if column.nullable and options.unavailable_as_null else None)
+    stored = envelope.insert_text.get(column.name)
+    if stored is None:
+        return Unavailable(None, before, after)
+    return Unavailable(null if stored == "null" else to_byte_text(stored), before, after)

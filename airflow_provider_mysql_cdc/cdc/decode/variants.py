@@ -1,0 +1,51 @@
+"""Generated functions by the bitmap of NULL columns they are for."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from functools import lru_cache
+from types import CodeType
+from typing import Any
+
+# What a malformed row, or one that contradicts the schema, raises in generated code.
+ROW_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, struct.error)
+# So many combinations of NULLs get code of their own; the function for all others is about a fifth slower.
+VARIANTS = 64
+
+
+@lru_cache(maxsize=512)
+def _compiled(source: str) -> CodeType:
+    return compile(source, "<decoder>", "exec")
+
+
+def run_source(lines: list[str], namespace: dict[str, Any]) -> Any:
+    """Return the function ``run`` that these lines define.
+
+    Args:
+        lines: Python source, generated from the table.
+        namespace: Names it sees.
+    """
+    exec(_compiled("\n".join(lines)), namespace)  # source generated here from the table
+    return namespace.pop("run")
+
+
+class Variants(dict[bytes, Any]):
+    """Make the function of a bitmap when it is first seen; beyond ``VARIANTS`` one function serves all bitmaps.
+
+    Args:
+        make: Makes the function of one bitmap, or with None that of any bitmap.
+    """
+
+    def __init__(self, make: Callable[[bytes | None], Any]) -> None:
+        super().__init__()
+        self._make = make
+        self._general: Any = None
+
+    def __missing__(self, bitmap: bytes) -> Any:
+        if len(self) < VARIANTS:
+            made = self[bitmap] = self._make(bitmap)
+            return made
+        if self._general is None:
+            self._general = self._make(None)
+        return self._general
