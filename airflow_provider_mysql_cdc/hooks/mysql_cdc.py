@@ -94,12 +94,12 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             ConfigError: Anything is wrong; every problem is named.
         """
         from airflow_provider_mysql_cdc.cdc.config import sources
-        from airflow_provider_mysql_cdc.cdc.config.names import looks_secret
+        from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret
 
         if leaked := sorted(name for name in _filled(properties or {}) if looks_secret(name)):
             raise ConfigError(
                 "a secret stands in the task's properties, where Airflow shows it",
-                where=", ".join(leaked),
+                where=", ".join(map(hide_salt, leaked)),
                 remedy=f"put it into the connection {self.mysql_cdc_conn_id} or the Kafka connection, and change it",
             )
         resolved = sources.resolve(self.sources(properties))

@@ -7,12 +7,12 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from prooflib.records import Record, show
+from prooflib.volatile import is_transaction, transaction_number
 
 Pair = tuple[Record | None, Record | None]
 _ROW_MEMBERS = ("before", "after")
 # What a keyless record is known by, beside its row.
 _SCHEMA_CHANGE = ("databaseName", "ddl")
-_TRANSACTION = ("status",)
 
 
 def identity(record: Record) -> str:
@@ -28,8 +28,8 @@ def identity(record: Record) -> str:
         parts += [payload.get(m) for m in _ROW_MEMBERS]
     if "ddl" in payload:
         parts += [payload.get(m) for m in _SCHEMA_CHANGE] + [record.snapshot]
-    if "status" in payload and "event_count" in payload:
-        parts = [payload.get(m) for m in _TRANSACTION]
+    if is_transaction(record):
+        parts = [payload["status"], transaction_number(str(payload.get("id")))]
     return show(parts, 10_000)
 
 

@@ -191,7 +191,7 @@ class _Run:
         self._in_halves(section)
 
     def _in_halves(self, section: Section) -> None:
-        """Run a section in one session, and drain a batch in its middle, wherever that is: inside a transaction, too."""
+        """Run a section in one session, and drain a batch in its middle, be it inside a transaction."""
         lines = section.text.splitlines(keepends=True)
         session = self.client.open(section.kind)
         half = len(lines) // 2

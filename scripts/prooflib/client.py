@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -69,7 +70,7 @@ class Client:
 
     def open(self, what: str) -> Session:
         """Begin a session to which text is fed bit by bit."""
-        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()
+        out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed in Session.close
         env = {**os.environ, **({"MYSQL_PWD": self.password} if self.password else {})}
         process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=out, stderr=err, env=env)
         return Session(what, process, out, err, self.said)
@@ -96,11 +97,9 @@ class Session:
     def feed(self, text: str) -> None:
         """Send text; the client runs each statement as soon as its line is complete."""
         assert self.process.stdin is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):  # close() tells why the client is gone
             self.process.stdin.write(text.encode())
             self.process.stdin.flush()
-        except BrokenPipeError:
-            pass  # close() tells why the client is gone
 
     def close(self) -> list[str]:
         """End the text, wait for the client, and return its result's lines.
@@ -109,10 +108,8 @@ class Session:
             ProofError: The client could not reach the server.
         """
         assert self.process.stdin is not None
-        try:
+        with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-        except BrokenPipeError:
-            pass
         self.process.wait()
         self.out.seek(0)
         self.err.seek(0)

@@ -103,31 +103,21 @@ def _pair(mine: Record | None, other: Record | None, volatile: Volatile) -> Iter
     if mine is None or other is None:
         yield difference(RECORD, *(ABSENT if r is None else r.payload for r in (mine, other)))
         return
-    masked = False
     for path, a, b in _leaves(mine, other):
-        if a is not ABSENT and b is not ABSENT and volatile.masks(path, a, b, (mine, other)):
-            masked = True
-            continue
-        masked = True
-        yield difference(path, a, b)
-    for part, a, b in (("key", mine.key_text, other.key_text), ("value", mine.value_text, other.value_text)):
-        text = text_difference(a, b)
-        if text is not None:
-            yield difference((part, "(text)"), *text)
-        elif a != b and not masked:
-            yield difference((part, "(text)"), a, b)
+        if ABSENT in (a, b) or not volatile.masks(path, a, b, (mine, other)):
+            yield difference(path, a, b)
+    for part, text, recorded in (("key", mine.key_text, other.key_text), ("value", mine.value_text, other.value_text)):
+        written = text_difference(text, recorded)
+        if written is not None:
+            yield difference((part, "(text)"), *written)
 
 
 def _leaves(mine: Record, other: Record) -> Iterator[tuple[Path, Any, Any]]:
     if mine.key_text != other.key_text:
         yield from _walk(("key",), mine.key, other.key)
     if mine.value_text != other.value_text:
-        yield from _value(mine, other)
+        yield from _walk(("value",), mine.value, other.value)
     yield from _headers(mine.headers, other.headers)
-
-
-def _value(mine: Record, other: Record) -> Iterator[tuple[Path, Any, Any]]:
-    yield from _walk(("value",), mine.value, other.value)
 
 
 def _headers(ours: Sequence[tuple[str, Any]], theirs: Sequence[tuple[str, Any]]) -> Iterator[tuple[Path, Any, Any]]:
@@ -150,24 +140,27 @@ def _walk(path: Path, ours: Any, theirs: Any) -> Iterator[tuple[Path, Any, Any]]
 
 
 def _objects(path: Path, ours: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[Path, Any, Any]]:
-    for name in theirs:
+    for name, value in theirs.items():
         if name not in ours:
-            yield (*path, name), ABSENT, theirs[name]
+            yield (*path, name), ABSENT, value
         else:
-            yield from _walk((*path, name), ours[name], theirs[name])
-    for name in ours:
+            yield from _walk((*path, name), ours[name], value)
+    for name, value in ours.items():
         if name not in theirs:
-            yield (*path, name), ours[name], ABSENT
+            yield (*path, name), value, ABSENT
     mine, other = [n for n in ours if n in theirs], [n for n in theirs if n in ours]
     if mine != other:
         yield (*path, "(order)"), mine, other
 
 
+def _by_name(names: list[str], values: list[Any]) -> dict[str, Any]:
+    return {f"[{name}]": value for name, value in zip(names, values, strict=True)}
+
+
 def _lists(path: Path, ours: list[Any], theirs: list[Any]) -> Iterator[tuple[Path, Any, Any]]:
     mine, other = names_of(ours), names_of(theirs)
     if mine is not None and other is not None:
-        a, b = (dict(zip((f"[{n}]" for n in n_), v, strict=True)) for n_, v in ((mine, ours), (other, theirs)))
-        yield from _objects(path, a, b)
+        yield from _objects(path, _by_name(mine, ours), _by_name(other, theirs))
         return
     for number in range(max(len(ours), len(theirs))):
         a, b = (v[number] if number < len(v) else ABSENT for v in (ours, theirs))

@@ -78,7 +78,8 @@ def parse_explained(lines: Iterable[str], name: str) -> list[Entry]:
                 raise ProofError(f"{name}, line {number}: a row has the cells {' | '.join(COLUMNS)}, none empty")
             if cells[3] not in KINDS:
                 raise ProofError(f"{name}, line {number}: unknown kind {cells[3]!r}; known: {', '.join(sorted(KINDS))}")
-            entries.append(Entry(*cells, line=number))
+            case, topic, glob, kind, reason = cells
+            entries.append(Entry(case, topic, glob, kind, reason, number))
     return entries
 
 

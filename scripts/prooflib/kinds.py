@@ -1,11 +1,12 @@
 """Kinds of explained differences: conditions on two values that a path alone cannot state.
 
-A kind looks at both values, at the recorded field schema and at whether a snapshot wrote the record, so that an entry of
-the list explains exactly the case its reason names, in workloads not seen before as well.
+A kind looks at both values, at the recorded field schema and at whether a snapshot wrote the record, so that an entry
+of the list explains exactly the case its reason names, in workloads not seen before as well.
 """
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import struct
@@ -191,12 +192,33 @@ def trailing_zeros(d: Difference) -> bool:
 
 def escaped_comma(d: Difference) -> bool:
     """Return whether the recorded text has a backslash before commas."""
-    return _texts(d) and d.ours == d.theirs.replace("\\,", ",")
+    return _texts(d) and str(d.ours) == d.theirs.replace("\\,", ",")
 
 
 def doubled_quotes(d: Difference) -> bool:
     """Return whether the recorded text has each quote doubled, as SQL writes it."""
     return _texts(d) and d.ours == d.theirs.replace("''", "'")
+
+
+def hex_default(d: Difference) -> bool:
+    """Return whether the recorded default is the text of our hexadecimal literal without 0x and its last digit."""
+    if not _texts(d):
+        return False
+    if d.path[-1] == "defaultValueExpression":
+        return bool(d.ours[:2].lower() == "0x" and d.ours[2:-1] == d.theirs)
+    for decode in (base64.b64decode, base64.urlsafe_b64decode, bytes.fromhex):
+        try:
+            ours, theirs = decode(d.ours), decode(d.theirs)
+        except ValueError:
+            continue
+        if ours and ours.hex().upper()[:-1].encode() == theirs.upper():
+            return True
+    return False
+
+
+def recorded_null(d: Difference) -> bool:
+    """Return whether the recorded value is null where ours is a text."""
+    return d.theirs is None and isinstance(d.ours, str)
 
 
 def undefined_byte(d: Difference) -> bool:
@@ -243,6 +265,8 @@ KINDS: dict[str, Kind] = {
     "trailing-zeros": trailing_zeros,
     "escaped-comma": escaped_comma,
     "doubled-quotes": doubled_quotes,
+    "hex-default": hex_default,
+    "recorded-null": recorded_null,
     "undefined-byte": undefined_byte,
     "replaced-characters": replaced_characters,
     "schema-change": schema_change,

@@ -35,7 +35,7 @@ def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[Found]:
 def without_sentinel(found: Sequence[Found], prefix: str) -> list[Found]:
     """Return the records without those of the sentinel database."""
     transactions = {
-        json.loads(r.value)["payload"]["id"]
+        _payload(r)["id"]
         for topic, r in found
         if topic == f"{prefix}.transaction" and f"{SENTINEL}.done".encode() in (r.value or b"")
     }
@@ -62,22 +62,20 @@ def line(topic: str, record: TopicRecord) -> str:
     Raises:
         ProofError: The record's key or value is not JSON.
     """
-    headers = ",".join(
-        "{%s:%s}" % (json.dumps(n), json.dumps(None if v is None else v.decode(), ensure_ascii=False))
-        for n, v in record.headers
-    )
-    text = '{"topic":%s,"partition":%d,"key":%s,"value":%s,"headers":[%s]}\n' % (
-        json.dumps(topic, ensure_ascii=False),
-        record.partition,
-        _text(record.key),
-        _text(record.value),
-        headers,
+    headers = ",".join(f"{{{_quoted(n)}:{_quoted(None if v is None else v.decode())}}}" for n, v in record.headers)
+    text = (
+        f'{{"topic":{_quoted(topic)},"partition":{record.partition},"key":{_text(record.key)},'
+        f'"value":{_text(record.value)},"headers":[{headers}]}}\n'
     )
     try:
         json.loads(text)
     except ValueError as error:
         raise ProofError(f"{topic}, offset {record.offset}: not JSON ({error}): {text[:300]}") from None
     return text
+
+
+def _quoted(text: str | None) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def _text(data: bytes | None) -> str:

@@ -18,6 +18,8 @@ from prooflib.workload import ProofError
 
 SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 SENTINEL = "peer_end"
+FOLDER = REPOSITORY / ".stack" / "proof"
+_GIVEN = ("MYSQL_CDC_MYSQL_HOST", "MYSQL_CDC_KAFKA")
 _IDLE_POLLS = 3
 _IDLE_S = 60.0
 
@@ -25,19 +27,20 @@ _IDLE_S = 60.0
 def scratch_stack(folder: Path | None = None) -> StackInfo:
     """Start the scratch stack when it does not run, and return it.
 
+    Servers that environment variables name are used with ``MYSQL_CDC_PROOF_SCRATCH=1`` only, because a capture drops
+    every database of its server.
+
     Args:
         folder: The stack's folder; ``.stack/proof`` in the checkout when None.
-
-    Raises:
-        ProofError: The environment names a server that is not the stack's own, which a capture would empty.
     """
-    stack = ensure_stack(folder or REPOSITORY / ".stack" / "proof")
-    if stack.mysql_origin != "stack" and os.environ.get("MYSQL_CDC_PROOF_SCRATCH") != "1":
-        raise ProofError(
-            f"a capture drops every database of its server, and the environment names {stack.mysql_host}:"
-            f"{stack.mysql_port}; unset MYSQL_CDC_MYSQL_HOST, or set MYSQL_CDC_PROOF_SCRATCH=1 if it is a scratch server"
-        )
-    return stack
+    folder = folder or FOLDER
+    if os.environ.get("MYSQL_CDC_PROOF_SCRATCH") == "1":
+        return ensure_stack(folder)
+    given = {name: os.environ.pop(name) for name in _GIVEN if name in os.environ}
+    try:
+        return ensure_stack(folder)
+    finally:
+        os.environ.update(given)
 
 
 def empty_source(client: Client) -> None:
@@ -90,7 +93,7 @@ def root(stack: StackInfo) -> Any:
 
 
 def prepare_server(conn: Any) -> None:
-    """Give the server the settings of the recordings: zone UTC, and the globals that workloads change at their default."""
+    """Give the server the settings of the recordings: zone UTC, and globals that workloads change at their default."""
     run(conn, ["SET GLOBAL time_zone = DEFAULT", "SET GLOBAL binlog_rows_query_log_events = OFF"])
     with conn.cursor() as cursor:
         cursor.execute("SELECT @@global.time_zone, @@system_time_zone")

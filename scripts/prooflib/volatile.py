@@ -2,8 +2,8 @@
 
 Times are compared by their kind and by the relation of milli-, micro- and nanoseconds; server and thread ids and the
 UUID of a GTID by a one-to-one mapping that holds over the whole capture (transaction numbers are equal); binlog
-positions are equal, or shifted by a distance that changes a few times at most, as a longer statement before the workload
-or the random salt of CREATE USER shifts them.
+positions are equal, or shifted by a distance that changes a few times at most, as a longer statement before the
+workload or the random salt of CREATE USER shifts them.
 """
 
 from __future__ import annotations
@@ -78,6 +78,8 @@ class Volatile:
         """
         if path[0] == "headers":
             return path[1] == RUN_ID and _uuid(ours) and _uuid(theirs)
+        if path == ("key", "payload", "id") and is_transaction(pair[1]):
+            return self._gtid(path, ours, theirs, pair)
         if path[:2] != ("value", "payload") or len(path) < 3:
             return path[0] == "key" and self._row_value(path, ours, theirs, pair)
         if path[2] in _ROWS:
@@ -128,6 +130,18 @@ _RULES: dict[str, Rule] = {
     "pos": Volatile._position,
     "file": Volatile._position,
 }
+
+
+def is_transaction(record: Record) -> bool:
+    """Return whether the record marks the begin or the end of a transaction."""
+    payload = record.payload
+    return isinstance(payload, dict) and "status" in payload and "event_count" in payload
+
+
+def transaction_number(text: str) -> str:
+    """Return a transaction's id without the server's UUID."""
+    match = _GTID.fullmatch(text)
+    return match[3] if match else text
 
 
 def position(record: Record) -> tuple[str, int] | None:

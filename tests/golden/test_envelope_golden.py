@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 from golden.golden_data import rows, table_at
 
-from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 
 MODES: dict[str, dict[str, Any]] = {
     "default": {},
@@ -83,12 +84,51 @@ def test_the_explained_defaults_are_the_values_mysql_stores() -> None:
     assert (defaults["v"], defaults["vbh"], defaults["y0"]) == ("it's", "AP8=", 0)
 
 
+def recorded_with(capture: str, file: str = "schemas_columns") -> list[dict[str, Any]]:
+    found = [r for r in rows(file) if r["capture"] == capture]
+    assert found
+    return found
+
+
+def texts_of(row: dict[str, Any], **properties: str) -> EnvelopeText:
+    """Return the schemas of a recorded row's table under the properties of its mode."""
+    base = {"topic.prefix": "cap", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+    cfg = ConnectorConfig.from_properties({**base, **properties})
+    table = table_of(row)
+    return wiring.envelope_text(cfg, table, wiring.table_options(cfg, table))
+
+
 @pytest.mark.req("COL-11", "COL-12")
 def test_source_type_parameters_equal_the_recording() -> None:
-    for row in (r for r in rows("schemas") if r["capture"] == "types/source_types"):
-        table = table_of(row)
-        fields = [field_schema(c, DecoderOptions(), source_type=True) for c in table.columns]
-        theirs = json.loads(row["value_schema"])["fields"][0]["fields"]
-        for mine, their in zip(fields, theirs, strict=True):
-            if (row["table"], mine["field"]) not in EXPLAINED:
-                assert dumps(mine) == dumps(their)
+    for row in recorded_with("types/source_types", "schemas"):
+        text = texts_of(row, **{"datatype.propagate.source.type": ".+"})
+        assert text.key_schema == row["key_schema"], row["table"]
+        if row["table"] == "defs":
+            mine, theirs = (neutral(json.loads(t), "defs") for t in (text.value_schema or "", row["value_schema"]))
+            assert dumps(mine) == dumps(theirs)
+        else:
+            assert text.value_schema == row["value_schema"], row["table"]
+
+
+@pytest.mark.req("EVT-04", "EVT-06", "COL-15", "COL-16")
+def test_adjusted_names_equal_the_recording() -> None:
+    modes = {"schema.name.adjustment.mode": "avro", "field.name.adjustment.mode": "avro"}
+    for row in recorded_with("types/avro_names"):
+        text = texts_of(row, **modes)
+        assert text.key_schema == row["key_schema"], row["table"]
+        if row["table"] != "defs":
+            assert text.value_schema == row["value_schema"], row["table"]
+
+
+@pytest.mark.req("COL-01", "COL-02", "COL-03", "COL-04", "COL-05", "COL-13")
+def test_schemas_of_treated_columns_equal_the_recording() -> None:
+    mode = {
+        "column.exclude.list": "dmldb.t.a",
+        "column.mask.hash.SHA-256.with.salt.pepper": "dmldb.cpk.y",
+        "column.mask.with.5.chars": "dmldb.audit.msg",
+        "column.truncate.to.3.chars": "dmldb.t.b",
+        "message.key.columns": "dmldb.nopk:a,b;dmldb.t:b",
+    }
+    for row in recorded_with("dml/columns"):
+        text = texts_of(row, **mode)
+        assert (text.key_schema, text.value_schema) == (row["key_schema"], row["value_schema"]), row["table"]

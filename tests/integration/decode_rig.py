@@ -18,11 +18,12 @@ from airflow_provider_mysql_cdc.cdc.decode.header import ROW_EVENTS, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, select_list
+from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 TABLE_MAP, COM_BINLOG_DUMP, NON_BLOCK = 19, 0x12, 1
 DEFAULT = DecoderOptions()
-METHODS = {23: "write", 30: "write", 24: "update", 31: "update", 25: "delete", 32: "delete"}
+METHODS = {23: "write", 30: "write", 24: "update", 31: "update", 25: "delete", 32: "delete", 39: "partial_update"}
 
 
 class Event(NamedTuple):
@@ -152,7 +153,8 @@ def decode(
                 name = table_map.table
                 tables.setdefault(name, table_of(conn, db, name))
                 check_table_map(tables[name], table_map)
-                decoders[raw] = name, compile_decoder(tables[name], table_map, options, EnvelopeText())
+                texts = envelope_text(tables[name], options, key=False, value=False)
+                decoders[raw] = name, compile_decoder(tables[name], table_map, options, texts)
             ids[table_map.table_id] = decoders[raw]
         elif event.type in ROW_EVENTS:
             header = rows_header(event)

@@ -10,13 +10,11 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from decode_rig import Decoded, binlog_end, connect, decode, events, execute, image_text, snapshot
+from decode_rig import Decoded, binlog_end, connect, decode, execute, image_text, snapshot
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from airflow_provider_mysql_cdc.cdc.decode.header import PARTIAL_UPDATE_ROWS, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.errors import UnsupportedEventError
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
@@ -86,32 +84,6 @@ def test_events_add_up_to_the_table(stack: Any, orders: tuple[Any, str]) -> None
     left = fold(decode(stack, conn, name, start))
     read = {r.key_bytes: image_text(r.value_bytes) for r in snapshot(conn, name, "orders")}
     assert left == read and len(read) > 50
-
-
-@pytest.mark.req("SETUP-17")
-@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
-def test_a_partial_row_image_is_refused_by_name(stack: Any, orders: tuple[Any, str], image: str) -> None:
-    conn, name = orders
-    execute(conn, "ALTER TABLE orders ADD body TEXT")
-    execute(conn, "INSERT INTO orders (id, region, body) VALUES (1, 'eu', 'text')")
-    start = binlog_end(conn)
-    execute(conn, f"SET SESSION binlog_row_image = '{image}'")
-    execute(conn, "UPDATE orders SET note = 'n' WHERE id = 1")
-    with pytest.raises(UnsupportedEventError, match="leaves columns out"):
-        decode(stack, conn, name, start)
-
-
-def test_a_partial_json_update_is_refused_by_name(stack: Any, orders: tuple[Any, str]) -> None:
-    conn, _ = orders
-    execute(conn, "CREATE TABLE docs (id INT PRIMARY KEY, j JSON)")
-    execute(conn, "INSERT INTO docs VALUES (1, JSON_OBJECT('a', 1, 'b', REPEAT('x', 1000)))")
-    start = binlog_end(conn)
-    execute(conn, "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'")
-    execute(conn, "UPDATE docs SET j = JSON_SET(j, '$.a', 2)")
-    found = [e for e in events(stack, start) if e.type == PARTIAL_UPDATE_ROWS]
-    assert found
-    with pytest.raises(UnsupportedEventError, match="partial JSON"):
-        rows_header(found[0])
 
 
 def micros(value: datetime.datetime | None) -> int | None:

@@ -115,7 +115,13 @@ def test_a_killed_server_is_started_again(old: StackInfo) -> None:
 
 @pytest.mark.parametrize("moment", ["starting", "ready"])
 def test_an_interrupted_start_leaves_nothing_running(tmp_path: Path, moment: str) -> None:
-    process = subprocess.Popen([SCRIPT, "up", "--dir", str(tmp_path)], stderr=subprocess.PIPE, text=True)
+    # A suite that runs in the background of a script inherits SIGINT as ignored; here it must arrive.
+    process = subprocess.Popen(
+        [SCRIPT, "up", "--dir", str(tmp_path)],
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509
+    )
     assert process.stderr is not None
     for line in process.stderr:
         if f"mysql  {moment}" in line or f"kafka  {moment}" in line:

@@ -53,8 +53,6 @@ def test_the_documented_account_on_a_sound_server_needs_nothing(demand: Demand) 
     [
         pytest.param({"log_bin": "OFF"}, "binary logging is off", marks=pytest.mark.req("SETUP-11")),
         pytest.param({"binlog_format": "MIXED"}, "binlog_format is MIXED", marks=pytest.mark.req("SETUP-16")),
-        pytest.param({"binlog_row_image": "MINIMAL"}, "binlog_row_image is MINIMAL", marks=pytest.mark.req("SETUP-17")),
-        ({"binlog_row_value_options": "PARTIAL_JSON"}, "PARTIAL_JSON"),
     ],
 )
 def test_settings_without_which_capture_is_impossible(change: dict[str, str], part: str) -> None:
@@ -64,6 +62,28 @@ def test_settings_without_which_capture_is_impossible(change: dict[str, str], pa
     with pytest.raises(SourceSettingError, match=part) as caught:
         require([finding])
     assert caught.value.where == "db:3306" and caught.value.remedy == finding.fix
+
+
+@pytest.mark.req("SETUP-17")
+@pytest.mark.parametrize(
+    ("change", "part", "advice"),
+    [
+        ({"binlog_row_image": "MINIMAL"}, "binlog_row_image is MINIMAL", "binlog_row_image = 'FULL'"),
+        ({"binlog_row_image": "noblob"}, "binlog_row_image is noblob", "binlog_row_image = 'FULL'"),
+        ({"binlog_row_value_options": "PARTIAL_JSON"}, "PARTIAL_JSON", "nothing"),
+    ],
+)
+def test_images_that_leave_values_out_are_a_warning(change: dict[str, str], part: str, advice: str) -> None:
+    finding = only(check(facts(**change), DRAIN))
+    assert finding.level == "warning" and finding.error is None
+    assert part in finding.what and advice in finding.fix
+    require([finding])
+
+
+def test_partial_json_without_full_images_is_a_warning_of_its_own() -> None:
+    found = check(facts(binlog_row_image="MINIMAL", binlog_row_value_options="PARTIAL_JSON"), DRAIN)
+    assert [f.level for f in found] == ["warning", "warning"]
+    assert any("such rows fail" in f.why for f in found)
 
 
 @pytest.mark.parametrize("change", [{"binlog_format": "row"}, {"binlog_row_image": "full"}, {"log_bin": "1"}])

@@ -43,7 +43,7 @@ def default(definition: str, **modes: Any) -> Any:
         ("INT", {}, None),
         ("INT NOT NULL", {}, None),
         ("INT DEFAULT (1 + 2)", {}, None),
-        ("BOOL DEFAULT TRUE", {}, 1),
+        ("BOOL DEFAULT TRUE", {}, True),
         ("BIGINT UNSIGNED DEFAULT 18446744073709551615", {}, 2**63 - 1),
         ("BIGINT UNSIGNED DEFAULT 18446744073709551615", {"bigint_unsigned_mode": "precise"}, "AP//////////"),
         ("DECIMAL(10,2) DEFAULT -1.5", {}, "/2o="),

@@ -199,23 +199,33 @@ def _row_format(facts: Facts, _: Demand) -> Iterator[Finding]:
 def _row_image(facts: Facts, _: Demand) -> Iterator[Finding]:
     value = facts.variables.get("binlog_row_image", "FULL")
     if value.upper() != "FULL":
-        yield _fatal(
-            SourceSettingError,
-            facts,
+        yield Finding(
+            WARNING,
             f"binlog_row_image is {value}",
-            "events would lack columns (SETUP-17)",
+            "events of updates and deletes hold unavailable.value.placeholder for values that the binlog leaves out, "
+            "and rows with such values of other types fail (SETUP-17)",
             "SET PERSIST binlog_row_image = 'FULL'; sessions that are open keep the old value until they reconnect",
         )
 
 
 def _partial_json(facts: Facts, _: Demand) -> Iterator[Finding]:
-    if "PARTIAL_JSON" in facts.variables.get("binlog_row_value_options", "").upper():
-        yield _fatal(
-            SourceSettingError,
-            facts,
+    if "PARTIAL_JSON" not in facts.variables.get("binlog_row_value_options", "").upper():
+        return
+    if facts.variables.get("binlog_row_image", "FULL").upper() == "FULL":
+        yield Finding(
+            WARNING,
             "binlog_row_value_options contains PARTIAL_JSON",
-            "updates of JSON columns would hold only the changed part of the document",
-            "SET PERSIST binlog_row_value_options = ''; sessions that are open keep the old value until they reconnect",
+            "the new document is computed from the one before the update and the logged change, which costs time for "
+            "large documents",
+            "nothing; SET PERSIST binlog_row_value_options = '' if updates of JSON columns are slow",
+        )
+    else:
+        yield Finding(
+            WARNING,
+            "binlog_row_value_options contains PARTIAL_JSON while binlog_row_image is not FULL",
+            "a logged change of a JSON document cannot be applied where the before image lacks the document; such rows "
+            "fail",
+            "SET PERSIST binlog_row_value_options = '' or binlog_row_image = 'FULL'",
         )
 
 

@@ -113,6 +113,14 @@ class NameAdjustmentMode(DocEnum):
     AVRO_UNICODE = "avro_unicode", "such characters, and underscores, become `_u` and their code in hexadecimal"
 
 
+class RowFailureMode(DocEnum):
+    """What happens with a row that holds a value which cannot be represented."""
+
+    FAIL = "fail", "stop with an error that names position, table, column and row"
+    WARN = "warn", "leave the row out, log it, count it, and send it to the dead-letter topic where one is set"
+    SKIP = "skip", "as warn, without a log line for each row"
+
+
 class FailureHandlingMode(DocEnum):
     """What happens with an event that cannot be processed."""
 

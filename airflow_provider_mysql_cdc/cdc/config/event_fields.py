@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     Operation,
     TimePrecisionMode,
 )
+from airflow_provider_mysql_cdc.cdc.config.failure_fields import DEAD_LETTER_TOPIC
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
@@ -109,17 +110,6 @@ HEARTBEAT_INTERVAL_MS: Field[int] = Field(
     "Milliseconds between heartbeat records; 0 for none.",
     Group.EVENTS,
     refs=("CFG-56",),
-)
-EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[FailureHandlingMode] = Field(
-    "event.processing.failure.handling.mode",
-    parse.choice(FailureHandlingMode),
-    FailureHandlingMode.FAIL,
-    "Reaction to binlog events that cannot be decoded.",
-    Group.EVENTS,
-    aliases=("event.deserialization.failure.handling.mode",),
-    enum=FailureHandlingMode.docs(),
-    refused=dict.fromkeys(("warn", "ignore", "skip"), "events are never left out; use fail"),
-    refs=("CFG-28",),
 )
 INCONSISTENT_SCHEMA_HANDLING_MODE: Field[FailureHandlingMode] = Field(
     "inconsistent.schema.handling.mode",
@@ -264,6 +254,8 @@ def topics_problem(get: Lookup) -> str | None:
         "schema.history.internal.kafka.topic": get[HISTORY_KAFKA_TOPIC],
         "the schema change topic (topic.prefix)": get[TOPIC_PREFIX],
     }
+    if dead := get[DEAD_LETTER_TOPIC]:
+        names["errors.deadletterqueue.topic.name"] = dead
     for what, name in names.items():
         for other, its in names.items():
             if what < other and name == its:

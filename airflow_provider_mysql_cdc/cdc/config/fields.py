@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import column_fields, event_fields, sink_fields, source_fields
+from airflow_provider_mysql_cdc.cdc.config import (
+    column_fields,
+    event_fields,
+    failure_fields,
+    sink_fields,
+    source_fields,
+)
 from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.failure_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
@@ -14,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
 ALL: tuple[Field[Any], ...] = tuple(
     dict.fromkeys(
         value
-        for module in (source_fields, event_fields, column_fields, sink_fields)
+        for module in (source_fields, event_fields, column_fields, failure_fields, sink_fields)
         for value in vars(module).values()
         if isinstance(value, Field)
     )

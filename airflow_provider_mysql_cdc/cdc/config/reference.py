@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import families, kafka, known
+from airflow_provider_mysql_cdc.cdc.config import column_rules, families, kafka, known
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group
 from airflow_provider_mysql_cdc.cdc.config.sources import ENV_DOCUMENT, env_name
@@ -38,6 +38,26 @@ _KAFKA = """
 | `schema.history.internal.consumer.*` | the same for reading and for topic creation |
 
 Names behind the prefix are librdkafka's. Names of Java's clients are translated:
+"""
+
+_COLUMNS = """### Columns
+
+Each value is a list of regular expressions for whole names `database.table.column`, as for `column.exclude.list`.
+Several such properties may stand side by side.
+
+| Property | Meaning |
+|---|---|
+| `column.truncate.to.<length>.chars` | longer texts and bytes are cut; characters beyond U+FFFF count as two |
+| `column.mask.with.<length>.chars` | character columns (ENUM and SET too) show so many asterisks, also for NULL |
+| `column.mask.hash.<algorithm>.with.salt.<salt>` | character columns show the salted hash of Java's serialised text |
+| `column.mask.hash.v2.<algorithm>.with.salt.<salt>` | the same of the text's UTF-8 bytes, to be equal elsewhere too |
+
+A hash is cut to the length of the column. Of several rules for a column one counts, in this order: truncation, mask,
+`column.propagate.source.type` and `datatype.propagate.source.type`, hash, hash v2; of two of a kind the first. Keys
+show columns as they are, and so does `source.query` (`include.query`). A mask for another type of column has no effect,
+which the log says; use `column.exclude.list` there. The salt is hidden wherever names of properties are shown.
+
+Algorithms: {algorithms}.
 """
 
 
@@ -91,6 +111,7 @@ def family_lines() -> Iterator[str]:
     options = ((f"`{families.DRIVER}{name}`", doc) for name, (_, doc) in families.DRIVER_OPTIONS.items())
     yield from table(("Option of the MySQL driver", "Meaning"), options)
     yield ""
+    yield _COLUMNS.format(algorithms=", ".join(f"`{name}`" for name in column_rules.ALGORITHMS))
     yield "### Kafka clients"
     yield _KAFKA
     yield from table(("Java", "librdkafka"), kafka_rows())

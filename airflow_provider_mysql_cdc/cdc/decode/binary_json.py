@@ -158,9 +158,10 @@ def children(data: bytes, kind: int, base: int) -> list[tuple[bytes | None, int,
         base: Offset of the container.
     """
     large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
-    width, count_at, entry, key, inline = (
-        (4, _U32, _ENTRY_LARGE, _KEY_LARGE, _INLINE_LARGE) if large else (2, _U16, _ENTRY_SMALL, _KEY_SMALL, _INLINE_SMALL)
-    )  # fmt: skip
+    if large:
+        width, count_at, entry, key, inline = 4, _U32, _ENTRY_LARGE, _KEY_LARGE, _INLINE_LARGE
+    else:
+        width, count_at, entry, key, inline = 2, _U16, _ENTRY_SMALL, _KEY_SMALL, _INLINE_SMALL
     count = count_at(data, base)[0]
     names = base + 2 * width
     first = names + count * (width + 2) if kind <= _LARGE_OBJECT else names
@@ -176,15 +177,16 @@ def children(data: bytes, kind: int, base: int) -> list[tuple[bytes | None, int,
     return found
 
 
-def scalar_text(data: bytes, kind: int, pos: int) -> str:
+def scalar_text(data: bytes, text: str, kind: int, pos: int) -> str:
     """Return a value that is no container as UTF-8 byte text.
 
     Args:
         data: The document.
+        text: The same, one character a byte.
         kind: Type number of the value.
         pos: Offset of the value.
     """
-    return _value(data, data.decode("latin-1"), kind, pos, 0)
+    return _value(data, text, kind, pos, 0)
 
 
 def double_text(value: float) -> str:

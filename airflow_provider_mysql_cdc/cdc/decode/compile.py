@@ -7,21 +7,22 @@ seen.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
-from functools import lru_cache
-from types import CodeType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
-from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text, partial_image_error
+from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answer
+from airflow_provider_mysql_cdc.cdc.decode.row_image import Frame, PatternRows
+from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage, shape_of
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
+from airflow_provider_mysql_cdc.cdc.decode.unavailable import unavailable
+from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS, Variants, run_source
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
@@ -34,37 +35,8 @@ Run = Callable[[bytes, str, int, int, str, str, int, Callable[[Record], None]], 
 # (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text
 Image = Callable[[bytes, str, int], tuple[int, str, str]]
 
-# What a malformed row, or one that contradicts the schema, raises in generated code.
-ROW_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, struct.error)
-# So many combinations of NULLs get code of their own; the function for all others is about a fifth slower.
-VARIANTS = 64
 _ALL_SET = b"\xff" * 1024  # twice 4096 columns
-
-
-@lru_cache(maxsize=512)
-def _compiled(source: str) -> CodeType:
-    return compile(source, "<decoder>", "exec")
-
-
-class Variants(dict[bytes, Any]):
-    """Make the function of a bitmap when it is first seen; beyond ``VARIANTS`` one function serves all bitmaps.
-
-    Args:
-        make: Makes the function of one bitmap, or with None that of any bitmap.
-    """
-
-    def __init__(self, make: Callable[[bytes | None], Any]) -> None:
-        super().__init__()
-        self._make = make
-        self._general: Any = None
-
-    def __missing__(self, bitmap: bytes) -> Any:
-        if len(self) < VARIANTS:
-            made = self[bitmap] = self._make(bitmap)
-            return made
-        if self._general is None:
-            self._general = self._make(None)
-        return self._general
+PATTERNS = 256  # MINIMAL has a pattern for each set of columns that statements change
 
 
 def schema_wrap(schema: str | None) -> tuple[str, str]:
@@ -154,6 +126,9 @@ class RowDecoder:
         self._value_wrap = schema_wrap(envelope.value_schema)
         self._after_row = after_row if options.contract != "1.9" else after_row_1_9
         self._namespace: dict[str, Any] = {}
+        self._envelope = envelope
+        self._frame: Frame | None = None
+        self._patterns: dict[tuple[str, bytes], PatternRows] = {}
         self._images: Variants = Variants(self._make_image)
         self._writes: Variants = Variants(self._make_write)
         self._deletes: Variants = Variants(self._make_delete)
@@ -175,7 +150,6 @@ class RowDecoder:
 
         Raises:
             ValueDecodeError: A value cannot be decoded or represented.
-            UnsupportedEventError: The row image leaves columns out.
         """
         return self._runs(self._writes, "c", buf, pos, end, ctx, out)
 
@@ -185,10 +159,11 @@ class RowDecoder:
 
     def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
-        self._check_bitmaps(buf, pos, 2, ctx)
         if "u" in self._options.skipped_ops:
             return 0
         data = bytes(buf[pos:end])
+        if not self._complete(buf, pos, 2):
+            return self._pattern("u", buf, pos, 2).update(data, ctx, out.append)
         text = data.decode("latin-1")
         images, size, keyed = self._images, self._size, bool(self._keys)
         before, last, p = 0, end - pos, 0
@@ -215,15 +190,34 @@ class RowDecoder:
             raise self._failure(error, data, Place(before, row, 2), ctx) from error
         return row - first
 
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a PARTIAL_UPDATE_ROWS event; arguments and errors as for ``write``."""
+        if "u" in self._options.skipped_ops:
+            return 0
+        return self._pattern("p", buf, pos, 2).update(bytes(buf[pos:end]), ctx, out.append)
+
+    def key_bytes(self, key: str | None) -> bytes | None:
+        """Return a record key.
+
+        Args:
+            key: JSON text of its payload, byte text.
+        """
+        return None if key is None else f"{self._key_wrap[0]}{key}{self._key_wrap[1]}".encode("latin-1")
+
+    def salvage(self) -> Salvage:
+        """Return what reads rows of this table value by value."""
+        return Salvage(self.table, self._columns, self._keys)
+
     # -- drivers ------------------------------------------------------------------------------------------------
 
     def _runs(
         self, variants: Variants, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
     ) -> int:
-        self._check_bitmaps(buf, pos, 1, ctx)
         if op in self._options.skipped_ops:
             return 0
         data = bytes(buf[pos:end])
+        if not self._complete(buf, pos, 1):
+            return self._pattern(op, buf, pos, 1).single(op, data, ctx, out.append)
         text = data.decode("latin-1")
         size, last, p = self._size, end - pos, 0
         row = first = ctx.first_row
@@ -245,15 +239,41 @@ class RowDecoder:
             return middle, tail
         return to_byte_text(middle), to_byte_text(tail)
 
-    def _check_bitmaps(self, buf: Buffer, pos: int, images: int, ctx: EventContext) -> None:
+    def _complete(self, buf: Buffer, pos: int, images: int) -> bool:
+        """Return whether every column is present in every image."""
         size = self._size
         bitmaps = buf[pos - size * images : pos]
         if bitmaps == _ALL_SET[: size * images]:  # the server sets the spare bits too
-            return
+            return True
         full = int.from_bytes(full_bitmap(len(self._columns)), "little")
-        for at in range(0, len(bitmaps), size):
-            if full & ~int.from_bytes(bitmaps[at : at + size], "little"):
-                raise partial_image_error(self.table, ctx)
+        starts = range(0, len(bitmaps), size)
+        return not any(full & ~int.from_bytes(bitmaps[at : at + size], "little") for at in starts)
+
+    def _pattern(self, op: str, buf: Buffer, pos: int, images: int) -> PatternRows:
+        bitmaps = bytes(buf[pos - self._size * images : pos])
+        found = self._patterns.get((op, bitmaps))
+        if found is None:
+            if len(self._patterns) >= PATTERNS:
+                self._patterns.clear()
+            shape = shape_of(bitmaps, len(self._columns), images, partial=op == "p")
+            found = self._patterns[op, bitmaps] = PatternRows(self._frame_of(), shape, op == "c")
+        return found
+
+    def _frame_of(self) -> Frame:
+        if self._frame is None:
+            pairs = zip(self.table.columns, self._columns, strict=True)
+            self._frame = Frame(
+                table=self.table,
+                columns=self._columns,
+                keys=self._keys,
+                absent=tuple(unavailable(c, self._options, self._envelope, code.null) for c, code in pairs),
+                tombstones=self._options.tombstones,
+                key_wrap=self._key_wrap,
+                value_wrap=self._value_wrap,
+                around=self._around,
+                key_change=self._key_change,
+            )
+        return self._frame
 
     def _key_change(
         self,
@@ -293,8 +313,7 @@ class RowDecoder:
         return emitter.lines, value, key
 
     def _define(self, lines: list[str]) -> Any:
-        exec(_compiled("\n".join(lines)), self._namespace)  # source generated here from the table
-        return self._namespace.pop("run")
+        return run_source(lines, self._namespace)
 
     def _make_image(self, bitmap: bytes | None) -> Image:
         body, value, key = self._body(bitmap)

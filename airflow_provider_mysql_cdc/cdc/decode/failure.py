@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, UnsupportedEventError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
@@ -19,16 +19,6 @@ _REMEDY = (
     "compare the row with SELECT on the server; if the table's structure in the schema history is not what it was at "
     "this position, rebuild the history with snapshot.mode=recovery; else exclude the column (column.exclude.list)"
 )
-
-
-def partial_image_error(table: Table, ctx: EventContext) -> UnsupportedEventError:
-    """Return the error for a row image that leaves columns out."""
-    return UnsupportedEventError(
-        f"A row image of {table.id} leaves columns out or has another width, which is not decoded yet",
-        where=ctx.where,
-        why="binlog_row_image was MINIMAL or NOBLOB when it was written",
-        remedy="SET GLOBAL binlog_row_image='FULL', reconnect the writing sessions, then take a new snapshot",
-    )
 
 
 class Place(NamedTuple):

@@ -146,6 +146,4 @@ def _truncated(event: BinlogEvent, why: str) -> BinlogCorruptError:
 
 
 def _unsupported(event: BinlogEvent) -> UnsupportedEventError:
-    return UnsupportedEventError(
-        f"Event type {event.type} carries no rows", where=f"{event.file}:{event.start_pos}"
-    )
+    return UnsupportedEventError(f"Event type {event.type} carries no rows", where=f"{event.file}:{event.start_pos}")

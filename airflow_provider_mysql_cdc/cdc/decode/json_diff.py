@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import orjson
 
@@ -27,23 +27,23 @@ REPLACE, INSERT, REMOVE = 0, 1, 2
 _MAX_DEPTH = 100
 
 # A scalar is its JSON text (byte text), an object maps the UTF-8 bytes of member names.
-Node = "str | list[Node] | dict[bytes, Node]"
+Node: TypeAlias = "str | list[Node] | dict[bytes, Node]"
 
 
 class Cell(NamedTuple):
     """Point to a cell of an array.
 
     Args:
-        index: Number of the cell, from 0.
-        from_end: Whether ``index`` counts back from the last cell.
+        number: Number of the cell, from 0.
+        from_end: Whether ``number`` counts back from the last cell.
     """
 
-    index: int
+    number: int
     from_end: bool
 
     def position(self, size: int) -> int:
         """Return the cell's number in an array of ``size`` cells; below 0 or from ``size`` on there is no such cell."""
-        return size - 1 - self.index if self.from_end else self.index
+        return size - 1 - self.number if self.from_end else self.number
 
 
 Leg = bytes | Cell
@@ -132,18 +132,18 @@ def read_tree(data: bytes) -> Node:
     Raises:
         ValueError: When the document is not well formed.
     """
-    return _node(data, data[0], 1, 0) if data else "null"
+    return _node(data, data.decode("latin-1"), data[0], 1, 0) if data else "null"
 
 
-def _node(data: bytes, kind: int, pos: int, depth: int) -> Node:
+def _node(data: bytes, text: str, kind: int, pos: int, depth: int) -> Node:
     if kind > CONTAINERS:
-        return scalar_text(data, kind, pos)
+        return scalar_text(data, text, kind, pos)
     if depth > _MAX_DEPTH:
         raise ValueError("a JSON document is nested deeper than MySQL allows")
     found = children(data, kind, pos)
     if kind <= LARGE_OBJECT:
-        return {name or b"": _node(data, child, at, depth + 1) for name, child, at in found}
-    return [_node(data, child, at, depth + 1) for _, child, at in found]
+        return {name or b"": _node(data, text, child, at, depth + 1) for name, child, at in found}
+    return [_node(data, text, child, at, depth + 1) for _, child, at in found]
 
 
 def tree_text(node: Node) -> str:

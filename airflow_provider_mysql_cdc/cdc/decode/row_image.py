@@ -87,8 +87,8 @@ class Plan(NamedTuple):
     """
 
     present: tuple[int, ...]
-    shown: Mapping[int, str | None]
-    key: Mapping[int, str | None]
+    shown: dict[int, str | None]
+    key: dict[int, str | None]
     whole: bool = False
     keep: tuple[int, ...] = ()
     take: tuple[int, ...] = ()
@@ -117,7 +117,7 @@ def _plans(frame: Frame, shape: Shape, write: bool) -> tuple[Plan, ...]:
             if columns[i].in_value
         }
 
-    nothing = {i: None for i in frame.keys if i in missing[0]}
+    nothing: dict[int, str | None] = {i: None for i in frame.keys if i in missing[0]}
     if write:
         known = {i: _text(absent[i].stored) for i in frame.keys if i in missing[0]}
         return (Plan(shape.images[0], shown(missing[0], lambda i: _text(_stored(columns[i], absent[i]))), known),)
@@ -163,7 +163,7 @@ class ImageCode:
                 return f'"{{{names[0]}}}"'
 
             return replace(code, render=apply)
-        if self._plan.take or not self._plan.whole:
+        if not self._plan.whole:
             return code
 
         def remember(emitter: Emitter, names: list[str]) -> str:
@@ -175,7 +175,7 @@ class ImageCode:
     def _make(self, bitmap: bytes | None) -> Image:
         plan, frame = self._plan, self._frame
         emitter = Emitter(self._namespace)
-        if plan.take or plan.documents:
+        if not plan.whole and (plan.take or plan.documents):
             emitter.line("texts, documents = old")
         handed = self._handed(plan.take)
         if handed:
@@ -188,10 +188,12 @@ class ImageCode:
             emitter.line(f"nulls = int.from_bytes(b[p - {self.size}:p], 'little')")
         nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
         bodies, shown = image_bodies(emitter, self._columns, nulls)
-        in_key = {i: bodies[n] for n, i in enumerate(plan.present)} | plan.key
-        in_value = {i: shown[n] for n, i in enumerate(plan.present) if n in shown} | plan.shown
+        in_key = {i: bodies.get(n) for n, i in enumerate(plan.present)} | plan.key
+        in_value = {i: shown.get(n) for n, i in enumerate(plan.present) if n in shown} | plan.shown
         value = self._value(emitter, in_value)
-        key = object_body(frame.columns, {i: self._told(emitter, i, in_key[i]) for i in frame.keys}) if frame.keys else ""
+        key = (
+            object_body(frame.columns, {i: self._told(emitter, i, in_key[i]) for i in frame.keys}) if frame.keys else ""
+        )
         texts = [f"f'{in_value[i]}'" if name[0] == "o" else f"f'{in_key[i]}'" for name, i in self._named(plan.keep)]
         kept = f"({', '.join(texts)}{',' if texts else ''})"
         held = "".join(f"document_{i}, " for i in plan.documents) if plan.whole else ""
@@ -212,9 +214,7 @@ class ImageCode:
     def _value(self, emitter: Emitter, bodies: Mapping[int, str | None]) -> str:
         if self._plan.whole and None in bodies.values():
             return "null"
-        return object_body(
-            self._frame.columns, {i: self._told(emitter, i, bodies[i]) for i in sorted(bodies)}
-        )
+        return object_body(self._frame.columns, {i: self._told(emitter, i, bodies[i]) for i in sorted(bodies)})
 
     def _told(self, emitter: Emitter, index: int, body: str | None) -> str:
         if body is None:

@@ -127,7 +127,9 @@ class Salvage:
             values: dict[int, str] = {}
             pos = self._image(data, text, pos, present, changed, values, found.failed)
             known = values | known  # of two values the older one: the key of an update is that of the row it changes
-            found.images.append({self._columns[i].name: v for i, v in values.items() if self._columns[i].in_value})
+            found.images.append(
+                {self._columns[i].name: self._shown(i, v) for i, v in values.items() if self._columns[i].in_value}
+            )
         found.end = pos
         if self._keys and all(i in known for i in self._keys):
             found.key = "{" + ",".join(self._columns[i].label + known[i] for i in self._keys) + "}"
@@ -158,9 +160,17 @@ class Salvage:
                 try:
                     values[index] = self._read(index)(data, text, pos)[1]
                 except Exception as error:  # whatever a malformed value raises in generated code
-                    failed.append((code.name, f"{type(error).__name__}: {error}"))
+                    hidden = code.constant is not None or code.change is not None or not code.in_value
+                    failed.append((code.name, type(error).__name__ + ("" if hidden else f": {error}")))
             pos = end
         return pos
+
+    def _shown(self, index: int, text: str) -> str:
+        """Return a value as events show it: masked, hashed or cut where the configuration says so."""
+        code = self._columns[index]
+        if code.constant is not None:
+            return code.constant
+        return text if code.change is None or text == code.null else code.change(text)
 
     def _read(self, index: int) -> _Read:
         read = self._reads.get(index)

@@ -10,7 +10,6 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.compile import (
-    ROW_ERRORS,
     after_row,
     after_row_1_9,
     key_indexes,
@@ -22,12 +21,14 @@ from airflow_provider_mysql_cdc.cdc.decode.header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, text_code
+from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 # (packet, offset of the row, context, records)
 _FILE = "<text decoder>"
+_NULL = 0xFB
 TextDecoder = Callable[[bytes, int, EventContext, list[Any]], None]
 
 
@@ -103,10 +104,38 @@ def compile_text_decoder(
         try:
             run(data, data.decode("latin-1"), pos, ctx, out.append)
         except ROW_ERRORS as error:
-            raise _failure(table, chosen, error, owners, ctx) from error
+            raise _failure(table, chosen, error, owners, _place(data, pos, ctx)) from error
+
+    def _place(data: bytes, pos: int, ctx: EventContext) -> str:
+        identity = row_identity(data, pos, chosen, keys)
+        return f"{ctx.where}, table {table.id}" + (f", key {identity}" if identity else "")
 
     owners = _line_owners(body)
+    keys = frozenset(table.columns[i].name for i in key_indexes(table, options))
     return decode
+
+
+def row_identity(packet: bytes, pos: int, columns: tuple[Column, ...], keys: frozenset[str]) -> str:
+    """Return the key of a row as ``name=value, ...`` in MySQL's own text, as far as it can be read.
+
+    Args:
+        packet: A row of the text protocol.
+        pos: Offset of the first value.
+        columns: Its columns.
+        keys: Names of the key columns.
+    """
+    parts: list[str] = []
+    for column in columns:
+        if pos >= len(packet) or packet[pos] > 254:
+            break
+        if packet[pos] == _NULL:
+            pos += 1
+            continue
+        size, start = lenenc(packet, pos)
+        pos = start + size
+        if column.name in keys:
+            parts.append(f"{column.name}={packet[start:pos].decode('utf-8', 'replace')}")
+    return ", ".join(parts)
 
 
 def _body(
@@ -196,7 +225,7 @@ def _line_owners(body: list[str]) -> list[int | None]:
 
 
 def _failure(
-    table: Table, columns: tuple[Column, ...], error: Exception, owners: list[int | None], ctx: EventContext
+    table: Table, columns: tuple[Column, ...], error: Exception, owners: list[int | None], place: str
 ) -> ValueDecodeError:
     owner, trace = None, error.__traceback__
     while trace is not None:
@@ -206,7 +235,7 @@ def _failure(
     what = "A row" if owner is None else f"A value of column {columns[owner].name}"
     return ValueDecodeError(
         f"{what} of table {table.id} cannot be read",
-        where=f"{ctx.where}, table {table.id}",
+        where=place,
         why=f"{type(error).__name__}: {error}",
         remedy=(
             "compare the row with SELECT on the server; if the table was changed since its structure was read, "

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.pipeline.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import SchemaLog, statement_format_error
@@ -88,6 +89,7 @@ class DrainWriter:
     _at: Position = field(init=False)
     _routes: Routes = field(init=False)
     _log: SchemaLog = field(init=False)
+    _letters: DeadLetters = field(init=False)
     _tables: dict[int, Route] = field(default_factory=dict)
     _tracker: GtidTracker = field(init=False)
     _ctx: EventContext = field(init=False)
@@ -111,6 +113,7 @@ class DrainWriter:
         if self.resume is not None:
             self._skip_until = self.resume.reached
             self.counts = dict(self.resume.counts)
+        self._letters = DeadLetters(self.cfg, self.index, self.sink.produce, self.counts)
 
     def run(self) -> dict[str, int]:
         """Read from the batch's start to its end and commit everything; return records per topic.
@@ -154,7 +157,6 @@ class DrainWriter:
             c.ANONYMOUS_GTID_LOG_EVENT: self._gtid,
             c.ROWS_QUERY_LOG_EVENT: self._rows_query,
             c.ROTATE_EVENT: self._rotate,
-            c.PARTIAL_UPDATE_ROWS_EVENT: self._partial_rows,
             c.EXECUTE_LOAD_QUERY_EVENT: self._load_statement,
         }
 
@@ -240,6 +242,8 @@ class DrainWriter:
         source.fill(ctx, route.source, event, at)
         out: list[Any] = []
         route.decode[_ROWS_VERSIONS[event.type]](event.buf, header.pos, event.end, ctx, out)
+        if self._routes.failed:
+            self._left_out(route, event, skipping=skipping)
         if self.filters is not None:
             out = self.filters.keep(route.table, out, event)
         if self._transactions is not None:
@@ -251,12 +255,16 @@ class DrainWriter:
         if self._since_check >= COMMIT_CHECK_EVENTS or self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES]:
             self._maybe_commit()
 
-    def _partial_rows(self, event: Event) -> None:
-        """Stop at a partial JSON update of a captured table; others pass."""
-        self._at.events += 1
-        route = self._tables.get(int.from_bytes(event.buf[event.body : event.body + 6], "little"))
-        if route is None or route.source is not None:
-            rows_header(event)  # raises UnsupportedEventError
+    def _left_out(self, route: Route, event: Event, *, skipping: bool) -> None:
+        """Hand the rows of an event that could not be decoded to the dead letters, those of this writer's share."""
+        failed, share = self._routes.failed or [], route.share
+        rows, failed[:] = list(failed), []
+        if self.filters is not None:
+            rows = self.filters.keep(route.table, [(row.key, row) for row in rows], event)
+            rows = [row for _, row in rows]
+        for row in rows:
+            if not skipping and share.mine and partition_of(row.key, share.partitions) in share.mine:
+                self._letters.put(route.topic, row, self._ctx, self._routes.headers)
 
     def _produce_rows(self, route: Route, out: list[Any], event: Event) -> None:
         produce, topic, share = self.sink.produce, route.topic, route.share
@@ -388,4 +396,5 @@ _ROWS_VERSIONS: dict[int, int] = {
     c.UPDATE_ROWS_EVENT_V2: 1,
     c.DELETE_ROWS_EVENT_V1: 2,
     c.DELETE_ROWS_EVENT_V2: 2,
+    c.PARTIAL_UPDATE_ROWS_EVENT: 3,
 }

@@ -13,11 +13,13 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
+from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.topics import transaction_topic
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import TopicShare, share_of
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import ensure_topics
@@ -36,7 +38,7 @@ class Route:
         share: What this writer owns of the topic.
         source: Constant texts of the source block.
         decoder: The generated decoder; None when this writer skips the table.
-        decode: The decoder's functions for write, update and delete rows.
+        decode: The decoder's functions for write, update and delete rows and for partial updates.
     """
 
     table: TableId
@@ -45,6 +47,10 @@ class Route:
     source: SourceBlock | None
     decoder: RowDecoder | None
     decode: tuple[DecodeRows, ...]
+
+
+def _functions(decoder: RowDecoder | Tolerant) -> tuple[DecodeRows, ...]:
+    return decoder.write, decoder.update, decoder.delete, decoder.partial_update
 
 
 class Routes:
@@ -60,6 +66,8 @@ class Routes:
     def __init__(self, cfg: ConnectorConfig, plan: BatchPlan, writer: int, run_id: str) -> None:
         self._cfg, self._plan, self._writer = cfg, plan, writer
         self._cache: dict[bytes, Route] = {}
+        # Rows of the last event that could not be decoded; None when such a row stops the run.
+        self.failed: list[BadRow] | None = [] if DeadLetters.wanted(cfg) else None
         self.options = wiring.decoder_options(cfg)
         # Debezium gives the context headers to events and schema changes only.
         self._plain = {cfg.history_topic, transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])}
@@ -118,7 +126,7 @@ class Routes:
             share,
             wiring.table_source(cfg, table_id),
             decoder,
-            (decoder.write, decoder.update, decoder.delete),
+            _functions(decoder if self.failed is None else Tolerant(decoder, self.failed)),
         )
 
     def share(self, table: TableId) -> TopicShare:

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.pipeline import runlock
 from airflow_provider_mysql_cdc.cdc.pipeline.batch import topic_partitions
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator
+from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import SKIPPED
 from airflow_provider_mysql_cdc.cdc.pipeline.job import SNAPSHOT_KEY, VIEW_KEY, JobLedger
 from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import check_override, read_whole
@@ -46,12 +47,15 @@ class ChunkQueue:
         waiting: Chunks nobody reads yet, in the order of the snapshot.
         finished: Rows of chunks that are done, this attempt's and earlier ones'.
         log: Takes one line of text.
+        total: Chunks in all.
+        ends: Ids of the first chunk of the first table with rows, and of the last chunk of the last one.
     """
 
     waiting: list[SnapshotChunk]
     finished: dict[str, int]
     log: Log
     total: int = 0
+    ends: tuple[str, str] = ("", "")
     _running: dict[str, int] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _began: float = field(default_factory=time.monotonic)
@@ -65,8 +69,8 @@ class ChunkQueue:
             chunk = self.waiting.pop(0)
             return {
                 "chunk": chunk.to_json(),
-                "first": not self.finished and not self._running,
-                "final": not self.waiting,
+                "first": chunk.id == self.ends[0],
+                "final": chunk.id == self.ends[1],
             }
 
     def progress(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
@@ -146,7 +150,7 @@ class _Snapshot:
             waiting = [c for c in chunks if c.id not in done]
             finished = {c: int(r["rows"]) for c, r in done.items()}
             if waiting or not self._schemas_written(ledger):
-                queue = ChunkQueue(waiting, finished, self.log, len(chunks))
+                queue = ChunkQueue(waiting, finished, self.log, len(chunks), _ends(conn, chunks))
                 self._read(queue, chunks, state, definitions, conn, ledger)
         return self._close_books(chunks)
 
@@ -260,7 +264,9 @@ class _Snapshot:
         ]
         record = {"epoch": self.plan.epoch, "status": "done", "offset": lowest.to_json(), "filters": filters}
         self.job.put(SNAPSHOT_KEY, record)
-        return {c: int(r["rows"]) for c, r in done.items()}, lowest
+        counts = {c: int(r["rows"]) for c, r in done.items()}
+        counts |= {c + SKIPPED: int(r["left_out"]) for c, r in done.items() if r.get("left_out")}
+        return counts, lowest
 
     def write_schemas(self, view: View, definitions: Any) -> None:
         """Write schema changes and history of the view, once for each snapshot."""
@@ -272,6 +278,19 @@ class _Snapshot:
         record = {"epoch": plan.epoch, "offset": view.offset.to_json(), "ts_ms": view.ts_ms}
         records.append(self.job.record(VIEW_KEY, record))
         self.job.commit(records)
+
+
+def _ends(conn: Any, chunks: list[SnapshotChunk]) -> tuple[str, str]:
+    """Return the ids of the chunks that hold the snapshot's first and last row; tables without rows do not count."""
+
+    def filled(table: TableId) -> bool:
+        with conn.cursor() as cursor:
+            cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 1")
+            return cursor.fetchone() is not None
+
+    first = next((c for c in chunks if c.number == 0 and filled(c.table)), None)
+    last = next((c for c in reversed(chunks) if c.last and filled(c.table)), None)
+    return (first.id if first else "", last.id if last else "")
 
 
 class _Opener(threading.Thread):

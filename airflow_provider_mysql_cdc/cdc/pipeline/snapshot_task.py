@@ -13,12 +13,15 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.pipeline.job import CHUNK_PREFIX, ledger_record
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import chunk_sql
@@ -105,6 +108,7 @@ class SnapshotTask:
     headers: list[tuple[str, bytes]]
     counts: dict[str, int] = field(default_factory=dict)
     _decoders: dict[TableId, Any] = field(default_factory=dict)
+    _left_out: int = 0
 
     def run(self) -> dict[str, int]:
         """Ask for chunks and read them; return rows per topic."""
@@ -122,7 +126,8 @@ class SnapshotTask:
             "epoch": self.plan.epoch,
             "chunk": chunk.to_json(),
             "offset": self.view["offset"],
-            "rows": rows,
+            "rows": rows - self._left_out,
+            "left_out": self._left_out,
             "writer": self.index,
         }
         topic, key, value = ledger_record(self.cfg, CHUNK_PREFIX + chunk.id, record)
@@ -159,7 +164,8 @@ class SnapshotTask:
                 snapshot_marker(first_row=begin, last_row=chunk.last, first_table=first, last_table=last_table),
             )
             rows += 1
-        self.counts[emit.topic] = self.counts.get(emit.topic, 0) + rows
+        self._left_out = emit.left_out
+        self.counts[emit.topic] = self.counts.get(emit.topic, 0) + rows - emit.left_out
         return rows
 
 
@@ -181,10 +187,15 @@ class _Emitter:
         self._block = wiring.table_source(cfg, table.id)
         self._offset, self._ts_ms = BinlogOffset.from_json(task.view["offset"]), int(task.view["ts_ms"])
         self._identity = f"snapshot/{task.plan.epoch}" if cfg[F.CDC_ID_HEADER] else None
+        self._unique = wiring.table_options(cfg, table).key_columns is None
         self._marker = ""
         self._rows = 0
         self._ctx = EventContext()
         self._out: list[Any] = []
+        self._letters = (
+            DeadLetters(cfg, task.index, task.sink.produce, task.counts) if DeadLetters.wanted(cfg) else None
+        )
+        self.left_out = 0
 
     def row(self, packet: bytes, marker: str) -> None:
         """Produce one row.
@@ -201,11 +212,18 @@ class _Emitter:
             self._marker = marker
         ctx.tail = self._block.op_tail(time.time_ns())
         out.clear()
-        self._decode(packet, 0, ctx, out)
+        try:
+            self._decode(packet, 0, ctx, out)
+        except ValueDecodeError as error:
+            if self._letters is None:
+                raise
+            self.left_out += 1
+            self._letters.put(self.topic, BadRow(self._rows - 1, "r", error), ctx, self._headers)
         for key, value, _, _, _ in out:
             headers = self._headers
             if self._identity is not None:
-                # Rows of a table without key may be equal; there chunk and row number tell them apart.
-                row = key if key is not None else f"{self.where}/{self._rows}".encode()
+                # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
+                # row number tell rows apart.
+                row = key if key is not None and self._unique else f"{self.where}/{self._rows}".encode()
                 headers = [*headers, ("cdc-id", f"{self._identity}/{self.topic}/".encode() + row)]
             self._sink.produce(self.topic, key, value, partition_of(key, self._partitions), headers)

@@ -37,6 +37,8 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
         replace_null_with_default=cfg[F.VALUE_REPLACE_NULL_WITH_DEFAULT],
         field_names=str(cfg[F.FIELD_NAME_ADJUSTMENT_MODE]),
         schema_names=str(cfg[F.SCHEMA_NAME_ADJUSTMENT_MODE]),
+        unavailable=cfg[F.UNAVAILABLE_VALUE_PLACEHOLDER],
+        unavailable_as_null=cfg[F.UNAVAILABLE_VALUE_AS_NULL],
     )
 
 

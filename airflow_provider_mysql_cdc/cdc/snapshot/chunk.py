@@ -12,6 +12,7 @@ Bound = tuple[KeyValue, ...]
 
 INTEGER_TYPES = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
 TEXT_TYPES = frozenset({"CHAR", "VARCHAR"})
+SIGNED, UNSIGNED = "SIGNED", "UNSIGNED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class SnapshotChunk:
         high: Inclusive upper bound, or None.
         last: Whether this is the table's last chunk.
         rows: Estimated rows, for balance and progress.
+        kinds: What each column is (``key_kind``), to compare keys of events as the column would.
     """
 
     table: TableId
@@ -35,6 +37,7 @@ class SnapshotChunk:
     high: Bound | None = None
     last: bool = True
     rows: int = 0
+    kinds: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -52,6 +55,7 @@ class SnapshotChunk:
             "high": None if self.high is None else list(self.high),
             "last": self.last,
             "rows": self.rows,
+            "kinds": list(self.kinds),
         }
 
     @classmethod
@@ -65,6 +69,7 @@ class SnapshotChunk:
             None if data["high"] is None else tuple(data["high"]),
             bool(data["last"]),
             int(data["rows"]),
+            tuple(data.get("kinds", ())),
         )
 
 
@@ -81,6 +86,27 @@ def chunk_columns(table: Table) -> tuple[str, ...]:
             break
         out.append(column.name)
     return tuple(out)
+
+
+def key_kind(table: Table, name: str) -> str:
+    """Return ``SIGNED`` or ``UNSIGNED`` for an integer column, ``charset collation`` for a character column."""
+    column = table.column(name)
+    if column is None or column.type_name in INTEGER_TYPES:
+        return UNSIGNED if column is not None and column.unsigned else SIGNED
+    return f"{column.charset} {column.collation}"
+
+
+def typed_literal(value: KeyValue, kind: str) -> str:
+    """Return a key value as SQL that compares as the column would.
+
+    Args:
+        value: The value.
+        kind: From ``key_kind``.
+    """
+    if kind in (SIGNED, UNSIGNED):
+        return str(value)
+    charset, collation = kind.split()
+    return f"CONVERT({literal(value)} USING {charset}) COLLATE {collation}"
 
 
 def literal(value: KeyValue) -> str:

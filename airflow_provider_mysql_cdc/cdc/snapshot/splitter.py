@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+import pymysql
+
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
     INTEGER_TYPES,
@@ -13,9 +15,11 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
     SnapshotChunk,
     chunk_columns,
     compare,
+    key_kind,
 )
 
 EVEN_LOW, EVEN_HIGH = 0.5, 2.0
+ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 
 
 def split(conn: Any, table: Table, chunk_rows: int, *, whole: bool = False) -> list[SnapshotChunk]:
@@ -37,14 +41,21 @@ def split(conn: Any, table: Table, chunk_rows: int, *, whole: bool = False) -> l
     bounds = even if even is not None else list(_walked_bounds(conn, table, columns, chunk_rows))
     edges: list[Bound | None] = [None, *bounds, None]
     count = len(edges) - 1
+    kinds = tuple(key_kind(table, c) for c in columns)
     return [
-        SnapshotChunk(table.id, i, columns, low, high, i == count - 1, max(1, rows // count))
+        SnapshotChunk(table.id, i, columns, low, high, i == count - 1, max(1, rows // count), kinds)
         for i, (low, high) in enumerate(pairwise(edges))
     ]
 
 
 def _estimated_rows(conn: Any, table: Table) -> int:
     with conn.cursor() as cursor:
+        try:
+            # The server would otherwise answer from statistics that are up to a day old (8.0; later in every version).
+            cursor.execute("SET SESSION information_schema_stats_expiry = 0")
+        except pymysql.MySQLError as error:
+            if error.args[0] != ER_UNKNOWN_SYSTEM_VARIABLE:
+                raise
         cursor.execute(
             "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
             (table.id.db, table.id.table),

@@ -1,0 +1,127 @@
+"""Rows that cannot be represented: the run stops at them, or they go to the dead-letter topic."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit import Pipeline, execute, payload
+
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import SKIPPED
+
+# TIME beyond one day has no form in Connect's Time.
+TABLE = "CREATE TABLE `{db}`.clock (id INT PRIMARY KEY, t TIME NOT NULL, note VARCHAR(20))"
+FILLED = "INSERT INTO `{db}`.clock VALUES (1, '01:00:00', 'a'), (2, '100:00:00', 'b'), (3, '03:00:00', 'c')"
+CHURN = (
+    "INSERT INTO `{db}`.clock VALUES (4, '04:00:00', 'd'), (5, '-05:00:00', 'e'), (6, '06:00:00', 'f')",
+    "UPDATE `{db}`.clock SET note = CONCAT(note, '!')",
+    "DELETE FROM `{db}`.clock WHERE id IN (5, 6)",
+)
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], unique: str) -> Pipeline:
+    return Pipeline(
+        properties
+        | {
+            "time.precision.mode": "connect",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "event.processing.failure.handling.mode": "warn",
+            "errors.deadletterqueue.topic.name": f"dead.{unique}",
+        }
+    )
+
+
+def script(root: Any, database: str, *statements: str) -> None:
+    execute(root, *(s.format(db=database) for s in statements))
+
+
+def keyed(records: list[Any]) -> list[tuple[Any, Any]]:
+    return [(json.loads(r.key), (payload(r.value) or {"op": ""})["op"]) for r in records]
+
+
+@pytest.mark.req("STRM-23", "CFG-28")
+@pytest.mark.parametrize("partitions", [1, 3])
+def test_bad_rows_of_snapshot_and_drain_go_to_the_topic_and_the_others_stay(
+    pipeline: Pipeline, root: Any, database: str, partitions: int
+) -> None:
+    pipeline.properties |= {
+        "topic.creation.default.partitions": str(partitions),
+        "drain.writers": str(partitions),
+        "drain.small.batch.bytes": "0",
+    }
+    script(root, database, TABLE, FILLED)
+    dead, topic = pipeline.properties["errors.deadletterqueue.topic.name"], pipeline.table_topic("clock")
+    first = pipeline.snapshot()
+    assert first.complete and sorted(first.counts.values()) == [1, 2]
+    assert [n for name, n in first.counts.items() if name.endswith(SKIPPED)] == [1]
+    (letter,) = [json.loads(r.value or b"") for r in pipeline.read(dead)]
+    assert letter["op"] == "r" and letter["topic"] == topic
+    assert letter["error"]["where"].endswith(f"table {database}.clock, key id=2")
+    script(root, database, *CHURN)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    per_key: dict[int, list[str]] = {}
+    for key, op in keyed(pipeline.records("clock")):
+        per_key.setdefault(key["id"], []).append(op)
+    assert per_key == {1: ["r", "u"], 3: ["r", "u"], 4: ["c", "u"], 6: ["c", "u", "d", ""]}
+    records = pipeline.read(dead)[1:]
+    letters = {(json.loads(r.key or b"")["id"], json.loads(r.value or b"")["op"]): r for r in records}
+    assert sorted(letters) == [(2, "u"), (5, "c"), (5, "d"), (5, "u")] and len(records) == 4
+    assert outcome.counts[topic + SKIPPED] == outcome.counts[dead] == 4
+    update = json.loads(letters[5, "u"].value or b"")
+    assert update["before"] == {"id": 5, "note": "e"} and update["after"] == {"id": 5, "note": "e!"}
+    assert {f["column"] for f in update["failed"]} == {"t"}
+    assert update["source"]["table"] == "clock" and update["source"]["row"] == 4
+    headers = dict(letters[5, "u"].headers)
+    assert headers["__connect.errors.topic"] == topic.encode()
+    assert headers["__connect.errors.exception.class.name"] == b"ValueDecodeError"
+
+
+@pytest.mark.req("STRM-23")
+def test_without_a_mode_the_run_stops_and_shows_nothing_of_the_event(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    del pipeline.properties["event.processing.failure.handling.mode"]
+    script(root, database, TABLE)
+    pipeline.snapshot()
+    script(root, database, *CHURN)
+    with pytest.raises(ValueDecodeError, match="column t ") as caught:
+        pipeline.drain()
+    assert f"table {database}.clock, row 1, key id=5" in caught.value.where
+    assert pipeline.records("clock") == []
+
+
+@pytest.mark.req("SETUP-17")
+def test_partial_json_and_minimal_images_pass_through_the_pipeline(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    script(root, database, "CREATE TABLE `{db}`.doc (id INT PRIMARY KEY, n INT NOT NULL, j JSON, v TEXT)")
+    script(root, database, "INSERT INTO `{db}`.doc VALUES (1, 1, '{{\"a\": 1, \"b\": [1, 2]}}', 'x')")
+    pipeline.snapshot()
+    try:
+        script(
+            root,
+            database,
+            "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
+            "UPDATE `{db}`.doc SET j = JSON_SET(j, '$.b[1]', 'new')",
+            "SET SESSION binlog_row_value_options = '', SESSION binlog_row_image = 'MINIMAL'",
+            "UPDATE `{db}`.doc SET n = 2",
+            "UPDATE `{db}`.doc SET v = 'y'",
+        )
+    finally:
+        execute(root, "SET SESSION binlog_row_image = DEFAULT")
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    values = [payload(r.value)["after"] for r in pipeline.records("doc")][1:]
+    held = "__debezium_unavailable_value"
+    assert values == [
+        {"id": 1, "n": 1, "j": '{"a":1,"b":[1,"new"]}', "v": "x"},
+        {"id": 1, "n": 2, "j": held, "v": held},
+    ]
+    (letter,) = pipeline.read(pipeline.properties["errors.deadletterqueue.topic.name"])
+    assert json.loads(letter.value or b"")["error"]["what"].startswith("A value of column n ")
+    assert letter.key == b'{"id":1}'
