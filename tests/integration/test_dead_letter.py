@@ -108,6 +108,9 @@ def test_partial_json_and_minimal_images_pass_through_the_pipeline(
             database,
             "SET SESSION binlog_row_value_options = 'PARTIAL_JSON'",
             "UPDATE `{db}`.doc SET j = JSON_SET(j, '$.b[1]', 'new')",
+            "SET SESSION binlog_transaction_compression = ON",
+            "UPDATE `{db}`.doc SET j = JSON_REMOVE(j, '$.b[0]')",
+            "SET SESSION binlog_transaction_compression = OFF",
             "SET SESSION binlog_row_value_options = '', SESSION binlog_row_image = 'MINIMAL'",
             "UPDATE `{db}`.doc SET n = 2",
             "UPDATE `{db}`.doc SET v = 'y'",
@@ -120,6 +123,7 @@ def test_partial_json_and_minimal_images_pass_through_the_pipeline(
     held = "__debezium_unavailable_value"
     assert values == [
         {"id": 1, "n": 1, "j": '{"a":1,"b":[1,"new"]}', "v": "x"},
+        {"id": 1, "n": 1, "j": '{"a":1,"b":["new"]}', "v": "x"},
         {"id": 1, "n": 2, "j": held, "v": held},
     ]
     (letter,) = pipeline.read(pipeline.properties["errors.deadletterqueue.topic.name"])

@@ -244,6 +244,27 @@ def test_after_images_never_differ_from_the_table_but_by_the_placeholder(
             assert state[key][column] in (value, *HELD), (key, column)
 
 
+@pytest.mark.parametrize("image", ["MINIMAL", "NOBLOB"])
+def test_generated_columns_follow_their_sources(stack: Any, db: tuple[Any, str], image: str) -> None:
+    conn, name = db
+    execute(
+        conn,
+        "CREATE TABLE g (a INT, b INT, v INT AS (a + 1), s INT AS (a + 2) STORED, t TEXT AS (CONCAT('v', a)),"
+        " u TEXT AS (CONCAT('w', a)) STORED, x TEXT)",
+    )
+    execute(conn, f"SET SESSION binlog_row_image = '{image}'")
+    for statement in (
+        "INSERT INTO g (a, b, x) VALUES (1, 2, 'x')",
+        "UPDATE g SET a = 7",
+        "UPDATE g SET b = 9",
+        "UPDATE g SET x = NULL",
+    ):
+        start = binlog_end(conn)
+        execute(conn, statement)
+        (record,) = decode(stack, conn, name, start)
+        assert {None: image_text(record.value_bytes)} == rows(conn, name, "g"), statement  # type: ignore[arg-type]
+
+
 HELD = (PLACEHOLDER, "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ==")
 
 

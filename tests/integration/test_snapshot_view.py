@@ -281,16 +281,14 @@ def filtered(
     filters = KeyFilters(pipeline.cfg, {table.id: [(chunk, (7, 1000))]})
     records = []
     for key in keys:
-        plain = {
-            c: (v if isinstance(v, int | str) else str(v)) for c, v in zip(table.key_columns(), key, strict=True)
-        }
+        plain = {c: (v if isinstance(v, int | str) else str(v)) for c, v in zip(table.key_columns(), key, strict=True)}
         # bigint.unsigned.handling.mode=long, the default, shows the upper half as negative numbers.
         shown = {c: v - 2**64 if isinstance(v, int) and v >= 2**63 else v for c, v in plain.items()}
         records.append((json.dumps(shown).encode(), b"", 0, 0, None))
     event: Any = SimpleNamespace(file="binlog.000007", end_pos=1000)
     late: Any = SimpleNamespace(file="binlog.000007", end_pos=1001)
-    assert filters.keep(table, records, late) == records
-    kept = {r[0] for r in filters.keep(table, records, event)}
+    assert filters.keep(table.id, records, late) == records
+    kept = {r[0] for r in filters.keep(table.id, records, event)}
     filters.close()
     return sorted(k for k, r in zip(keys, records, strict=True) if r[0] not in kept)
 

@@ -82,6 +82,13 @@ class BigIntUnsignedHandlingMode(DocEnum):
     PRECISE = "precise", "unscaled bytes with Connect's Decimal; exact"
 
 
+class EventContract(DocEnum):
+    """Which generation of Debezium's events is written."""
+
+    CURRENT = "3.x", "what Debezium 3.6 writes"
+    OLD = "1.9", "what Debezium 1.9 wrote: no ts_us and ts_ns, a boolean source.snapshot, no version of the envelope"
+
+
 class BinaryHandlingMode(DocEnum):
     """How BINARY, VARBINARY and BLOB are represented."""
 

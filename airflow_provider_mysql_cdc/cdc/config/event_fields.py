@@ -7,6 +7,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     BigIntUnsignedHandlingMode,
     BinaryHandlingMode,
     DecimalHandlingMode,
+    EventContract,
     FailureHandlingMode,
     Operation,
     TimePrecisionMode,
@@ -43,6 +44,15 @@ BIGINT_UNSIGNED_HANDLING_MODE: Field[BigIntUnsignedHandlingMode] = Field(
     Group.EVENTS,
     enum=BigIntUnsignedHandlingMode.docs(),
     refs=("CFG-24",),
+)
+EVENT_CONTRACT: Field[EventContract] = Field(
+    "event.contract",
+    parse.choice(EventContract),
+    EventContract.CURRENT,
+    "Version of the event format, for consumers that were written for older Debezium.",
+    Group.EVENTS,
+    ours=True,
+    enum=EventContract.docs(),
 )
 BINARY_HANDLING_MODE: Field[BinaryHandlingMode] = Field(
     "binary.handling.mode",

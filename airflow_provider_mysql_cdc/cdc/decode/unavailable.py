@@ -1,15 +1,17 @@
 """What stands in an event for a column that the row image leaves out (binlog_row_image MINIMAL or NOBLOB).
 
-==================  =====================================================================================
+==================  ==================================================================================================
 image               text of an absent column
-==================  =====================================================================================
-INSERT              what the server stored: the column's literal default, or null where it has none. Columns
-                    with an expression as default and generated columns stand in the image (9.7.4, seen in
-                    its events); where an older server leaves them out, their value is unknown
-UPDATE, after       its value in the before image; where that lacks it too, its value is unknown
-UPDATE, DELETE:     unknown; a before image with an unknown value that cannot be told is null as a whole,
-before              for the envelope allows that
-==================  =====================================================================================
+==================  ==================================================================================================
+INSERT              what the server stored: the column's literal default, or null where it has none. Expressions and
+                    generated columns stand in the image (9.7.4, seen in its events); where an older server leaves them
+                    out their value is unknown, and so are a TIMESTAMP's literal default, which is a time in the zone
+                    of a session, and what sql_mode puts into a NOT NULL column without a default
+UPDATE, after       its value in the before image, for an absent column is an unchanged one (generated columns that
+                    follow a changed one stand in the image); where the before image lacks it too, it is unknown
+UPDATE, DELETE:     unknown; a before image with an unknown value that cannot be told is null as a whole, which the
+before              envelope allows
+==================  ==================================================================================================
 
 An unknown value is told by ``unavailable.value.placeholder`` in character, JSON, ENUM and SET columns and, as bytes, in
 binary columns: the types in which Debezium writes it, or which Connect has as a plain string. All others cannot hold

@@ -20,6 +20,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
 
 Handler = Callable[[int, dict[str, Any]], dict[str, Any]]
+Lost = Callable[[int, CdcError | None], None]
 
 
 class Coordinator:
@@ -29,12 +30,11 @@ class Coordinator:
         handlers: Operation name -> function of (task index, arguments) that returns the reply; it runs in the
             connection's own thread and may block.
         host: The address that the tasks can reach.
-        on_lost: Called with the task's index when its connection ends before it said goodbye.
+        on_lost: Called with the task's index when its connection ends before it said goodbye, and with the error it
+            ended with, if it could tell.
     """
 
-    def __init__(
-        self, handlers: dict[str, Handler], host: str = "127.0.0.1", on_lost: Callable[[int], None] | None = None
-    ) -> None:
+    def __init__(self, handlers: dict[str, Handler], host: str = "127.0.0.1", on_lost: Lost | None = None) -> None:
         self._handlers = handlers
         self._on_lost = on_lost
         self._server = socket.create_server((host, 0))
@@ -52,7 +52,7 @@ class Coordinator:
             threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
 
     def _serve(self, conn: socket.socket) -> None:
-        task, done = -1, False
+        task, done, cause = -1, False, None
         try:
             with conn, conn.makefile("rwb") as stream:
                 conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -65,13 +65,16 @@ class Coordinator:
                     if request["op"] == "bye":
                         done = True
                         return
+                    if request["op"] == "failed":
+                        cause = from_json(request["error"])
+                        return
                     stream.write(json.dumps(self._reply(task, request)).encode() + b"\n")
                     stream.flush()
         except (OSError, ValueError):
             pass
         finally:
             if task >= 0 and not done and not self._closed and self._on_lost:
-                self._on_lost(task)
+                self._on_lost(task, cause)
 
     def _reply(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
         try:
@@ -126,6 +129,10 @@ class CoordinatorClient:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if isinstance(error, CdcError):
+            # The other tasks wait for this one; they shall end with its error, not with its loss.
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write(json.dumps({"op": "failed", "error": error.to_json()}).encode() + b"\n")
         self.close(goodbye=kind is None)
 
     def close(self, *, goodbye: bool = True) -> None:

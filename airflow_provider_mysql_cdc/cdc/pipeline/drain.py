@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator, Coo
 from airflow_provider_mysql_cdc.cdc.pipeline.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.pipeline.filters import KeyFilters
 from airflow_provider_mysql_cdc.cdc.pipeline.job import JobLedger
+from airflow_provider_mysql_cdc.cdc.pipeline.named import named_errors
 from airflow_provider_mysql_cdc.cdc.pipeline.progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import server_variables
@@ -64,7 +65,8 @@ def _batch(
     cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log
 ) -> dict[str, int]:
     try:
-        counts = _run_batch(cfg, conn, job, plan, runner, log)
+        with named_errors(cfg):
+            counts = _run_batch(cfg, conn, job, plan, runner, log)
     except CdcError as error:
         job.write_outcome(plan, error=error)
         raise
@@ -152,7 +154,11 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     plan = BatchPlan.from_json(arguments["plan"])
     sink = wiring.record_writer(cfg, index)
     address = tuple(arguments["address"])
-    with CoordinatorClient(address, arguments["token"], index) as channel, contextlib.closing(sink):
+    with (
+        CoordinatorClient(address, arguments["token"], index) as channel,
+        contextlib.closing(sink),
+        named_errors(cfg),
+    ):
         sink.init()
         faults.fault_point("writer.after_init", index)
         ledger = wiring.ledger(cfg).read() or LedgerState()
@@ -160,6 +166,7 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
         resume = ledger.marker(index, plan.epoch)
         if resume is not None and resume.done:
             return dict(resume.counts)
+        filters = KeyFilters.from_snapshot(cfg, arguments["snapshot"], plan)
         writer = DrainWriter(
             cfg=cfg,
             plan=plan,
@@ -168,11 +175,12 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
             sink=sink,
             server=arguments["server"],
             resume=resume,
-            filters=KeyFilters.from_snapshot(cfg, arguments["snapshot"], plan),
+            filters=filters,
             run_id=arguments["run_id"],
             progress=lambda report: _report(channel, report),
         )
-        return writer.run()
+        with contextlib.closing(filters) if filters is not None else contextlib.nullcontext():
+            return writer.run()
 
 
 def _report(channel: CoordinatorClient, report: dict[str, Any]) -> None:

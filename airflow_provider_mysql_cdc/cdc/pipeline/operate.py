@@ -12,16 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.pipeline import recovery, wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.batch import plan_drain
 from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.schema.history import require_history
 from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.state.reconcile import Reconciled, reconcile
@@ -122,12 +123,13 @@ def prepare_snapshot(
             )
         log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
         return None
-    if state.committed is not None and not (again or cfg[F.SNAPSHOT_MODE] == "always"):
-        log(f"there is an offset already ({state.committed}); no snapshot is needed")
-        return None
     with connect(cfg.connection_settings()) as conn:
+        if not again and not _snapshot_wanted(cfg, conn, state.committed, log):
+            return None
         require(preflight(conn, cfg, snapshot=True))
         here = current_offset(conn)
+    if recovery.is_recovery(cfg) and state.committed is not None:
+        here = state.committed
     epoch = state.epoch + 1
     plan = BatchPlan(
         epoch=epoch,
@@ -140,6 +142,30 @@ def prepare_snapshot(
         server_id=cfg.server_id(0),
     )
     return _job(cfg, plan, store, state, ledger)
+
+
+def _snapshot_wanted(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, log: Log) -> bool:
+    """Return whether snapshot.mode asks for a snapshot now (SNAP-03 to SNAP-08)."""
+    mode = str(cfg[F.SNAPSHOT_MODE])
+    if mode == "never":
+        log("snapshot.mode=never: no snapshot is taken")
+        return False
+    if mode == "recovery" and committed is None:
+        raise NoOffsetError(
+            "there is no offset whose schema history could be recovered",
+            where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode=recovery",
+            remedy="take a snapshot first (snapshot.mode=initial)",
+        )
+    if committed is None or mode in ("always", "recovery"):
+        return True
+    if mode == "when_needed":
+        try:
+            check_available(conn, committed)
+        except BinlogPurgedError as error:
+            log(f"snapshot.mode=when_needed: {error.message()}")
+            return True
+    log(f"there is an offset already ({committed}); no snapshot is needed")
+    return False
 
 
 def prepare_drain(
@@ -169,9 +195,14 @@ def prepare_drain(
             where=f"topic.prefix={cfg.topic_prefix}",
             remedy="run the snapshot task again; it reads only the chunks that are missing",
         )
+    if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
+        log("snapshot.mode=initial_only: the binlog is never drained")
+        return None
     if pending is not None:
         log(f"batch {pending.epoch} was interrupted; going on from its markers")
         return _job(cfg, replace(pending, owner=owner), store, state, ledger, run_for_s)
+    if state.committed is not None:
+        require_history(cfg)
     with connect(cfg.connection_settings()) as conn:
         require(preflight(conn, cfg, snapshot=False))
         start = state.committed or _first_offset(cfg, conn)

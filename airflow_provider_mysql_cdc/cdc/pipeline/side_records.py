@@ -31,9 +31,8 @@ def truncate_value(cfg: ConnectorConfig, table: Table, event: Event, at: Any) ->
     ctx = EventContext()
     moment = replace(at, commit_us=at.commit_us // 1000 * 1000, thread=0, query=None)
     source.fill(ctx, wiring.table_source(cfg, table.id), event, moment)
-    payload = (
-        f'{{"before":null,"after":null,"source":{ctx.src_head}0{ctx.src_tail},"transaction":null,"op":"t"{ctx.tail}'
-    )
+    transaction = "" if str(cfg[F.EVENT_CONTRACT]) == "1.9" else '"transaction":null,'
+    payload = f'{{"before":null,"after":null,"source":{ctx.src_head}0{ctx.src_tail},{transaction}"op":"t"{ctx.tail}'
     schema = wiring.envelope_text(cfg, table, wiring.table_options(cfg, table)).value_schema
     return (payload if schema is None else f'{{"schema":{schema},"payload":{payload}}}').encode()
 

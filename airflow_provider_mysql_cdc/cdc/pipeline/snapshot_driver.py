@@ -18,11 +18,12 @@ from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.pipeline import runlock
+from airflow_provider_mysql_cdc.cdc.pipeline import recovery, runlock
 from airflow_provider_mysql_cdc.cdc.pipeline.batch import topic_partitions
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import SKIPPED
-from airflow_provider_mysql_cdc.cdc.pipeline.job import SNAPSHOT_KEY, VIEW_KEY, JobLedger
+from airflow_provider_mysql_cdc.cdc.pipeline.job import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY, JobLedger
+from airflow_provider_mysql_cdc.cdc.pipeline.named import named_errors
 from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import check_override, read_whole
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_task import snapshot_task
@@ -118,7 +119,8 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         runlock.acquire(conn, cfg.topic_prefix, spec.owner)
         with JobLedger(cfg) as job:
             try:
-                rows, offset = _Snapshot(cfg, plan, job, runner, log).run()
+                with named_errors(cfg):
+                    rows, offset = _Snapshot(cfg, plan, job, runner, log).run()
             except CdcError as error:
                 job.write_outcome(plan, error=error)
                 raise
@@ -144,13 +146,23 @@ class _Snapshot:
             # The statements are read again under the guard: now they cannot change before the view stands.
             definitions = read_definitions(conn, self.cfg, list(tables))
             state = state_of(definitions)
+            if recovery.is_recovery(self.cfg) and not self._schemas_written(ledger):
+                recovery.drop_history(self.cfg)
             self.job.ensure_topics(state)
             chunks = self._chunks(conn, ledger, {t: state.tables[t] for t in tables})
             done = {c: r for c, r in ledger.chunks.items() if r["epoch"] == self.plan.epoch}
-            waiting = [c for c in chunks if c.id not in done]
+            left = [c for c in chunks if c.id not in done]
+            waiting = [c for c in left if c.table in state.tables]
+            self._pass_over([c for c in left if c.table not in state.tables], ledger)
             finished = {c: int(r["rows"]) for c, r in done.items()}
             if waiting or not self._schemas_written(ledger):
-                queue = ChunkQueue(waiting, finished, self.log, len(chunks), _ends(conn, chunks))
+                queue = ChunkQueue(
+                    waiting,
+                    finished,
+                    self.log,
+                    len(chunks),
+                    _ends(conn, [c for c in chunks if c.table in state.tables]),
+                )
                 self._read(queue, chunks, state, definitions, conn, ledger)
         return self._close_books(chunks)
 
@@ -168,7 +180,7 @@ class _Snapshot:
     def _chunks(self, conn: Any, ledger: LedgerState, tables: dict[TableId, Table]) -> list[SnapshotChunk]:
         """Return the chunks planned by the first attempt, or plan them and write the plan down."""
         known = ledger.snapshot or {}
-        if known.get("epoch") == self.plan.epoch and known.get("chunks"):
+        if known.get("epoch") == self.plan.epoch and known.get("chunks") and self._schemas_written(ledger):
             return [SnapshotChunk.from_json(c) for c in known["chunks"]]
         chunks = []
         for table in tables.values():
@@ -179,6 +191,23 @@ class _Snapshot:
         self._note_tasks(chunks, 0)
         faults.fault_point("plan.after_store")
         return chunks
+
+    def _pass_over(self, gone: list[SnapshotChunk], ledger: LedgerState) -> None:
+        """Take the chunks of tables that were dropped since the first view as read in that view, without rows.
+
+        So nothing filters the events of these tables: the drain produces them as they are, up to the DROP TABLE.
+        """
+        if gone:
+            offset = ledger.others[VIEW_KEY]["offset"]
+            records = [
+                self.job.record(
+                    CHUNK_PREFIX + c.id,
+                    {"epoch": self.plan.epoch, "chunk": c.to_json(), "offset": offset, "rows": 0},
+                )
+                for c in gone
+            ]
+            self.job.commit(records)
+            self.log("dropped since the snapshot began: " + ", ".join(sorted({str(c.table) for c in gone})))
 
     def _note_tasks(self, chunks: list[SnapshotChunk], tasks: int) -> None:
         """Write down the chunks and how many tasks may have something open, for whoever has to fence them."""
@@ -217,7 +246,7 @@ class _Snapshot:
                 "done": queue.done,
             },
             self.runner.host,
-            on_lost=lambda task: rendezvous.fail(_lost(task)),
+            on_lost=lambda task, cause: rendezvous.fail(cause or _lost(task)),
         )
         opener = _Opener(self, rendezvous, definitions, guard_conn, self._schemas_written(ledger))
         opener.start()
@@ -272,10 +301,14 @@ class _Snapshot:
         """Write schema changes and history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
         records: list[tuple[str, bytes | None, bytes | None]] = []
-        if cfg[F.INCLUDE_SCHEMA_CHANGES]:
-            records += schema_change_records(cfg, definitions, view.offset, view.ts_ms)
-        records += history_records(cfg, definitions, view.offset, plan.epoch)
-        record = {"epoch": plan.epoch, "offset": view.offset.to_json(), "ts_ms": view.ts_ms}
+        offset = view.offset
+        if recovery.is_recovery(cfg):
+            recovery.require_no_ddl(cfg, plan.start, offset)
+            offset = plan.start
+        elif cfg[F.INCLUDE_SCHEMA_CHANGES]:
+            records += schema_change_records(cfg, definitions, offset, view.ts_ms)
+        records += history_records(cfg, definitions, offset, plan.epoch)
+        record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records.append(self.job.record(VIEW_KEY, record))
         self.job.commit(records)
 
@@ -310,7 +343,7 @@ class _Opener(threading.Thread):
         cfg = self._s.cfg
         try:
             self._meet.wait("ready")
-            with connect(cfg.connection_settings()) as conn:
+            with named_errors(cfg), connect(cfg.connection_settings()) as conn:
                 view, unlock = open_view(
                     conn,
                     self._meet,

@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.pipeline.job import CHUNK_PREFIX, ledger_record
+from airflow_provider_mysql_cdc.cdc.pipeline.named import named_errors
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -49,7 +50,11 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     plan = BatchPlan.from_json(arguments["plan"])
     sink = wiring.record_writer(cfg, index)
     address = tuple(arguments["address"])
-    with CoordinatorClient(address, arguments["token"], index) as channel, contextlib.closing(sink):
+    with (
+        CoordinatorClient(address, arguments["token"], index) as channel,
+        contextlib.closing(sink),
+        named_errors(cfg),
+    ):
         sink.init()
         ledger = wiring.ledger(cfg).read() or LedgerState()
         ledger.require_plan(plan)

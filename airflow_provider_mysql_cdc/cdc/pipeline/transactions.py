@@ -87,6 +87,7 @@ class Transactions:
             self._id,
             time.time_ns() // 1_000_000,
             counts,
+            recent=str(self._cfg[F.EVENT_CONTRACT]) != "1.9",
             key_schema=self._cfg[F.KEY_SCHEMAS_ENABLE],
             value_schema=self._cfg[F.VALUE_SCHEMAS_ENABLE],
         )

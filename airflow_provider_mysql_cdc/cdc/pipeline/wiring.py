@@ -27,6 +27,7 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
         cfg: The connector's configuration.
     """
     return DecoderOptions(
+        contract=str(cfg[F.EVENT_CONTRACT]),
         prefix=cfg[F.TOPIC_PREFIX],
         decimal_mode=str(cfg[F.DECIMAL_HANDLING_MODE]),
         bigint_unsigned_mode=str(cfg[F.BIGINT_UNSIGNED_HANDLING_MODE]),
@@ -87,17 +88,22 @@ def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -
         key=cfg[F.KEY_SCHEMAS_ENABLE],
         value=cfg[F.VALUE_SCHEMAS_ENABLE],
         comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+        transaction=cfg[F.PROVIDE_TRANSACTION_METADATA],
     )
 
 
 def table_source(cfg: ConnectorConfig, table: TableId) -> SourceBlock:
     """Return the writer of a table's source blocks."""
-    return source_block(table, prefix=cfg[F.TOPIC_PREFIX], include_query=cfg[F.INCLUDE_QUERY])
+    return source_block(
+        table, prefix=cfg[F.TOPIC_PREFIX], version=str(cfg[F.EVENT_CONTRACT]), include_query=cfg[F.INCLUDE_QUERY]
+    )
 
 
 def headers(cfg: ConnectorConfig, run_id: str) -> list[Header]:
-    """Return the headers of every record of a run, empty when ``extended.headers.enabled`` is off."""
-    return context_headers(cfg[F.TOPIC_PREFIX], run_id) if cfg[F.EXTENDED_HEADERS_ENABLED] else []
+    """Return the headers of every record of a run; none with ``extended.headers.enabled`` off and in contract 1.9."""
+    if not cfg[F.EXTENDED_HEADERS_ENABLED] or str(cfg[F.EVENT_CONTRACT]) == "1.9":
+        return []
+    return context_headers(cfg[F.TOPIC_PREFIX], run_id)
 
 
 def topic_of(cfg: ConnectorConfig, table: TableId) -> str:

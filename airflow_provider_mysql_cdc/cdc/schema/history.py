@@ -201,6 +201,23 @@ def replay(
     return result
 
 
+def require_history(cfg: ConnectorConfig) -> None:
+    """Check that the history topic exists and has its one partition, before a batch is planned on top of it.
+
+    Raises:
+        SchemaError: It does not (SCH-05).
+    """
+    topic = cfg.history_topic
+    count = partition_counts(make_admin(cfg.kafka_settings()), [topic]).get(topic)
+    if count != 1:
+        raise SchemaError(
+            "the schema history topic does not exist" if count is None else "the schema history has no global order",
+            where=f"topic {topic}",
+            why="" if count is None else f"the topic has {count} partitions in place of 1",
+            remedy=_REMEDY,
+        )
+
+
 def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
     """Yield the committed records of the history topic in order.
 
@@ -213,14 +230,7 @@ def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
     """
     settings, topic = cfg.kafka_settings(), cfg.history_topic
     admin = make_admin(settings)
-    count = partition_counts(admin, [topic]).get(topic)
-    if count != 1:
-        raise SchemaError(
-            "the schema history topic does not exist" if count is None else "the schema history has no global order",
-            where=f"topic {topic}",
-            why="" if count is None else f"the topic has {count} partitions in place of 1",
-            remedy=_REMEDY,
-        )
+    require_history(cfg)
     for record in read_topic_committed(settings, topic, admin=admin):
         if record.value is not None:
             yield HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")

@@ -69,6 +69,7 @@ def change_format(cfg: ConnectorConfig) -> ChangeFormat:
     """
     return ChangeFormat(
         cfg[F.TOPIC_PREFIX],
+        str(cfg[F.EVENT_CONTRACT]),
         key_schema=cfg[F.KEY_SCHEMAS_ENABLE],
         value_schema=cfg[F.VALUE_SCHEMAS_ENABLE],
         comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],

@@ -11,9 +11,11 @@ from typing import Any
 import pymysql
 from pymysql.constants import COMMAND
 
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError
 
-ER_TABLE_DEF_CHANGED = 1412
+# The view is older than the table; the table is gone; a column of the chunk is gone.
+CHANGED = (1412, 1146, 1054)
 
 
 def stream_rows(conn: Any, sql: str, where: str) -> Iterator[bytes]:
@@ -27,6 +29,7 @@ def stream_rows(conn: Any, sql: str, where: str) -> Iterator[bytes]:
     Raises:
         SchemaMismatchError: The table was altered after the view was opened (a retry opens a new view).
         SourceConnectionError: The connection broke.
+        SourceError: What the server says otherwise.
     """
     try:
         conn._execute_command(COMMAND.COM_QUERY, sql)
@@ -44,7 +47,7 @@ def stream_rows(conn: Any, sql: str, where: str) -> Iterator[bytes]:
 
 
 def _row_error(error: pymysql.MySQLError, where: str) -> CdcError:
-    if error.args and error.args[0] == ER_TABLE_DEF_CHANGED:
+    if error.args and error.args[0] in CHANGED:
         return SchemaMismatchError(
             "the table was altered while its snapshot was being taken",
             where=where,
@@ -52,6 +55,9 @@ def _row_error(error: pymysql.MySQLError, where: str) -> CdcError:
             remedy="run the task again; finished chunks are kept and the rest is read in a new view",
             retriable=True,
         )
+    named = from_exception(error, where)
+    if not isinstance(named, SourceConnectionError):
+        return named
     return SourceConnectionError(
         "reading the rows of a chunk failed",
         where=where,

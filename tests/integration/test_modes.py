@@ -1,0 +1,188 @@
+"""Snapshot modes, transaction metadata, truncate events, heartbeats and contract 1.9, on real servers."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit import Pipeline, execute, payload, rows
+
+from airflow_provider_mysql_cdc.cdc.errors import NoOffsetError, SchemaError
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str]) -> Pipeline:
+    return Pipeline(
+        properties
+        | {
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "drain.small.batch.bytes": "0",
+        }
+    )
+
+
+def tables(root: Any, database: str) -> None:
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)",
+        f"CREATE TABLE `{database}`.b (id INT PRIMARY KEY, v INT)",
+        f"CREATE TABLE `{database}`.c (v INT)",
+    )
+
+
+def work(root: Any, database: str) -> None:
+    execute(
+        root,
+        "BEGIN",
+        f"INSERT INTO `{database}`.a VALUES (3, 3)",
+        f"INSERT INTO `{database}`.b VALUES (3, 3), (4, 4)",
+        f"INSERT INTO `{database}`.c VALUES (1)",
+        f"UPDATE `{database}`.a SET id = 30 WHERE id = 3",
+        f"DELETE FROM `{database}`.b WHERE id = 4",
+        "COMMIT",
+        f"INSERT INTO `{database}`.a VALUES (5, 5)",
+    )
+
+
+@pytest.mark.req("TXN-01", "TXN-02", "TXN-03", "TXN-04", "TXN-05", "TXN-06", "TXN-07", "TXN-09")
+@pytest.mark.parametrize("writers", [1, 3])
+def test_transaction_metadata_is_exact_with_any_number_of_writers(
+    pipeline: Pipeline, root: Any, database: str, writers: int
+) -> None:
+    pipeline.properties |= {
+        "provide.transaction.metadata": "true",
+        "drain.writers": str(writers),
+        "topic.creation.default.partitions": str(writers),
+    }
+    tables(root, database)
+    pipeline.snapshot()
+    work(root, database)
+    pipeline.drain()
+    ours = [
+        (payload(r.key)["id"], payload(r.value))
+        for r in pipeline.read(f"{pipeline.properties['topic.prefix']}.transaction")
+    ]
+    ends = [v for _, v in ours if v["status"] == "END" and v["event_count"]]
+    assert all(key == value["id"] for key, value in ours)
+    counts = [{c["data_collection"].split(".")[1]: c["event_count"] for c in v["data_collections"]} for v in ends]
+    # A key change is two events; tombstones do not count.
+    assert [v["event_count"] for v in ends] == [7, 1] and counts == [{"a": 3, "b": 3, "c": 1}, {"a": 1}]
+    blocks = []
+    for table in "abc":
+        for record in pipeline.records(table):
+            value = payload(record.value)
+            if value is not None:
+                block = value["transaction"]
+                blocks.append((block["id"], block["total_order"], table, block["data_collection_order"], value["op"]))
+    first = sorted(b[1:] for b in blocks if b[0] == ends[0]["id"])
+    assert first == [
+        (1, "a", 1, "c"), (2, "b", 1, "c"), (3, "b", 2, "c"), (4, "c", 1, "c"),
+        (5, "a", 2, "d"), (6, "a", 3, "c"), (7, "b", 3, "d"),
+    ]  # fmt: skip
+
+
+@pytest.mark.req("STRM-15")
+def test_truncate_events_are_skipped_by_default_and_written_on_request(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    tables(root, database)
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO `{database}`.c VALUES (1)", f"TRUNCATE TABLE `{database}`.c")
+    pipeline.drain()
+    assert [payload(r.value)["op"] for r in pipeline.records("c")] == ["c"]
+    pipeline.properties["skipped.operations"] = "none"
+    execute(root, f"TRUNCATE TABLE `{database}`.c")
+    pipeline.drain()
+    record = pipeline.records("c")[-1]
+    value = payload(record.value)
+    assert record.key is None and (value["op"], value["before"], value["after"]) == ("t", None, None)
+
+
+@pytest.mark.req("STRM-27", "STRM-29", "TOPIC-09")
+def test_a_batch_ends_with_a_heartbeat_when_asked(pipeline: Pipeline, root: Any, database: str) -> None:
+    pipeline.properties["heartbeat.interval.ms"] = "1000"
+    tables(root, database)
+    pipeline.snapshot()
+    work(root, database)
+    pipeline.drain()
+    prefix = pipeline.properties["topic.prefix"]
+    beats = pipeline.read(f"__debezium-heartbeat.{prefix}")
+    assert beats and payload(beats[-1].key) == {"serverName": prefix} and payload(beats[-1].value)["ts_ms"] > 0
+
+
+@pytest.mark.req("SNAP-08", "SCH-16")
+def test_recovery_rebuilds_a_lost_history_and_keeps_the_offset(pipeline: Pipeline, root: Any, database: str) -> None:
+    tables(root, database)
+    pipeline.snapshot()
+    before = pipeline.store.load()
+    work(root, database)
+    for future in make_admin(pipeline.cfg.kafka_settings()).delete_topics([pipeline.cfg.history_topic]).values():
+        future.result(30)
+    with pytest.raises(SchemaError, match=r"snapshot\.mode=recovery"):
+        pipeline.drain()
+    pipeline.properties["snapshot.mode"] = "recovery"
+    assert pipeline.snapshot().complete
+    after = pipeline.store.load()
+    assert before is not None and after is not None and after.committed is not None
+    assert before.committed is not None and after.committed.key() == before.committed.key()
+    pipeline.properties["snapshot.mode"] = "initial"
+    pipeline.drain()
+    created = [v["after"]["id"] for r in pipeline.records("a") if (v := payload(r.value)) and v["op"] == "c"]
+    assert created == [3, 30, 5]
+
+
+@pytest.mark.req("SNAP-08")
+def test_recovery_refuses_when_a_table_changed_since_the_offset(pipeline: Pipeline, root: Any, database: str) -> None:
+    tables(root, database)
+    pipeline.snapshot()
+    execute(root, f"ALTER TABLE `{database}`.a ADD COLUMN x INT")
+    pipeline.properties["snapshot.mode"] = "recovery"
+    with pytest.raises(SchemaError, match="changed since the stored offset"):
+        pipeline.snapshot()
+
+
+@pytest.mark.req("SNAP-04", "SNAP-06", "SNAP-05")
+def test_modes_that_decide_whether_to_snapshot(pipeline: Pipeline, root: Any, database: str) -> None:
+    tables(root, database)
+    execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
+    pipeline.properties["snapshot.mode"] = "never"
+    assert pipeline.snapshot_is_refused()
+    pipeline.properties["snapshot.mode"] = "recovery"
+    with pytest.raises(NoOffsetError):
+        pipeline.snapshot()
+    pipeline.properties["snapshot.mode"] = "when_needed"
+    assert pipeline.snapshot().complete
+    assert pipeline.snapshot_is_refused()
+    pipeline.properties["snapshot.mode"] = "initial_only"
+    assert pipeline.drain() is None
+    pipeline.properties["snapshot.mode"] = "always"
+    assert pipeline.snapshot().complete
+    assert len(pipeline.records("a")) == 2
+
+
+@pytest.mark.req("EVT-14", "EVT-35", "EX-06")
+def test_contract_1_9_has_the_members_of_the_older_manuals(pipeline: Pipeline, root: Any, database: str) -> None:
+    pipeline.properties |= {"event.contract": "1.9", "value.converter.schemas.enable": "true"}
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.customers (id INTEGER NOT NULL AUTO_INCREMENT PRIMARY KEY, "
+        "first_name VARCHAR(255) NOT NULL, email VARCHAR(255) NOT NULL UNIQUE KEY) AUTO_INCREMENT=1001",
+    )
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO `{database}`.customers VALUES (1004, 'Anne', 'annek@noanswer.org')")
+    pipeline.drain()
+    (record,) = pipeline.records("customers")
+    value = json.loads(record.value or b"")
+    fields = [f["field"] for f in value["schema"]["fields"]]
+    source = [f["field"] for f in value["schema"]["fields"][2]["fields"]]
+    assert fields == ["before", "after", "source", "op", "ts_ms"]
+    assert source == [
+        "version", "connector", "name", "ts_ms", "snapshot", "db", "table", "server_id", "gtid", "file", "pos", "row",
+        "thread", "query",
+    ]  # fmt: skip
+    assert list(value["payload"]) == fields and list(value["payload"]["source"]) == source
+    assert value["payload"]["source"]["snapshot"] is False and record.headers == ()
+    assert rows(root, f"SELECT COUNT(*) FROM `{database}`.customers") == [(1,)]

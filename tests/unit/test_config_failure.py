@@ -1,0 +1,61 @@
+"""Properties of rows that cannot be represented as they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+
+BASE = {
+    "database.hostname": "h",
+    "database.user": "u",
+    "database.password": "p",
+    "topic.prefix": "cap",
+    "kafka.bootstrap.servers": "k:9092",
+}
+
+
+def problems(**more: Any) -> list[str]:
+    found = ConnectorConfig.check({**BASE, **{name.replace("__", "."): value for name, value in more.items()}})
+    return [p.name for p in found]
+
+
+def config(**more: Any) -> ConnectorConfig:
+    return ConnectorConfig.from_properties({**BASE, **{k.replace("__", "."): v for k, v in more.items()}})
+
+
+@pytest.mark.req("STRM-23", "CFG-28")
+def test_a_bad_row_stops_the_run_unless_told_otherwise() -> None:
+    assert config()[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is F.RowFailureMode.FAIL
+    assert config()[F.DEAD_LETTER_TOPIC] == ""
+
+
+@pytest.mark.req("STRM-23", "CFG-28")
+@pytest.mark.parametrize(("value", "mode"), [("warn", "warn"), ("SKIP", "skip"), ("ignore", "skip"), ("fail", "fail")])
+def test_both_generations_name_the_mode(value: str, mode: str) -> None:
+    for name in ("event.processing.failure.handling.mode", "event.deserialization.failure.handling.mode"):
+        cfg = ConnectorConfig.from_properties({**BASE, name: value})
+        assert cfg[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] == mode
+
+
+def test_the_dead_letter_topic_is_a_topic_of_its_own() -> None:
+    assert problems(errors__deadletterqueue__topic__name="dead.cap") == []
+    assert problems(errors__deadletterqueue__topic__name="") == []
+    assert problems(errors__deadletterqueue__topic__name="not a topic") == ["errors.deadletterqueue.topic.name"]
+    for taken in ("cap", "ledger.cap", "schemahistory.cap"):
+        assert problems(errors__deadletterqueue__topic__name=taken), taken
+    assert problems(errors__deadletterqueue__context__headers__enable="true") == []
+    assert problems(errors__deadletterqueue__context__headers__enable="false")
+
+
+def test_the_placeholder_reaches_the_decoders() -> None:
+    options = wiring.decoder_options(config())
+    assert (options.unavailable, options.unavailable_as_null) == ("__debezium_unavailable_value", False)
+    cfg = config(unavailable__value__placeholder="hex:00ff", unavailable__value__as__null="true")
+    options = wiring.decoder_options(cfg)
+    assert (options.unavailable, options.unavailable_as_null) == ("hex:00ff", True)
+    assert problems(unavailable__value__placeholder="hex:xy") == ["unavailable.value.placeholder"]
