@@ -203,4 +203,9 @@ def time_iso(micros: int, digits: int) -> str | None:
         return None
     seconds, micros = divmod(micros, 1_000_000)
     fraction = f".{micros:06d}"[: digits + 1] if digits else ""
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}Z"
+    return without_zeros(f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}Z")
+
+
+def without_zeros(text: str) -> str:
+    """Return an ISO text that ends in ``Z`` without trailing zeros in its fraction (time.precision.mode=isostring)."""
+    return text[:-1].rstrip("0").rstrip(".") + "Z" if "." in text else text

@@ -170,7 +170,10 @@ def _datetime_iso(request: Temporal, digits: int, size: int) -> Render:
         value = emitter.name("v")
         emitter.line(f"{value} = {hours}[{top} >> 4]")
         emitter.line(f"if {value} is None: {value} = {zero!r}")
-        emitter.line(f"else: {value} = f'\"{{{value}}}{{{seconds}[({top} & 15) << 8 | {low}]}}{tail}\"'")
+        trim = emitter.bind("without_zeros", temporal.without_zeros)
+        emitter.line(
+            f"else: {value} = '\"' + {trim}(f'{{{value}}}{{{seconds}[({top} & 15) << 8 | {low}]}}{tail}') + '\"'"
+        )
         return f"{{{value}}}"
 
     return render

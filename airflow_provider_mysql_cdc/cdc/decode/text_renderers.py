@@ -201,7 +201,9 @@ def _datetime_iso(request: TextRequest) -> TextCode:
 
     def compute(text: str) -> str:
         days = text_values.text_days(text, adjust)
-        return zero if days is None else f'"{temporal.date_text(days)}T{text[11:]}Z"'
+        if days is None:
+            return zero
+        return f'"{temporal.without_zeros(f"{temporal.date_text(days)}T{text[11:]}Z")}"'
 
     return _memo(request, "DATETIMES", compute)
 

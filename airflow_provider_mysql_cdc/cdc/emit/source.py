@@ -216,13 +216,12 @@ def snapshot_marker(
 ) -> str:
     """Return ``source.snapshot`` of a snapshot row (DIS-11, settled).
 
-    A last row counts as last even when it is the only one, so a table of one row has no first row. Tables without
-    rows do not count.
+    A last row counts as last even when it is the only one, so a table of one row has no first row.
 
     Args:
         first_row: The row is the first of its table.
         last_row: The row is the last of its table.
-        first_table: The table is the first with rows in the snapshot.
+        first_table: The table is the first of the snapshot; when that one is empty, no row is "first".
         last_table: The table is the last with rows in the snapshot.
     """
     if last_row:

@@ -186,7 +186,8 @@ class DrainWriter:
         if word in ("BEGIN", "XA START"):
             self._at.thread = query.thread_id if word == "BEGIN" else 0
             self._at.begun = True
-            self._begin_transaction(event)
+            if word == "BEGIN":  # Debezium gives XA transactions no metadata
+                self._begin_transaction(event)
             return
         if word.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
             self._end_transaction(event)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from types import TracebackType
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType, TracebackType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -13,6 +13,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topics import heartbeat_topic, table_topics, transaction_topic
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.pipeline.named import closed
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.ledger import PLANNER
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
@@ -49,7 +51,8 @@ class JobLedger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._writer.close()
+        with closed(self._writer):
+            pass
 
     def read(self) -> LedgerState:
         """Read the ledger as read_committed consumers see it."""
@@ -77,9 +80,16 @@ class JobLedger:
         """Return a ledger record, to be committed together with others."""
         return ledger_record(self._cfg, key, value)
 
-    def commit(self, records: Sequence[SideRecord]) -> None:
-        """Produce records, each to partition 0, and commit them as one transaction."""
-        self._writer.commit(records)
+    def commit(self, records: Sequence[SideRecord], headers: Mapping[str, Headers] = MappingProxyType({})) -> None:
+        """Produce records, each to partition 0, and commit them as one transaction.
+
+        Args:
+            records: Topic, key, value of each.
+            headers: Headers of the records of a topic, by topic.
+        """
+        for topic, key, value in records:
+            self._writer.produce(topic, key, value, 0, headers.get(topic))
+        self._writer.commit()
 
     def write_outcome(
         self, plan: BatchPlan, *, counts: dict[str, int] | None = None, error: CdcError | None = None

@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.pipeline import recovery, runlock
+from airflow_provider_mysql_cdc.cdc.pipeline import recovery, runlock, wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.batch import topic_partitions
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import SKIPPED
@@ -137,6 +137,7 @@ class _Snapshot:
     job: JobLedger
     runner: TaskRunner
     log: Log
+    run_id: str = field(default_factory=new_run_id)
 
     def run(self) -> tuple[dict[str, int], BinlogOffset]:
         ledger = self.job.begin(self.plan)
@@ -254,7 +255,7 @@ class _Snapshot:
             "properties": self.cfg.properties(),
             "plan": self.plan.to_json(),
             "partitions": topic_partitions(self.cfg),
-            "run_id": new_run_id(),
+            "run_id": self.run_id,
             "tables": dict(state.tables),
             "address": coordinator.address,
             "token": coordinator.token,
@@ -310,20 +311,23 @@ class _Snapshot:
         records += history_records(cfg, definitions, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records.append(self.job.record(VIEW_KEY, record))
-        self.job.commit(records)
+        self.job.commit(records, {wiring.schema_topic(cfg): wiring.headers(cfg, self.run_id)})
 
 
 def _ends(conn: Any, chunks: list[SnapshotChunk]) -> tuple[str, str]:
-    """Return the ids of the chunks that hold the snapshot's first and last row; tables without rows do not count."""
+    """Return the ids of the chunks that hold the snapshot's first and last row.
+
+    The first is the first table's, and no row is marked when that table is empty; the last is that of the last table
+    with rows (read from Debezium 3.6.1).
+    """
 
     def filled(table: TableId) -> bool:
         with conn.cursor() as cursor:
             cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 1")
             return cursor.fetchone() is not None
 
-    first = next((c for c in chunks if c.number == 0 and filled(c.table)), None)
     last = next((c for c in reversed(chunks) if c.last and filled(c.table)), None)
-    return (first.id if first else "", last.id if last else "")
+    return (chunks[0].id if chunks else "", last.id if last else "")
 
 
 class _Opener(threading.Thread):

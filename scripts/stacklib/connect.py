@@ -1,0 +1,112 @@
+"""Kafka Connect with Debezium's JDBC sink connector: a reader of Debezium events that is not part of this project."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from stacklib import maven, processes
+from stacklib.errors import StackError
+from stacklib.java import Java
+from stacklib.locks import build_once
+from stacklib.ports import any_free
+from stacklib.settings import KAFKA_VERSION, LOOPBACK, cache_dir
+
+# The newest release of which the repository offers the connector and all Debezium modules it needs.
+DEBEZIUM_VERSION = "3.5.0.Final"
+DRIVER_VERSION = "9.4.0"
+_COORDINATES = (
+    ("io.debezium", "debezium-connector-jdbc", DEBEZIUM_VERSION),
+    ("org.apache.kafka", "connect-runtime", KAFKA_VERSION),
+    ("com.mysql", "mysql-connector-j", DRIVER_VERSION),
+    ("org.slf4j", "slf4j-simple", "1.7.36"),
+)
+_JVM = ("-Xmx320m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Duser.timezone=UTC")
+_LOGGING = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+# What Connect logs when a task or a connector has given up; nothing more will come.
+_GIVEN_UP = ("Task threw an uncaught and unrecoverable exception", "Stopping after connector error")
+
+
+def archives(java: Java) -> Path:
+    """Return the folder with the connector's and Connect's archives, fetching them once."""
+    return build_once(
+        cache_dir() / f"debezium-jdbc-{DEBEZIUM_VERSION}-connect-{KAFKA_VERSION}",
+        lambda folder: maven.fetch(_COORDINATES, folder, java, "connect"),
+        "connect",
+        f"Debezium's JDBC sink {DEBEZIUM_VERSION}",
+    )
+
+
+def worker_properties(folder: Path, kafka: str, port: int) -> dict[str, str]:
+    """Return the properties of a standalone worker that reads JSON with schemas, committed transactions only."""
+    return {
+        "bootstrap.servers": kafka,
+        "key.converter": _JSON,
+        "value.converter": _JSON,
+        "key.converter.schemas.enable": "true",
+        "value.converter.schemas.enable": "true",
+        # Connect's default puts a column's default in the place of a NULL, also when it reads.
+        "value.converter.replace.null.with.default": "false",
+        "offset.storage.file.filename": str(folder / "offsets"),
+        "offset.flush.interval.ms": "500",
+        "listeners": f"http://{LOOPBACK}:{port}",
+        "plugin.discovery": "only_scan",
+        "consumer.isolation.level": "read_committed",
+        "consumer.auto.offset.reset": "earliest",
+    }
+
+
+class Connect:
+    """Run one sink connector in a standalone Connect process; use it as a context manager, which ends the process.
+
+    Args:
+        java: the Java runtime.
+        folder: an empty folder of its own for properties (mode 0600), log and process record.
+        kafka: ``host:port`` of the broker.
+        connector: properties of the connector.
+    """
+
+    def __init__(self, java: Java, folder: Path, kafka: str, connector: Mapping[str, str]) -> None:
+        self.log = folder / "connect.log"
+        self._record = folder / "process.json"
+        self._java = java
+        self._files = (folder / "worker.properties", folder / "connector.properties")
+        contents = (worker_properties(folder, kafka, any_free()), connector)
+        for path, settings in zip(self._files, contents, strict=True):
+            processes.write_private(path, "".join(f"{name}={value}\n" for name, value in settings.items()))
+
+    def __enter__(self) -> Connect:
+        main = "org.apache.kafka.connect.cli.ConnectStandalone"
+        files = [str(path) for path in self._files]
+        command = [self._java.program, *_JVM, *_LOGGING, "-cp", f"{archives(self._java)}/*", main, *files]
+        self._started = processes.spawn(command, self._record, self.log, files[0])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        processes.stop("connect", self._record)
+        self._started.process.wait(10)
+
+    def wait(self, ready: Callable[[], bool], what: str, seconds: float) -> None:
+        """Wait until something has become true.
+
+        Raises:
+            StackError: Connect ended, its task gave up, or the time is over; the end of its log is in the detail.
+        """
+        limit = time.monotonic() + seconds
+        while not ready():
+            why = self._trouble()
+            if why is None and time.monotonic() > limit:
+                why = f"not within {seconds:.0f} s"
+            if why is not None:
+                detail = processes.tail(self.log, lines=60)
+                raise StackError(f"waiting for {what}", why, f"see {self.log}; its last lines:", detail)
+            time.sleep(0.2)
+
+    def _trouble(self) -> str | None:
+        code = self._started.process.poll()
+        if code is not None:
+            return f"Connect ended with code {code}"
+        text = self.log.read_text(encoding="utf-8", errors="replace")
+        return next((f"Connect says: {sign}" for sign in _GIVEN_UP if sign in text), None)

@@ -1,0 +1,144 @@
+"""Rebuild captured tables with Debezium's own JDBC sink connector and compare them with the source."""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+from kit import Pipeline, execute, rows
+from stacklib.connect import Connect
+from stacklib.java import find_java
+
+# A JVM on a busy machine with two cores: reading its archives alone may take half a minute.
+PATIENCE_S = 150.0
+
+
+def sink_properties(stack: Any, name: str, topics: list[str], database: str) -> dict[str, str]:
+    """Return the connector's properties: tables made from the events' schemas, rows keyed by the record key.
+
+    The connector's defaults are kept where they do not decide between rebuilding a table and appending to it.
+    """
+    return {
+        "name": name,
+        "connector.class": "io.debezium.connector.jdbc.JdbcSinkConnector",
+        "tasks.max": "1",
+        "topics": ",".join(topics),
+        "connection.url": f"jdbc:mysql://{stack.mysql_host}:{stack.mysql_port}/{database}?connectionTimeZone=UTC",
+        "connection.username": stack.root_user,
+        "connection.password": stack.root_password,
+        "connection.pool.min_size": "1",
+        "connection.pool.max_size": "2",
+        "connection.pool.acquire_increment": "1",
+        "insert.mode": "upsert",
+        "delete.enabled": "true",
+        "truncate.enabled": "true",
+        "primary.key.mode": "record_key",
+        "schema.evolution": "basic",
+        "quote.identifiers": "true",
+    }
+
+
+class Rebuilt:
+    """Hold a running sink and the database it writes to."""
+
+    def __init__(self, pipeline: Pipeline, connect: Connect, name: str, database: str, topics: list[str]) -> None:
+        self._pipeline = pipeline
+        self._connect = connect
+        self._group = f"connect-{name}"
+        self._topics = topics
+        self.database = database
+
+    def table(self, name: str) -> str:
+        """Return the sink's name of a table: the topic with underscores for dots."""
+        return self._pipeline.table_topic(name).replace(".", "_")
+
+    def wait(self) -> None:
+        """Wait until the sink has stored every record of the topics, by the offsets it has committed."""
+        wanted: dict[tuple[str, int], int] = {}
+        for topic in self._topics:
+            for record in self._pipeline.read(topic):
+                place = (topic, record.partition)
+                wanted[place] = max(wanted.get(place, 0), record.offset + 1)
+        assert {topic for topic, _ in wanted} == set(self._topics)
+        servers = {"bootstrap.servers": self._pipeline.properties["kafka.bootstrap.servers"]}
+        consumer = Consumer(servers | {"group.id": self._group, "enable.auto.commit": False})
+        places = [TopicPartition(topic, partition) for topic, partition in wanted]
+
+        def caught_up() -> bool:
+            found = consumer.committed(places, timeout=20)
+            return all(place.offset >= wanted[place.topic, place.partition] for place in found)
+
+        try:
+            self._connect.wait(caught_up, "the sink to read all records", PATIENCE_S)
+        finally:
+            consumer.close()
+
+
+@contextmanager
+def jdbc_sink(stack: Any, root: Any, pipeline: Pipeline, tables: list[str], folder: Path) -> Iterator[Rebuilt]:
+    """Run the sink for some tables' topics into a new database, and remove the process and the database afterwards."""
+    name = f"sink_{pipeline.properties['topic.prefix']}"
+    topics = [pipeline.table_topic(table) for table in tables]
+    # Keys that differ in case or accent only are different keys in Kafka.
+    execute(root, f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
+    try:
+        properties = sink_properties(stack, name, topics, name)
+        with Connect(find_java(), folder, stack.kafka, properties) as connect:
+            yield Rebuilt(pipeline, connect, name, name, topics)
+    finally:
+        execute(root, f"DROP DATABASE `{name}`")
+
+
+Row = tuple[tuple[str, Any], ...]
+
+
+def _integer(value: Any) -> int:
+    return int.from_bytes(value, "big") if isinstance(value, bytes) else int(value)
+
+
+def _exact_json(value: str) -> str:
+    return json.dumps(json.loads(value, parse_float=lambda text: f"number {text}"), sort_keys=True)
+
+
+# What is one value in two column types; all other types must come back as they were.
+_SAME: Mapping[str, Callable[[Any], Any]] = {
+    "bit": _integer,
+    "json": _exact_json,
+    "float": lambda value: struct.pack(">f", value),
+    "decimal": lambda value: Decimal(value).normalize(),
+    "bigint": int,
+}
+
+
+def contents(conn: Any, database: str, table: str, types: Mapping[str, str]) -> list[Row]:
+    """Return a table's rows, order and column types aside.
+
+    Args:
+        conn: A connection.
+        database: The database.
+        table: The table.
+        types: The source's data type per column name.
+    """
+    execute(conn, "SET SESSION time_zone = '+00:00'")
+    selected = ", ".join(f"`{name}`" for name in types)
+    found = []
+    for row in rows(conn, f"SELECT {selected} FROM `{database}`.`{table}`"):
+        values = zip(types, types.values(), row, strict=True)
+        same = lambda kind, value: value if value is None else _SAME.get(kind, lambda v: v)(value)  # noqa: E731
+        found.append(tuple((name, same(kind, value)) for name, kind, value in values))
+    return sorted(found, key=repr)
+
+
+def column_types(conn: Any, database: str, table: str) -> dict[str, str]:
+    """Return the data type per column, in the table's order."""
+    sql = (
+        "SELECT column_name, data_type FROM information_schema.columns "
+        f"WHERE table_schema = '{database}' AND table_name = '{table}' ORDER BY ordinal_position"
+    )
+    return {str(name): str(kind) for name, kind in rows(conn, sql)}

@@ -1,0 +1,467 @@
+"""What can be wrong outside: each case ends in a named error that says what to do, and nothing is written past it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    ResourcePatternType,
+    ResourceType,
+)
+from kit import Pipeline, duplicates, execute, payload, rows
+from private_mysql import PrivateServer
+from test_sink_authorization import account as kafka_account
+from test_sink_authorization import allow, kafka
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog import dump
+from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    CdcError,
+    ConfigError,
+    ServerIdInUseError,
+    SinkAuthorizationError,
+    SinkConnectionError,
+    SourceAuthError,
+    SourceConnectionError,
+    SourcePrivilegeError,
+    SourceSettingError,
+)
+from airflow_provider_mysql_cdc.cdc.pipeline.drain import run_drain
+from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore
+
+__all__ = ["kafka"]
+
+NO_SECRET = "hunter2-secret"
+PLAIN = {
+    "cdc.id.header": "true",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+}
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    """Return a stream that has one row in Kafka and one that waits in the binlog."""
+    return begun(Pipeline(properties | PLAIN), root, database)
+
+
+def begun(pipeline: Pipeline, root: Any, database: str) -> Pipeline:
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v LONGTEXT)")
+    execute(root, f"INSERT INTO `{database}`.t VALUES (1, 'before')")
+    assert pipeline.snapshot().complete
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2, 'after')")
+    return pipeline
+
+
+def with_properties(pipeline: Pipeline, **changed: str) -> Pipeline:
+    """Return the same stream, store included, with other properties (dots written as two underscores)."""
+    return replace(
+        pipeline, properties=pipeline.properties | {k.replace("__", "."): v for k, v in changed.items()}, lines=[]
+    )
+
+
+@contextmanager
+def nothing_moves(pipeline: Pipeline, error: type[CdcError], *, retry: bool, says: str, where: str) -> Iterator[None]:
+    """Expect a named error that leaves topics and stored offset alone and shows no secret."""
+
+    def look() -> dict[str, int]:
+        return {t: len(pipeline.read(t)) for t in (*pipeline.topics(), pipeline.properties["topic.prefix"])}
+
+    before, stored = look(), pipeline.store.load()
+    with pytest.raises(CdcError) as caught:
+        yield
+    found = caught.value
+    assert type(found) is error, found
+    assert found.what and where in found.where and says in found.remedy, found
+    assert found.can_retry is retry, found
+    shown = f"{found} {found!r} {json.dumps(found.to_json())} {pipeline.lines}"
+    for name, value in pipeline.properties.items():
+        assert "password" not in name or value not in shown
+    assert NO_SECRET not in shown
+    assert look() == before
+    left = pipeline.store.load()
+    assert (left and left.committed) == (stored and stored.committed)
+
+
+def finishes(pipeline: Pipeline) -> None:
+    """Show that the stream goes on once the cause is gone: the waiting row comes, once."""
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    records = pipeline.records("t")
+    assert duplicates(records) == []
+    assert [payload(r.value)["after"]["id"] for r in records][:2] == [1, 2]
+
+
+def address(pipeline: Pipeline) -> str:
+    return f"{pipeline.properties['database.hostname']}:{pipeline.properties['database.port']}"
+
+
+# -- the account ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def account(root: Any, unique: str) -> Iterator[Callable[[str], dict[str, str]]]:
+    """Return a function that makes an account with some global privileges and returns its properties."""
+
+    def make(grants: str) -> dict[str, str]:
+        execute(root, f"CREATE USER '{unique}'@'%' IDENTIFIED BY '{NO_SECRET}'")
+        execute(root, f"GRANT {grants} ON *.* TO '{unique}'@'%'")
+        return {"database__user": unique, "database__password": NO_SECRET}
+
+    yield make
+    execute(root, f"DROP USER IF EXISTS '{unique}'@'%'")
+
+
+@pytest.mark.req("FAULT-02")
+def test_wrong_password(pipeline: Pipeline) -> None:
+    wrong = with_properties(pipeline, database__password=NO_SECRET)
+    for run in (wrong.drain, lambda: wrong.snapshot(again=True)):
+        with nothing_moves(pipeline, SourceAuthError, retry=False, says="database.password", where=address(pipeline)):
+            run()
+    finishes(pipeline)
+
+
+@pytest.mark.req("SETUP-02", "SETUP-06", "SETUP-07")
+@pytest.mark.parametrize(
+    ("missing", "grants"),
+    [
+        ("REPLICATION SLAVE", "SELECT, RELOAD, SHOW DATABASES, REPLICATION CLIENT"),
+        ("REPLICATION CLIENT", "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE"),
+    ],
+)
+def test_missing_replication_privilege(missing: str, grants: str, pipeline: Pipeline, account: Any) -> None:
+    poor = with_properties(pipeline, **account(grants))
+    for run in (poor.drain, lambda: poor.snapshot(again=True)):
+        with nothing_moves(
+            pipeline, SourcePrivilegeError, retry=False, says=f"GRANT {missing}", where=address(pipeline)
+        ):
+            run()
+    finishes(pipeline)
+
+
+def test_privilege_lost_between_plan_and_job(pipeline: Pipeline, account: Any, root: Any, unique: str) -> None:
+    """The job itself names it, and its outcome record carries it to Airflow."""
+    grants = "SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT"
+    poor = with_properties(pipeline, **account(grants))
+    job = poor.prepare("drain")
+    execute(root, f"REVOKE REPLICATION SLAVE ON *.* FROM '{unique}'@'%'")
+    with nothing_moves(pipeline, SourcePrivilegeError, retry=False, says="GRANT REPLICATION SLAVE", where=""):
+        run_drain(job.spec, ThreadRunner(), poor.log)
+    outcome = poor.settle()
+    assert not outcome.complete and type(outcome.error) is SourcePrivilegeError and not outcome.error.can_retry
+    finishes(pipeline)
+
+
+def test_table_that_may_not_be_read(pipeline: Pipeline, root: Any, database: str, unique: str, account: Any) -> None:
+    """A table that the account sees but may not read is named instead of being left out."""
+    made = account("RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT")
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.closed (id INT PRIMARY KEY)",
+        f"GRANT SELECT ON `{database}`.t TO '{unique}'@'%'",
+        f"GRANT INSERT ON `{database}`.closed TO '{unique}'@'%'",
+    )
+    poor = replace(with_properties(pipeline, topic__prefix=f"{unique}.b", **made), store=MemoryOffsetStore())
+    with pytest.raises(SourcePrivilegeError, match="closed") as caught:
+        poor.snapshot()
+    assert not caught.value.can_retry and NO_SECRET not in str(caught.value)
+    assert type(poor.settle().error) is SourcePrivilegeError
+    assert poor.topics() == {}
+
+
+# -- the server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+    from stacklib.ports import any_free
+
+    made = PrivateServer(tmp_path_factory.mktemp("mysql"), any_free())
+    made.start()
+    yield made
+    made.discard()
+
+
+@pytest.fixture
+def private(server: PrivateServer, properties: dict[str, str], database: str) -> Pipeline:
+    """Return a begun stream from the private server."""
+    with server.connect() as conn:
+        execute(conn, f"CREATE DATABASE `{database}`")
+        return begun(Pipeline(properties | PLAIN | server.properties()), conn, database)
+
+
+@pytest.mark.req("SETUP-11")
+def test_binlog_off(private: Pipeline, server: PrivateServer) -> None:
+    server.stop()
+    server.start(skip_log_bin="ON")
+    try:
+        for run in (private.drain, lambda: private.snapshot(again=True)):
+            with nothing_moves(private, SourceSettingError, retry=False, says="log_bin", where=address(private)):
+                run()
+    finally:
+        server.stop()
+        server.start()
+    finishes(private)
+
+
+@pytest.mark.req("SETUP-16")
+def test_statement_format(private: Pipeline, server: PrivateServer) -> None:
+    with server.connect() as conn:
+        execute(conn, "SET GLOBAL binlog_format = 'STATEMENT'")
+        try:
+            for run in (private.drain, lambda: private.snapshot(again=True)):
+                with nothing_moves(
+                    private, SourceSettingError, retry=False, says="binlog_format = 'ROW'", where=address(private)
+                ):
+                    run()
+        finally:
+            execute(conn, "SET GLOBAL binlog_format = 'ROW'")
+    finishes(private)
+
+
+@pytest.mark.req("SETUP-16")
+def test_statement_format_of_one_session(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Its rows are nowhere in the binlog, so the drain stops there; what came before may be in Kafka, nothing later."""
+    execute(
+        root,
+        "SET SESSION binlog_format = 'STATEMENT'",
+        f"INSERT INTO `{database}`.t VALUES (3, 'unseen')",
+        "SET SESSION binlog_format = 'ROW'",
+        f"INSERT INTO `{database}`.t VALUES (4, 'later')",
+    )
+    with nothing_moves(pipeline, SourceSettingError, retry=False, says="new snapshot", where="unseen"):
+        pipeline.drain()
+    with nothing_moves(pipeline, SourceSettingError, retry=False, says="new snapshot", where="binlog."):
+        pipeline.drain()
+    outcome = pipeline.settle()
+    assert not outcome.complete and type(outcome.error) is SourceSettingError
+
+
+def purge(conn: Any) -> None:
+    execute(conn, "FLUSH BINARY LOGS")
+    execute(conn, f"PURGE BINARY LOGS TO '{rows(conn, 'SHOW BINARY LOGS')[-1][0]}'")
+
+
+@pytest.mark.req("FAULT-04", "FAULT-11")
+def test_purged_start_position(private: Pipeline, server: PrivateServer, database: str) -> None:
+    stored = private.store.load()
+    assert stored is not None and stored.committed is not None
+    with server.connect() as conn:
+        purge(conn)
+        with nothing_moves(private, BinlogPurgedError, retry=False, says="new snapshot", where=stored.committed.file):
+            private.drain()
+        # The way out that the error names.
+        assert private.snapshot(again=True).complete
+        execute(conn, f"INSERT INTO `{database}`.t VALUES (3, 'new')")
+    assert private.drain() is not None
+    reads = [payload(r.value) for r in private.records("t")]
+    assert [(v["op"], v["after"]["id"]) for v in reads] == [("r", 1), ("r", 1), ("r", 2), ("c", 3)]
+
+
+@pytest.mark.req("FAULT-04")
+def test_position_purged_between_plan_and_job(private: Pipeline, server: PrivateServer) -> None:
+    job = private.prepare("drain")
+    with server.connect() as conn:
+        purge(conn)
+    with nothing_moves(private, BinlogPurgedError, retry=False, says="snapshot", where=job.plan.start.file):
+        run_drain(job.spec, ThreadRunner(), private.log)
+    outcome = private.settle()
+    assert not outcome.complete and type(outcome.error) is BinlogPurgedError
+
+
+@pytest.mark.req("STRM-02")
+def test_server_id_of_another_replica(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found before anything is read, so that the other replica is not thrown off."""
+    monkeypatch.setattr(dump, "REPORT_HOST", "other-replica")
+    stored = pipeline.store.load()
+    assert stored is not None and stored.committed is not None
+    other = open_stream(
+        pipeline.cfg.connection_settings(), stored.committed, server_id=pipeline.cfg.server_id(0), silence_timeout_s=2
+    )
+    try:
+        with nothing_moves(
+            pipeline, ServerIdInUseError, retry=True, says="database.server.id", where=address(pipeline)
+        ):
+            pipeline.drain()
+    finally:
+        other.close()
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline:
+        try:
+            finishes(pipeline)
+            return
+        except ServerIdInUseError:  # until the server has noticed that the other one is gone
+            time.sleep(0.2)
+    raise AssertionError("the server keeps the replica registered")
+
+
+@pytest.mark.req("STRM-02")
+def test_server_id_taken_while_the_drain_reads(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    # More than the sockets hold, so that the end of the dump is seen before the end of the batch.
+    execute(root, *(f"INSERT INTO `{database}`.t VALUES ({i}, REPEAT('x', 200000))" for i in range(10, 160)))
+    fired = tmp_path / "fired"
+    monkeypatch.setattr(faults, "_passed", {})
+    fault = {"point": "writer.mid_batch", "action": "sleep", "seconds": 3, "fired": str(fired)}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    job = pipeline.prepare("drain")
+
+    def rival() -> None:
+        while not fired.exists():
+            time.sleep(0.02)
+        stream = open_stream(
+            pipeline.cfg.connection_settings(), job.plan.end, server_id=job.plan.server_id, silence_timeout_s=30
+        )
+        time.sleep(1)
+        stream.close()
+
+    thread = threading.Thread(target=rival, daemon=True)
+    thread.start()
+    with nothing_moves(pipeline, ServerIdInUseError, retry=True, says="database.server.id", where=""):
+        run_drain(job.spec, ThreadRunner(), pipeline.log)
+    thread.join()
+    assert type(pipeline.settle().error) is ServerIdInUseError
+    finishes(pipeline)
+    assert len(pipeline.records("t")) == 152
+
+
+@pytest.mark.req("FAULT-03")
+def test_mysql_unreachable(pipeline: Pipeline) -> None:
+    from stacklib.ports import any_free
+
+    port = str(any_free())
+    away = with_properties(pipeline, database__port=port)
+    with nothing_moves(
+        pipeline, SourceConnectionError, retry=True, says="database.hostname", where=f"127.0.0.1:{port}"
+    ):
+        away.drain()
+    job = pipeline.prepare("drain")
+    lost = replace(job.spec, properties=away.properties)
+    with nothing_moves(pipeline, SourceConnectionError, retry=True, says="database.port", where=port):
+        run_drain(lost, ThreadRunner(), pipeline.log)
+    finishes(pipeline)
+
+
+# -- Kafka ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("FAULT-12")
+def test_kafka_unreachable(pipeline: Pipeline) -> None:
+    from stacklib.ports import any_free
+
+    nobody = f"127.0.0.1:{any_free()}"
+    away = with_properties(pipeline, kafka__bootstrap__servers=nobody)
+    began = time.monotonic()
+    with nothing_moves(pipeline, SinkConnectionError, retry=True, says="kafka.bootstrap.servers", where=nobody):
+        away.drain()
+    assert time.monotonic() - began < 60
+    finishes(pipeline)
+
+
+def deny(address: str, kind: ResourceType, name: str, *, lift: bool = False) -> None:
+    """Forbid the account ``cdc`` to write to one topic or under one transactional id, or lift that again."""
+    admin = make_admin(kafka_account(address, "admin", "root"))
+    rule = (kind, name, ResourcePatternType.LITERAL, "User:cdc", "*", AclOperation.WRITE, AclPermissionType.DENY)
+    made = admin.delete_acls([AclBindingFilter(*rule)]) if lift else admin.create_acls([AclBinding(*rule)])
+    for future in made.values():
+        future.result(20)
+
+
+def secured(properties: dict[str, str], address: str, user: str, password: str) -> dict[str, str]:
+    return properties | {f"kafka.{name}": value for name, value in kafka_account(address, user, password).items()}
+
+
+@pytest.fixture
+def guarded(properties: dict[str, str], kafka: str, unique: str) -> Pipeline:
+    """Return a stream to a Kafka with ACLs, whose account may do everything under the prefix."""
+    for prefix in (unique, f"ledger.{unique}", f"schemahistory.{unique}"):
+        allow(kafka, ResourceType.TOPIC, prefix, AclOperation.ALL)
+        allow(kafka, ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.ALL)
+    return Pipeline(secured(properties | PLAIN, kafka, "cdc", "word"))
+
+
+@pytest.mark.req("FAULT-12")
+def test_topic_not_authorised(guarded: Pipeline, root: Any, database: str, kafka: str) -> None:
+    begun(guarded, root, database)
+    topic = guarded.table_topic("t")
+    deny(kafka, ResourceType.TOPIC, topic)
+    with nothing_moves(
+        guarded,
+        SinkAuthorizationError,
+        retry=False,
+        says="grant",
+        where=f"{guarded.properties['topic.prefix']}.0 at {kafka}",
+    ):
+        guarded.drain()
+    outcome = guarded.settle()
+    assert not outcome.complete and type(outcome.error) is SinkAuthorizationError
+    deny(kafka, ResourceType.TOPIC, topic, lift=True)
+    finishes(guarded)
+
+
+def test_snapshot_into_a_topic_not_authorised(
+    guarded: Pipeline, root: Any, database: str, kafka: str, unique: str
+) -> None:
+    """Tasks that wait for the failed one end with its error too, and the job with that error."""
+    guarded.properties["snapshot.chunk.rows"] = "10"
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)",
+        f"INSERT INTO `{database}`.t VALUES " + ",".join(f"({i})" for i in range(40)),
+    )
+    for kind, name in (
+        (ResourceType.TRANSACTIONAL_ID, f"{unique}.1"),
+        (ResourceType.TOPIC, guarded.table_topic("t")),
+    ):
+        deny(kafka, kind, name)
+        job = guarded.prepare("snapshot")
+        with nothing_moves_but_schemas(guarded, f"{unique}."):
+            run_snapshot(job.spec, ThreadRunner(2), guarded.log)
+        deny(kafka, kind, name, lift=True)
+    assert guarded.snapshot().complete
+    assert len(guarded.records("t")) == 40
+
+
+@contextmanager
+def nothing_moves_but_schemas(pipeline: Pipeline, where: str) -> Iterator[None]:
+    with pytest.raises(SinkAuthorizationError) as caught:
+        yield
+    assert where in caught.value.where and "grant" in caught.value.remedy and not caught.value.can_retry
+    outcome = pipeline.settle()
+    assert type(outcome.error) is SinkAuthorizationError and outcome.offset is None
+    assert pipeline.table_topic("t") not in pipeline.topics() or pipeline.records("t") == []
+
+
+# -- the configuration ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.req("FAULT-02")
+def test_unknown_property(pipeline: Pipeline) -> None:
+    wrong = with_properties(
+        pipeline, table__inclde__list="a.b", database__pasword=NO_SECRET, snapshot__locking__mod="none"
+    )
+    with nothing_moves(pipeline, ConfigError, retry=False, says="docs/properties.md", where=""):
+        wrong.drain()
+    with pytest.raises(ConfigError) as caught:
+        ConnectorConfig.from_properties(wrong.properties)
+    for right in ("table.include.list", "database.password", "snapshot.locking.mode"):
+        assert right in str(caught.value)

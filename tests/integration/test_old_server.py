@@ -1,0 +1,127 @@
+"""MySQL 8.0.15: SHOW MASTER STATUS, no transaction compression, the old words for replicas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+import pytest
+from kit import Pipeline, compacted, duplicates, execute, payload, rows
+from private_mysql import PrivateServer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrivateServer]:
+    from stacklib.ports import any_free
+
+    made = PrivateServer(tmp_path_factory.mktemp("mysql-8.0.15"), any_free(), "8.0.15")
+    made.start()
+    yield made
+    made.discard()
+
+
+@pytest.fixture
+def old(server: PrivateServer) -> Iterator[Any]:
+    """Return a root connection to the old server."""
+    with server.connect() as conn:
+        yield conn
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], server: PrivateServer, old: Any, database: str) -> Pipeline:
+    execute(old, f"CREATE DATABASE `{database}` CHARACTER SET utf8mb4")
+    return Pipeline(
+        properties
+        | server.properties()
+        | {
+            "cdc.id.header": "true",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "snapshot.chunk.rows": "50",
+            "drain.writers": "2",
+            "drain.small.batch.bytes": "0",
+        }
+    )
+
+
+def fill(old: Any, db: str) -> None:
+    execute(
+        old,
+        f"CREATE TABLE `{db}`.orders (id BIGINT PRIMARY KEY AUTO_INCREMENT, customer INT NOT NULL, note VARCHAR(80), "
+        "j JSON, e ENUM('x', 'ÿ'), price DECIMAL(8,2))",
+        f"CREATE TABLE `{db}`.names (k VARCHAR(30) CHARACTER SET latin1 PRIMARY KEY, v TEXT CHARACTER SET utf8)",
+        f"INSERT INTO `{db}`.orders (customer, note, j, e, price) VALUES "
+        + ",".join(f"({i % 7}, 'é 語 {i}', '{{\"n\": {i}}}', 'ÿ', {i}.25)" for i in range(200)),
+        f"INSERT INTO `{db}`.names VALUES ('Ärger', 'Müller'), ('b', NULL)",
+    )
+
+
+def change(old: Any, db: str) -> None:
+    execute(
+        old,
+        f"UPDATE `{db}`.orders SET note = 'changed', j = JSON_OBJECT('m', id) WHERE id % 3 = 0",
+        f"DELETE FROM `{db}`.orders WHERE id % 10 = 0",
+        f"ALTER TABLE `{db}`.orders ADD COLUMN flag TINYINT(1) NOT NULL DEFAULT 1 AFTER note, DROP COLUMN e",
+        f"UPDATE `{db}`.orders SET id = id + 1000 WHERE id < 5",
+        f"CREATE TABLE `{db}`.fresh LIKE `{db}`.names",
+        f"INSERT INTO `{db}`.fresh SELECT * FROM `{db}`.names",
+        f"RENAME TABLE `{db}`.names TO `{db}`.people",
+        f"INSERT INTO `{db}`.people VALUES ('ß', 'neu')",
+    )
+
+
+def check(pipeline: Pipeline, old: Any, db: str, table: str, columns: str) -> None:
+    records = pipeline.records(table)
+    assert duplicates(records) == []
+    names = [c.strip() for c in columns.split(",")]
+    found = sorted(tuple(row[n] for n in names) for row in compacted(records).values())
+    assert found == sorted(rows(old, f"SELECT {columns} FROM `{db}`.`{table}`"))
+
+
+@pytest.mark.req("SETUP-07", "SNAP-01", "STRM-01")
+@pytest.mark.parametrize("metadata", ["MINIMAL", "FULL"])
+def test_snapshot_drain_and_ddl(metadata: str, pipeline: Pipeline, old: Any, database: str) -> None:
+    with pytest.raises(pymysql.err.ProgrammingError):
+        execute(old, "SHOW BINARY LOG STATUS")
+    execute(old, f"SET GLOBAL binlog_row_metadata = {metadata}")
+    fill(old, database)
+    assert pipeline.snapshot().complete
+    assert any("with 3 task(s)" in line for line in pipeline.lines), pipeline.lines
+    change(old, database)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    check(pipeline, old, database, "orders", "id, customer, note")
+    check(pipeline, old, database, "fresh", "k, v")
+    streamed = [payload(r.value) for r in pipeline.records("people")]
+    assert [(v["op"], v["after"]) for v in streamed] == [("c", {"k": "ß", "v": "neu"})]
+    source = streamed[0]["source"]
+    assert source["gtid"] and source["file"].startswith("binlog.") and source["server_id"] == 1
+    ddl = [payload(r.value)["ddl"] for r in pipeline.read(pipeline.properties["topic.prefix"])]
+    for word in ("ADD COLUMN flag", "CREATE TABLE", "RENAME TABLE"):
+        assert any(word in d for d in ddl), word
+    # The offset is a place in this server's binlog, and the next batch begins there.
+    execute(old, "FLUSH BINARY LOGS", f"DELETE FROM `{database}`.fresh WHERE k = 'b'")
+    assert pipeline.drain() is not None
+    check(pipeline, old, database, "fresh", "k, v")
+
+
+def test_an_interrupted_batch_goes_on(
+    pipeline: Pipeline, old: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> None:
+    import json
+
+    from airflow_provider_mysql_cdc.cdc import faults
+
+    fill(old, database)
+    pipeline.snapshot()
+    change(old, database)
+    monkeypatch.setattr(faults, "_passed", {})
+    fault = {"point": "writer.before_commit", "writer": 1, "fired": str(tmp_path / "fired")}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    with pytest.raises(faults.FaultRaised):
+        pipeline.drain()
+    assert not pipeline.settle().complete
+    assert pipeline.drain() is not None
+    check(pipeline, old, database, "orders", "id, customer, note")
+    check(pipeline, old, database, "fresh", "k, v")

@@ -1,0 +1,59 @@
+"""A MySQL server of a test's own, whose settings and binlog may be changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from stacklib import mysql, processes
+
+
+@dataclass
+class PrivateServer:
+    """Start and stop one server; its data stay between starts.
+
+    Args:
+        folder: Folder of its data.
+        port: Its port.
+        version: "9.7" or "8.0.15".
+        password: Of the account ``cdc``.
+    """
+
+    folder: Path
+    port: int
+    version: str = "9.7"
+    password: str = "private-word"
+
+    def start(self, **options: str) -> None:
+        """Start it, with more lines for its option file."""
+        plain = mysql.option_file
+        extra = "".join(f"{name}={value}\n" for name, value in options.items())
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(mysql, "option_file", lambda *a: plain(*a) + extra)
+            mysql.start(mysql.find_program(self.version), self.folder, self.port, self.password)
+
+    def stop(self) -> None:
+        """Stop it."""
+        processes.stop("mysql", mysql.record(self.folder))
+
+    def discard(self) -> None:
+        """End it at once; its data are not needed any more."""
+        processes.stop("mysql", mysql.record(self.folder), seconds=0)
+
+    def connect(self) -> Any:
+        """Return an open root connection, autocommit, utf8mb4."""
+        return pymysql.connect(
+            host="127.0.0.1", port=self.port, user="root", password="", charset="utf8mb4", autocommit=True
+        )
+
+    def properties(self) -> dict[str, str]:
+        """Return the properties that lead to it."""
+        return {
+            "database.hostname": "127.0.0.1",
+            "database.port": str(self.port),
+            "database.user": "cdc",
+            "database.password": self.password,
+        }
