@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from confluent_kafka import Consumer, TopicPartition
 from kit import Pipeline, execute, rows
@@ -44,6 +44,9 @@ def sink_properties(stack: Any, name: str, topics: list[str], database: str) -> 
     }
 
 
+Row = tuple[tuple[str, Any], ...]
+
+
 class Rebuilt:
     """Hold a running sink and the database it writes to."""
 
@@ -57,6 +60,10 @@ class Rebuilt:
     def table(self, name: str) -> str:
         """Return the sink's name of a table: the topic with underscores for dots."""
         return self._pipeline.table_topic(name).replace(".", "_")
+
+    def contents(self, conn: Any, table: str, types: Mapping[str, str]) -> list[Row]:
+        """Return a rebuilt table's rows in the form of ``contents``."""
+        return contents(conn, self.database, self.table(table), types, bits="little")
 
     def wait(self) -> None:
         """Wait until the sink has stored every record of the topics, by the offsets it has committed."""
@@ -95,11 +102,12 @@ def jdbc_sink(stack: Any, root: Any, pipeline: Pipeline, tables: list[str], fold
         execute(root, f"DROP DATABASE `{name}`")
 
 
-Row = tuple[tuple[str, Any], ...]
+def _integer(value: Any, order: Literal["big", "little"]) -> int:
+    return int.from_bytes(value, order) if isinstance(value, bytes) else int(value)
 
 
-def _integer(value: Any) -> int:
-    return int.from_bytes(value, "big") if isinstance(value, bytes) else int(value)
+def _itself(value: Any) -> Any:
+    return value
 
 
 def _exact_json(value: str) -> str:
@@ -108,7 +116,6 @@ def _exact_json(value: str) -> str:
 
 # What is one value in two column types; all other types must come back as they were.
 _SAME: Mapping[str, Callable[[Any], Any]] = {
-    "bit": _integer,
     "json": _exact_json,
     "float": lambda value: struct.pack(">f", value),
     "decimal": lambda value: Decimal(value).normalize(),
@@ -116,22 +123,30 @@ _SAME: Mapping[str, Callable[[Any], Any]] = {
 }
 
 
-def contents(conn: Any, database: str, table: str, types: Mapping[str, str]) -> list[Row]:
+def contents(
+    conn: Any, database: str, table: str, types: Mapping[str, str], *, bits: Literal["big", "little"] = "big"
+) -> list[Row]:
     """Return a table's rows, order and column types aside.
+
+    Debezium's events carry BIT(n) with the lowest byte first (io.debezium.data.Bits); its JDBC sink stores these
+    bytes as they are into a MySQL column, which reads them with the highest byte first.
 
     Args:
         conn: A connection.
         database: The database.
         table: The table.
         types: The source's data type per column name.
+        bits: Which byte of a BIT(n) value the column has first.
     """
+    forms = {**_SAME, "bit": lambda value: _integer(value, bits)}
     execute(conn, "SET SESSION time_zone = '+00:00'")
     selected = ", ".join(f"`{name}`" for name in types)
     found = []
     for row in rows(conn, f"SELECT {selected} FROM `{database}`.`{table}`"):
         values = zip(types, types.values(), row, strict=True)
-        same = lambda kind, value: value if value is None else _SAME.get(kind, lambda v: v)(value)  # noqa: E731
-        found.append(tuple((name, same(kind, value)) for name, kind, value in values))
+        found.append(
+            tuple((name, value if value is None else forms.get(kind, _itself)(value)) for name, kind, value in values)
+        )
     return sorted(found, key=repr)
 
 
