@@ -14,9 +14,34 @@ from confluent_kafka import Consumer, TopicPartition
 from kit import Pipeline, execute, rows
 from stacklib.connect import Connect
 from stacklib.java import find_java
+from stacklib.ports import any_free
+from stacklib.settings import LOOPBACK
 
 # A JVM on a busy machine with two cores: reading its archives alone may take half a minute.
 PATIENCE_S = 150.0
+_JSON = "org.apache.kafka.connect.json.JsonConverter"
+
+
+def worker_properties(folder: Path, kafka: str, port: int) -> dict[str, str]:
+    """Return the properties of a standalone worker that reads JSON with schemas, committed transactions only."""
+    return {
+        "bootstrap.servers": kafka,
+        "key.converter": _JSON,
+        "value.converter": _JSON,
+        "key.converter.schemas.enable": "true",
+        "value.converter.schemas.enable": "true",
+        # Connect's default reads the header of a changed key as a map and cannot, when the key's columns have
+        # different types: it leaves the map without a schema of its values, which the sink then refuses.
+        "header.converter": "org.apache.kafka.connect.storage.StringConverter",
+        # Connect's default puts a column's default in the place of a NULL, also when it reads.
+        "value.converter.replace.null.with.default": "false",
+        "offset.storage.file.filename": str(folder / "offsets"),
+        "offset.flush.interval.ms": "500",
+        "listeners": f"http://{LOOPBACK}:{port}",
+        "plugin.discovery": "only_scan",
+        "consumer.isolation.level": "read_committed",
+        "consumer.auto.offset.reset": "earliest",
+    }
 
 
 def sink_properties(stack: Any, name: str, topics: list[str], database: str) -> dict[str, str]:
@@ -59,7 +84,7 @@ class Rebuilt:
 
     def table(self, name: str) -> str:
         """Return the sink's name of a table: the topic with underscores for dots."""
-        return self._pipeline.table_topic(name).replace(".", "_")
+        return str(self._pipeline.table_topic(name)).replace(".", "_")
 
     def contents(self, conn: Any, table: str, types: Mapping[str, str]) -> list[Row]:
         """Return a rebuilt table's rows in the form of ``contents``."""
@@ -96,7 +121,8 @@ def jdbc_sink(stack: Any, root: Any, pipeline: Pipeline, tables: list[str], fold
     execute(root, f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
     try:
         properties = sink_properties(stack, name, topics, name)
-        with Connect(find_java(), folder, stack.kafka, properties) as connect:
+        worker = worker_properties(folder, stack.kafka, any_free())
+        with Connect(find_java(), folder, worker, properties) as connect:
             yield Rebuilt(pipeline, connect, name, name, topics)
     finally:
         execute(root, f"DROP DATABASE `{name}`")
@@ -104,10 +130,6 @@ def jdbc_sink(stack: Any, root: Any, pipeline: Pipeline, tables: list[str], fold
 
 def _integer(value: Any, order: Literal["big", "little"]) -> int:
     return int.from_bytes(value, order) if isinstance(value, bytes) else int(value)
-
-
-def _itself(value: Any) -> Any:
-    return value
 
 
 def _exact_json(value: str) -> str:
@@ -138,22 +160,24 @@ def contents(
         types: The source's data type per column name.
         bits: Which byte of a BIT(n) value the column has first.
     """
-    forms = {**_SAME, "bit": lambda value: _integer(value, bits)}
+    forms: dict[str, Callable[[Any], Any]] = {**_SAME, "bit": lambda value: _integer(value, bits)}
+
+    def form(kind: str, value: Any) -> Any:
+        return forms[kind](value) if value is not None and kind in forms else value
+
     execute(conn, "SET SESSION time_zone = '+00:00'")
     selected = ", ".join(f"`{name}`" for name in types)
-    found = []
+    found: list[Row] = []
     for row in rows(conn, f"SELECT {selected} FROM `{database}`.`{table}`"):
         values = zip(types, types.values(), row, strict=True)
-        found.append(
-            tuple((name, value if value is None else forms.get(kind, _itself)(value)) for name, kind, value in values)
-        )
+        found.append(tuple((name, form(kind, value)) for name, kind, value in values))
     return sorted(found, key=repr)
 
 
-def column_types(conn: Any, database: str, table: str) -> dict[str, str]:
-    """Return the data type per column, in the table's order."""
+def column_types(conn: Any, database: str, table: str, *, whole: bool = False) -> dict[str, str]:
+    """Return the data type per column, in the table's order, with its lengths and the like when whole."""
     sql = (
-        "SELECT column_name, data_type FROM information_schema.columns "
+        f"SELECT column_name, {'column_type' if whole else 'data_type'} FROM information_schema.columns "
         f"WHERE table_schema = '{database}' AND table_name = '{table}' ORDER BY ordinal_position"
     )
     return {str(name): str(kind) for name, kind in rows(conn, sql)}

@@ -10,10 +10,9 @@ from stacklib import maven, processes
 from stacklib.errors import StackError
 from stacklib.java import Java
 from stacklib.locks import build_once
-from stacklib.ports import any_free
-from stacklib.settings import KAFKA_VERSION, LOOPBACK, cache_dir
+from stacklib.settings import KAFKA_VERSION, cache_dir
 
-# The newest release of which the repository offers the connector and all Debezium modules it needs.
+# One release for the connector and its Debezium modules; not every repository has all of them of a later one.
 DEBEZIUM_VERSION = "3.5.0.Final"
 DRIVER_VERSION = "9.4.0"
 _COORDINATES = (
@@ -24,7 +23,6 @@ _COORDINATES = (
 )
 _JVM = ("-Xmx320m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Duser.timezone=UTC")
 _LOGGING = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
-_JSON = "org.apache.kafka.connect.json.JsonConverter"
 # What Connect logs when a task or a connector has given up; nothing more will come.
 _GIVEN_UP = ("Task threw an uncaught and unrecoverable exception", "Stopping after connector error")
 
@@ -39,42 +37,22 @@ def archives(java: Java) -> Path:
     )
 
 
-def worker_properties(folder: Path, kafka: str, port: int) -> dict[str, str]:
-    """Return the properties of a standalone worker that reads JSON with schemas, committed transactions only."""
-    return {
-        "bootstrap.servers": kafka,
-        "key.converter": _JSON,
-        "value.converter": _JSON,
-        "key.converter.schemas.enable": "true",
-        "value.converter.schemas.enable": "true",
-        # Connect's default puts a column's default in the place of a NULL, also when it reads.
-        "value.converter.replace.null.with.default": "false",
-        "offset.storage.file.filename": str(folder / "offsets"),
-        "offset.flush.interval.ms": "500",
-        "listeners": f"http://{LOOPBACK}:{port}",
-        "plugin.discovery": "only_scan",
-        "consumer.isolation.level": "read_committed",
-        "consumer.auto.offset.reset": "earliest",
-    }
-
-
 class Connect:
     """Run one sink connector in a standalone Connect process; use it as a context manager, which ends the process.
 
     Args:
         java: the Java runtime.
         folder: an empty folder of its own for properties (mode 0600), log and process record.
-        kafka: ``host:port`` of the broker.
+        worker: properties of the worker.
         connector: properties of the connector.
     """
 
-    def __init__(self, java: Java, folder: Path, kafka: str, connector: Mapping[str, str]) -> None:
+    def __init__(self, java: Java, folder: Path, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
         self.log = folder / "connect.log"
         self._record = folder / "process.json"
         self._java = java
         self._files = (folder / "worker.properties", folder / "connector.properties")
-        contents = (worker_properties(folder, kafka, any_free()), connector)
-        for path, settings in zip(self._files, contents, strict=True):
+        for path, settings in zip(self._files, (worker, connector), strict=True):
             processes.write_private(path, "".join(f"{name}={value}\n" for name, value in settings.items()))
 
     def __enter__(self) -> Connect:

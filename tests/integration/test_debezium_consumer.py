@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from consumer_rig import column_types, contents, jdbc_sink
-from kit import Pipeline, execute, rows
+from consumer_rig import Rebuilt, column_types, contents, jdbc_sink
+from kit import Pipeline, execute
 
+# What the sink gets wrong with Debezium's own events as well is left out: quotes and commas inside the members of an
+# ENUM (it writes them into DDL unquoted), and geographic spatial references (it swaps the axes).
 TABLES = {
     "numbers": "id INT PRIMARY KEY, t TINYINT, tu TINYINT UNSIGNED, s SMALLINT, su SMALLINT UNSIGNED, m MEDIUMINT, "
     "mu MEDIUMINT UNSIGNED, i INT, iu INT UNSIGNED, b BIGINT, bu BIGINT UNSIGNED, d DECIMAL(20,6), "
@@ -84,12 +86,27 @@ AFTER = (
 )
 
 
+# Types the sink can only know from the source's, which the events name on request (never in the key's schema).
+# It has no BINARY(n) and makes VARBINARY(n) of it.
+PROPAGATED = {
+    "numbers": {"t": "tinyint", "s": "smallint", "m": "mediumint", "i": "int", "b": "bigint", "y": "year"},
+    "texts": {"c": "char(9)", "v": "varchar(80)", "vb": "varbinary(40)", "s": "set('a','b','c')"},
+}
+PLAIN: dict[str, str] = {}
+SPREAD = {
+    "topic.creation.default.partitions": "3",
+    "drain.writers": "3",
+    "drain.small.batch.bytes": "0",
+    "column.propagate.source.type": ".*",
+}
+
+
 @pytest.fixture
 def pipeline(properties: dict[str, str], database: str) -> Pipeline:
     return Pipeline(
         properties
         | {
-            # The value of INT64 that the default writes for the upper half of BIGINT UNSIGNED is another number.
+            # The default writes the upper half of BIGINT UNSIGNED as negative numbers, which no reader can undo.
             "bigint.unsigned.handling.mode": "precise",
             "message.key.columns": f"{database}.visits:who,day",
             "skipped.operations": "none",
@@ -101,24 +118,31 @@ def run(root: Any, database: str, *statements: str) -> None:
     execute(root, f"USE `{database}`", "SET SESSION time_zone = '+00:00'", *statements)
 
 
+def check(root: Any, database: str, rebuilt: Rebuilt, tables: list[str], when: str) -> None:
+    rebuilt.wait()
+    for table in tables:
+        types = column_types(root, database, table)
+        source = contents(root, database, table, types)
+        assert source, f"{table} is empty {when}, which would prove nothing"
+        assert rebuilt.contents(root, table, types) == source, f"{table} {when}"
+
+
 @pytest.mark.req("EVT-26", "EVT-33")
+@pytest.mark.parametrize("extra", [PLAIN, SPREAD], ids=["default", "3 writers, 3 partitions, source types"])
 def test_debeziums_jdbc_sink_rebuilds_the_tables(
-    pipeline: Pipeline, stack: Any, root: Any, database: str, tmp_path: Path
+    pipeline: Pipeline, stack: Any, root: Any, database: str, tmp_path: Path, extra: dict[str, str]
 ) -> None:
+    pipeline.properties |= extra
+    # A truncate event has no key, hence no order with rows of other partitions (true of Debezium's own as well).
+    tables = [table for table in TABLES if extra is PLAIN or table != "cleared"]
     run(root, database, *(f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()), *BEFORE)
     assert pipeline.snapshot().complete
-    with jdbc_sink(stack, root, pipeline, list(TABLES), tmp_path) as rebuilt:
-        rebuilt.wait()
-        for table in TABLES:
-            types = column_types(root, database, table)
-            source = contents(root, database, table, types)
-            assert rebuilt.contents(root, table, types) == source, f"{table} after snapshot"
+    with jdbc_sink(stack, root, pipeline, tables, tmp_path) as rebuilt:
+        check(root, database, rebuilt, tables, "after the snapshot")
         run(root, database, *AFTER)
         outcome = pipeline.drain()
         assert outcome is not None and outcome.complete
-        rebuilt.wait()
-        for table in TABLES:
-            types = column_types(root, database, table)
-            source = contents(root, database, table, types)
-            assert rebuilt.contents(root, table, types) == source, f"{table} after drain"
-    assert rows(root, f"SHOW DATABASES LIKE '{rebuilt.database}'") == []
+        check(root, database, rebuilt, tables, "after the drain")
+        for table, wanted in (PROPAGATED if extra is SPREAD else {}).items():
+            found = column_types(root, rebuilt.database, rebuilt.table(table), whole=True)
+            assert {name: found[name] for name in wanted} == wanted

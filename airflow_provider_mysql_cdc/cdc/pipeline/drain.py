@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator, Coo
 from airflow_provider_mysql_cdc.cdc.pipeline.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.pipeline.filters import KeyFilters
 from airflow_provider_mysql_cdc.cdc.pipeline.job import JobLedger
-from airflow_provider_mysql_cdc.cdc.pipeline.named import closed, named_errors
+from airflow_provider_mysql_cdc.cdc.pipeline.named import named_errors
 from airflow_provider_mysql_cdc.cdc.pipeline.progress import DrainProgress
 from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import server_variables
@@ -156,7 +156,7 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     address = tuple(arguments["address"])
     with (
         CoordinatorClient(address, arguments["token"], index) as channel,
-        closed(sink),
+        contextlib.closing(sink),
         named_errors(cfg),
     ):
         sink.init()

@@ -13,7 +13,6 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topics import heartbeat_topic, table_topics, transaction_topic
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
-from airflow_provider_mysql_cdc.cdc.pipeline.named import closed
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.ledger import PLANNER
@@ -51,8 +50,7 @@ class JobLedger:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        with closed(self._writer):
-            pass
+        self._writer.close()
 
     def read(self) -> LedgerState:
         """Read the ledger as read_committed consumers see it."""

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 import pymysql
-from confluent_kafka import KafkaException
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
 @contextmanager
@@ -27,20 +25,3 @@ def named_errors(cfg: ConnectorConfig) -> Iterator[None]:
         yield
     except pymysql.MySQLError as error:
         raise from_exception(error, cfg.connection_settings().address()) from error
-
-
-@contextmanager
-def closed(sink: TransactionalWriter) -> Iterator[TransactionalWriter]:
-    """Close a writer at the end, so that the error that ended the block stays the one that is told.
-
-    A producer in a fatal state (librdkafka: after a refused transaction, or when it was fenced) raises that state once
-    more from every call. What counts was confirmed by a commit before.
-
-    Args:
-        sink: The writer.
-    """
-    try:
-        yield sink
-    finally:
-        with suppress(KafkaException):
-            sink.close()

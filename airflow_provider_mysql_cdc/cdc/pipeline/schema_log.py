@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, TableChange, apply
+from airflow_provider_mysql_cdc.cdc.ddl.classify import leading_words
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -18,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 
-_DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL"})
+_DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH"})
 Record = tuple[str, bytes | None, bytes | None]
 
 
@@ -84,8 +85,11 @@ class SchemaLog:
 
     def _refuse_statement_format(self, query: QueryEvent, where: str) -> None:
         """Refuse changes of rows that were logged as a statement: their rows are nowhere in the binlog (SETUP-16)."""
-        word = query.sql.lstrip()[:8].upper().split(None, 1)[:1]
-        if word and word[0] in _DML and (not query.db or self._cfg.captures_database(query.db)):
+        if leading_words(query.sql, query.sql_mode or 0).partition(" ")[0] not in _DML:
+            return
+        # The session's own database says nothing about the tables named in the statement. More than 16 databases are
+        # logged as none.
+        if not query.updated_dbs or any(map(self._cfg.captures_database, query.updated_dbs)):
             raise statement_format_error(f"{where}, database {query.db or '(none)'}", query.sql[:200])
 
     def context(self, query: QueryEvent) -> DdlContext:

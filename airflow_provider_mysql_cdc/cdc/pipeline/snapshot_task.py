@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.pipeline.job import CHUNK_PREFIX, ledger_record
-from airflow_provider_mysql_cdc.cdc.pipeline.named import closed, named_errors
+from airflow_provider_mysql_cdc.cdc.pipeline.named import named_errors
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -51,7 +52,7 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     address = tuple(arguments["address"])
     with (
         CoordinatorClient(address, arguments["token"], index) as channel,
-        closed(sink),
+        contextlib.closing(sink),
         named_errors(cfg),
     ):
         sink.init()

@@ -231,8 +231,11 @@ class TransactionalWriter:
             pass  # the broker aborts it at the timeout, or the next attempt fences it
         finally:
             self._open = False
-            client.purge()
-            client.flush(0)
+            # A producer in a fatal state raises that state once more from every call; what counts was confirmed by a
+            # commit before, and the error that ended the work is the one to be told.
+            with contextlib.suppress(KafkaException):
+                client.purge()
+                client.flush(0)
 
     def __enter__(self) -> TransactionalWriter:
         return self
