@@ -85,6 +85,9 @@ class Coordinator:
     def close(self) -> None:
         """Stop accepting calls."""
         self._closed = True
+        # Closing alone does not wake a thread that waits in accept (Linux).
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
         self._server.close()
 
 
