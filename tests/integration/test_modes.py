@@ -108,9 +108,34 @@ def test_a_batch_ends_with_a_heartbeat_when_asked(pipeline: Pipeline, root: Any,
     pipeline.snapshot()
     work(root, database)
     pipeline.drain()
+    execute(root, f"GRANT INSERT ON `{database}`.a TO cdc@'%'")
+    pipeline.properties["heartbeat.action.query"] = f"INSERT INTO `{database}`.a VALUES (99, 99)"
+    execute(root, f"INSERT INTO `{database}`.a VALUES (98, 98)")
+    pipeline.drain()
+    assert rows(root, f"SELECT v FROM `{database}`.a WHERE id = 99") == [(99,)]
     prefix = pipeline.properties["topic.prefix"]
     beats = pipeline.read(f"__debezium-heartbeat.{prefix}")
     assert beats and payload(beats[-1].key) == {"serverName": prefix} and payload(beats[-1].value)["ts_ms"] > 0
+
+
+@pytest.mark.req("STRM-24", "FAULT-14", "CFG-29")
+@pytest.mark.parametrize("mode", ["fail", "warn", "skip"])
+def test_rows_of_a_table_that_the_history_does_not_know(
+    pipeline: Pipeline, root: Any, database: str, mode: str
+) -> None:
+    tables(root, database)
+    pipeline.properties["table.include.list"] = rf"{database}\.a"
+    pipeline.snapshot()
+    del pipeline.properties["table.include.list"]
+    pipeline.properties["inconsistent.schema.handling.mode"] = mode
+    work(root, database)
+    if mode == "fail":
+        with pytest.raises(SchemaError, match="history does not know"):
+            pipeline.drain()
+        return
+    pipeline.drain()
+    assert len([r for r in pipeline.records("a") if r.value]) == 4
+    assert pipeline.table_topic("b") not in pipeline.topics() or pipeline.records("b") == []
 
 
 @pytest.mark.req("SNAP-08", "SCH-16")

@@ -218,7 +218,6 @@ def test_include_and_exclude_exclude_each_other(pair: tuple[str, str]) -> None:
         ("value.converter", "io.confluent.connect.avro.AvroConverter"),
         ("snapshot.mode", "custom"),
         ("snapshot.locking.mode", "custom"),
-        ("inconsistent.schema.handling.mode", "warn"),
         ("errors.tolerance", "all"),
         ("schema.history.internal", "io.debezium.storage.file.history.FileSchemaHistory"),
         ("database.initial.statements", "SET x=1"),

@@ -129,9 +129,11 @@ class RowFailureMode(DocEnum):
 
 
 class FailureHandlingMode(DocEnum):
-    """What happens with an event that cannot be processed."""
+    """What happens with rows of a captured table whose structure is not known."""
 
     FAIL = "fail", "stop with an error that names the event and its position"
+    WARN = "warn", "leave the table's rows out and log its name, with the position of the first"
+    SKIP = "skip", "leave the table's rows out without a word"
 
 
 class Operation(DocEnum):

@@ -128,8 +128,16 @@ INCONSISTENT_SCHEMA_HANDLING_MODE: Field[FailureHandlingMode] = Field(
     "Reaction to events of tables whose structure is not known.",
     Group.EVENTS,
     enum=FailureHandlingMode.docs(),
-    refused=dict.fromkeys(("warn", "ignore", "skip"), "events are never left out; use fail"),
-    refs=("CFG-29",),
+    refs=("CFG-29", "STRM-24", "FAULT-14"),
+)
+HEARTBEAT_ACTION_QUERY: Field[str] = Field(
+    "heartbeat.action.query",
+    str.strip,
+    "",
+    "Statement that is run on the source after each batch when `heartbeat.interval.ms` is set; the account needs the "
+    "privilege for it.",
+    Group.EVENTS,
+    refs=("CFG-58", "STRM-30"),
 )
 
 

@@ -177,7 +177,6 @@ REFUSED: tuple[Refused, ...] = (
     Refused("signals.consumer.*", _SIGNALS),
     Refused("read.only", _SIGNALS, ("false",)),
     Refused("notification.*", "Airflow's own notifications tell of a run's outcome", ("",)),
-    Refused("heartbeat.action.query", "nothing is written to the source", ("",)),
     Refused("database.initial.statements", "sessions are set up by this provider alone", ("",)),
     Refused("database.protocol", _DRIVER, ("jdbc:mysql",)),
     Refused("database.useSSL", "use database.ssl.mode"),

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
@@ -55,10 +56,18 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
                 counts = _batch(cfg, conn, job, plan, runner, log)
                 for topic, n in counts.items():
                     totals[topic] = totals.get(topic, 0) + n
+                _heartbeat_action(cfg, conn)
                 following = _next(cfg, conn, job, plan, spec, counts, deadline, log)
                 if following is None:
                     return totals
                 plan = following
+
+
+def _heartbeat_action(cfg: ConnectorConfig, conn: Any) -> None:
+    """Run heartbeat.action.query on the source (STRM-30); its own change is part of a later batch."""
+    if cfg[F.HEARTBEAT_INTERVAL_MS] and cfg[F.HEARTBEAT_ACTION_QUERY]:
+        with named_errors(cfg), conn.cursor() as cursor:
+            cursor.execute(cfg[F.HEARTBEAT_ACTION_QUERY])
 
 
 def _batch(

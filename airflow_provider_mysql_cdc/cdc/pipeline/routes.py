@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import ensure_topics
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
 
+log = logging.getLogger(__name__)
 DecodeRows = Callable[[bytes, int, int, Any, list[Any]], int]
 
 
@@ -110,6 +112,8 @@ class Routes:
             # A table created inside the batch, or one whose topic did not exist when the batch was planned.
             ensure_topics(make_admin(cfg.kafka_settings()), {topic: wiring.table_topic(cfg)})
         table = state.tables.get(table_id)
+        if table is None and self._unknown_passes(table_id, event):
+            return Route(table_id, topic, share, None, None, ())
         if table is None:
             raise SchemaError(
                 "rows of a table that the schema history does not know",
@@ -128,6 +132,13 @@ class Routes:
             decoder,
             _functions(decoder if self.failed is None else Tolerant(decoder, self.failed)),
         )
+
+    def _unknown_passes(self, table: TableId, event: Event) -> bool:
+        """Return whether rows of an unknown table are left out (inconsistent.schema.handling.mode, STRM-24)."""
+        mode = self._cfg[F.INCONSISTENT_SCHEMA_HANDLING_MODE]
+        if mode == "warn":
+            log.warning("rows of %s are left out from %s on: its structure is not known", table, event.where())
+        return mode != "fail"
 
     def share(self, table: TableId) -> TopicShare:
         """Return what this writer owns of a captured table's topic."""
