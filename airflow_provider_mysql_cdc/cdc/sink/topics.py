@@ -25,6 +25,8 @@ _PASSED_OVER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.
 
 _TIMEOUT_S = 30.0
 _DESCRIBE_TIMEOUT_S = 2.0
+_LEADER_S = 10.0
+_NO_LEADER = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
 _METADATA_TIMEOUT_S = 15.0
 _METADATA_TRY_S = 3.0
 
@@ -230,15 +232,21 @@ def end_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> di
     from confluent_kafka import IsolationLevel
 
     found: list[dict[int, int]] = []
+    deadline = time.monotonic() + _LEADER_S
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         wanted = {TopicPartition(topic, p): spec for p in partitions}
-        futures = admin.list_offsets(
-            wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
-        )
-        try:
-            found.append({tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()})
-        except KafkaException as error:
-            raise named_error(error, "while asking for offsets", where=f"topic {topic}") from None
+        while True:
+            futures = admin.list_offsets(
+                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
+            )
+            try:
+                found.append({tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()})
+                break
+            except KafkaException as error:
+                # A topic that was just created is described before its partitions have leaders.
+                if first_error(error).code() not in _NO_LEADER or time.monotonic() >= deadline:
+                    raise named_error(error, "while asking for offsets", where=f"topic {topic}") from None
+                time.sleep(0.05)
     return {p: (found[0][p], found[1][p]) for p in partitions}
 
 
