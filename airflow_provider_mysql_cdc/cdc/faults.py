@@ -48,6 +48,11 @@ def set_driver(pids: list[int]) -> None:
     _driver_pids[:] = pids
 
 
+def set_this_driver() -> None:
+    """Take this process and its parent, the JVM, for the driver; in a test without Spark there is none."""
+    set_driver([os.getppid(), os.getpid()] if os.environ.get("MYSQL_CDC_SPARK_DRIVER") else [])
+
+
 def driver_pids() -> list[int]:
     """Return the process ids given to ``set_driver``."""
     return list(_driver_pids)

@@ -12,7 +12,6 @@ from typing import Any, Literal
 from airflow_provider_mysql_cdc.cdc.ddl.alteration import Structure, altered, copied, created
 from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures, classify, full_name
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import quote_name
 from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
 from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState
@@ -269,4 +268,4 @@ def parse_create(sql: str, context: DdlContext, defaults: DbDefaults | None = No
 
 def drop_text(table_id: TableId) -> str:
     """Return the DROP TABLE IF EXISTS statement that a snapshot records before a table's CREATE TABLE."""
-    return f"DROP TABLE IF EXISTS {quote_name(table_id.db)}.{quote_name(table_id.table)}"
+    return f"DROP TABLE IF EXISTS {table_id.quoted()}"

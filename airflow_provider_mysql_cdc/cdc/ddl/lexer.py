@@ -177,8 +177,3 @@ def _unescape(text: str, quote: str, escapes: bool) -> str:
         last = match.end()
     parts.append(text[last:].replace(quote * 2, quote))
     return "".join(parts)
-
-
-def quote_name(name: str) -> str:
-    """Return a name in backticks."""
-    return "`" + name.replace("`", "``") + "`"

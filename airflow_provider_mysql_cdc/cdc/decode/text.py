@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, te
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, quote_name
 
 # (packet, offset of the row, context, records)
 _FILE = "<text decoder>"
@@ -71,7 +71,7 @@ def select_list(table: Table, options: DecoderOptions | None = None) -> str:
 
 def column_expression(column: Column) -> str:
     """Return the expression that gives one column as the decoder reads it."""
-    name = "`" + column.name.replace("`", "``") + "`"
+    name = quote_name(column.name)
     if column.type_name == "FLOAT" or (column.type_name == "DOUBLE" and column.scale is not None):
         return f"{name} * 1e0 AS {name}"
     return name

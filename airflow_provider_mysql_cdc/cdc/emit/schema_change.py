@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, Sche
 from airflow_provider_mysql_cdc.cdc.emit.java_order import hash_set_order
 from airflow_provider_mysql_cdc.cdc.emit.source import RowEvent, Transaction, source_dict
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
 
 
 class Change(Protocol):
@@ -331,7 +331,7 @@ def snapshot_statements(
     out = [SnapshotStatement("", charsets)]
     out += [SnapshotStatement(t.db, f"DROP TABLE IF EXISTS {t.quoted()}", t) for t in ordered]
     for db in sorted(databases):
-        quoted, defaults = "`{}`".format(db.replace("`", "``")), databases[db]
+        quoted, defaults = quote_name(db), databases[db]
         out += [
             SnapshotStatement(db, f"DROP DATABASE IF EXISTS {quoted}"),
             SnapshotStatement(db, f"CREATE DATABASE {quoted} CHARSET {defaults.charset} COLLATE {defaults.collation}"),

@@ -5,6 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
+def quote_name(name: str) -> str:
+    """Return an identifier as SQL, in backticks."""
+    return "`" + name.replace("`", "``") + "`"
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TableId:
     """Name a table.
@@ -22,7 +27,7 @@ class TableId:
 
     def quoted(self) -> str:
         """Return the name as SQL with backticks."""
-        return "`{}`.`{}`".format(self.db.replace("`", "``"), self.table.replace("`", "``"))
+        return f"{quote_name(self.db)}.{quote_name(self.table)}"
 
     def debezium_id(self) -> str:
         """Return ``"db"."table"``, the id of a table change (SCH-39)."""

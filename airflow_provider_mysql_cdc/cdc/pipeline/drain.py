@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -45,7 +44,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         CdcError: The batch could not be completed; the ledger's outcome record holds the same error.
     """
     cfg = ConnectorConfig.from_properties(spec.properties)
-    faults.set_driver([os.getppid(), os.getpid()] if os.environ.get("MYSQL_CDC_SPARK_DRIVER") else [])
+    faults.set_this_driver()
     deadline = time.monotonic() + spec.run_for_s
     plan = BatchPlan.from_json(spec.plan)
     totals: dict[str, int] = {}

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
     SIGNED,
     UNSIGNED,
@@ -106,7 +106,7 @@ class KeyFilters:
         number = "n"
         while number in (c.lower() for c in chunk.columns):
             number += "_"
-        names = [f"`{number}`", *("`" + c.replace("`", "``") + "`" for c in chunk.columns)]
+        names = [f"`{number}`", *map(quote_name, chunk.columns)]
         rows = []
         for i, key in enumerate(every[start : start + ASK_AT_ONCE], start):
             given = [str(i), *(typed_literal(v, k) for v, k in zip(values[key], chunk.kinds, strict=True))]

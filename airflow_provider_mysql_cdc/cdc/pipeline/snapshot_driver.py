@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -113,7 +112,7 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         CdcError: The snapshot could not be completed; finished chunks are kept and a retry goes on from them.
     """
     cfg = ConnectorConfig.from_properties(spec.properties)
-    faults.set_driver([os.getppid(), os.getpid()] if os.environ.get("MYSQL_CDC_SPARK_DRIVER") else [])
+    faults.set_this_driver()
     plan = BatchPlan.from_json(spec.plan)
     with connect(cfg.connection_settings()) as conn:
         runlock.acquire(conn, cfg.topic_prefix, spec.owner)

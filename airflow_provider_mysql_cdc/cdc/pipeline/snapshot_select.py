@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes
 from airflow_provider_mysql_cdc.cdc.decode.text import column_expression, selected_columns
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, quote_name
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, predicate
 
@@ -57,7 +57,7 @@ def chunk_sql(cfg: ConnectorConfig, conn: Any, table: Table, chunk: SnapshotChun
     if statement is not None:
         given = override_columns(conn, table, statement)
         return f"SELECT {_expressions(table, columns, given)} FROM ({statement}\n) AS snapshot_rows"
-    order = ", ".join("`" + c.replace("`", "``") + "`" for c in table.primary_key)
+    order = ", ".join(map(quote_name, table.primary_key))
     selected = ", ".join(map(column_expression, columns))
     return f"SELECT {selected} FROM {table.id.quoted()} WHERE {predicate(chunk)}" + (
         f" ORDER BY {order}" if chunk.columns and order else ""

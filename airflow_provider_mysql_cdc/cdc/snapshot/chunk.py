@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 
 KeyValue = int | str
 Bound = tuple[KeyValue, ...]
@@ -120,10 +120,6 @@ def literal(value: KeyValue) -> str:
     return f"_utf8mb4 0x{value.encode().hex()}" if value else "_utf8mb4 ''"
 
 
-def _quote(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
-
-
 def compare(columns: tuple[str, ...], bound: Bound, *, greater: bool) -> str:
     """Return SQL for ``columns > bound`` or ``columns <= bound``, in a form whose first term can use the index.
 
@@ -132,11 +128,11 @@ def compare(columns: tuple[str, ...], bound: Bound, *, greater: bool) -> str:
     """
     terms: list[str] = []
     for i, (column, value) in enumerate(zip(columns, bound, strict=True)):
-        same = [f"{_quote(c)} = {literal(v)}" for c, v in zip(columns[:i], bound[:i], strict=True)]
+        same = [f"{quote_name(c)} = {literal(v)}" for c, v in zip(columns[:i], bound[:i], strict=True)]
         final = i == len(columns) - 1
         sign = ">" if greater else ("<=" if final else "<")
-        terms.append("(" + " AND ".join([*same, f"{_quote(column)} {sign} {literal(value)}"]) + ")")
-    outer = f"{_quote(columns[0])} {'>=' if greater else '<='} {literal(bound[0])}"
+        terms.append("(" + " AND ".join([*same, f"{quote_name(column)} {sign} {literal(value)}"]) + ")")
+    outer = f"{quote_name(columns[0])} {'>=' if greater else '<='} {literal(bound[0])}"
     return terms[0] if len(terms) == 1 else f"({outer} AND ({' OR '.join(terms)}))"
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
         charset, collation, sql_mode, lower = cursor.fetchone()
         databases, creates = {}, {}
         for db in dict.fromkeys(t.db for t in tables):
-            cursor.execute("SHOW CREATE DATABASE `{}`".format(db.replace("`", "``")))
+            cursor.execute(f"SHOW CREATE DATABASE {quote_name(db)}")
             databases[db] = str(cursor.fetchone()[1])
         for table in tables:
             cursor.execute(f"SHOW CREATE TABLE {table.quoted()}")

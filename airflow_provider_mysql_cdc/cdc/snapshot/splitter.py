@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
     INTEGER_TYPES,
     Bound,
@@ -69,7 +69,7 @@ def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, c
     column = table.column(columns[0])
     if len(table.key_columns()) != 1 or column is None or column.type_name not in INTEGER_TYPES:
         return None
-    name = "`" + columns[0].replace("`", "``") + "`"
+    name = quote_name(columns[0])
     with conn.cursor() as cursor:
         cursor.execute(f"SELECT MIN({name}), MAX({name}) FROM {table.id.quoted()}")
         low, high = cursor.fetchone()
@@ -81,7 +81,7 @@ def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, c
 
 def _walked_bounds(conn: Any, table: Table, columns: tuple[str, ...], chunk_rows: int) -> Iterator[Bound]:
     """Yield every ``chunk_rows``-th key, walking the index."""
-    names = ", ".join("`" + c.replace("`", "``") + "`" for c in columns)
+    names = ", ".join(map(quote_name, columns))
     bound: Bound | None = None
     while True:
         where = "TRUE" if bound is None else compare(columns, bound, greater=True)
