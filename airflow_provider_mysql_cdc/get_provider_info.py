@@ -37,7 +37,11 @@ def get_provider_info() -> dict[str, Any]:
         "operators": [
             {
                 "integration-name": _INTEGRATION,
-                "python-modules": [f"{_PACKAGE}.operators.snapshot", f"{_PACKAGE}.operators.drain"],
+                "python-modules": [
+                    f"{_PACKAGE}.operators.snapshot",
+                    f"{_PACKAGE}.operators.drain",
+                    f"{_PACKAGE}.operators.reset",
+                ],
             }
         ],
         "connection-types": [_connection_type()],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import tempfile
@@ -17,9 +16,17 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Asset
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
+from airflow_provider_mysql_cdc.operators.common import (
+    DEFAULT_ASSET,
+    Properties,
+    airflow_error,
+    merge_properties,
+    owner_of,
+    seconds,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -27,7 +34,6 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
     from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
 
-DEFAULT_ASSET = "mysql_cdc_offsets"
 # The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
 DEFAULT_CONF = {
     "spark.log.level": "WARN",
@@ -35,8 +41,6 @@ DEFAULT_CONF = {
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
 }
 IDLE_POLL_S = 5.0
-
-Properties = Mapping[str, Any] | str
 
 
 class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
@@ -192,12 +196,7 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         self._get_hook().check_programs()
 
     def _properties(self) -> dict[str, Any]:
-        given = self.properties or {}
-        layers = [given] if isinstance(given, (str, Mapping)) else list(given)
-        merged: dict[str, Any] = {}
-        for layer in layers:
-            data = parse_properties(layer)
-            merged |= {name: value for name, value in data.items() if value is not None and value != ""}
+        merged = merge_properties(self.properties)
         if self.writers not in (None, "", "None"):
             merged["drain.writers"] = self.writers
         return merged
@@ -290,55 +289,6 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         self.log.info("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
         context["outlet_events"][self.offset_asset].extra = {"offset": outcome.offset, "counts": outcome.counts}
         return result
-
-
-def airflow_error(error: CdcError) -> AirflowException:
-    """Return the Airflow exception that retries the task or fails it at once, as the error says."""
-    kind = AirflowException if error.can_retry else AirflowFailException
-    return kind(f"{type(error).__name__}: {error}")
-
-
-def owner_of(context: Any) -> str:
-    """Return ``dag_id/run_id/task_id/map_index``: the same for every try of a task instance."""
-    ti = context["ti"]
-    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{getattr(ti, 'map_index', -1)}"
-
-
-def seconds(value: timedelta | float | str | None) -> float:
-    """Return a duration given as timedelta, number or text, in seconds.
-
-    Raises:
-        ConfigError: It is none of these, or negative.
-    """
-    try:
-        number = value.total_seconds() if isinstance(value, timedelta) else float(value or 0)
-        if number < 0:
-            raise ValueError("negative")
-    except (TypeError, ValueError) as error:
-        raise ConfigError(
-            f"{value!r} is not a duration", where="run_for", remedy="give a timedelta or a number of seconds"
-        ) from error
-    return number
-
-
-def parse_properties(layer: Properties) -> Mapping[str, Any]:
-    """Return properties given as a mapping or as its JSON text.
-
-    Raises:
-        ConfigError: The text is not a JSON object.
-    """
-    try:
-        data = json.loads(layer) if isinstance(layer, str) and layer.strip() else layer or {}
-    except ValueError as error:
-        data = error
-    if not isinstance(data, Mapping):
-        raise ConfigError(
-            "the task's properties are not a JSON object",
-            where="properties",
-            why=str(data) if isinstance(data, ValueError) else f"it is a {type(data).__name__}",
-            remedy='write them as {"table.include.list": "shop.orders", ...}',
-        )
-    return data
 
 
 @contextmanager

@@ -20,10 +20,14 @@ DEFAULT_ARGS: dict[str, Any] = {
 }
 
 
-def connection_params() -> dict[str, Param]:
-    """Return the form fields that choose connections."""
+def connection_params(*, spark: bool = True) -> dict[str, Param]:
+    """Return the form fields that choose connections.
+
+    Args:
+        spark: Whether the task submits a Spark job.
+    """
     section = "Connections"
-    return {
+    fields = {
         "mysql_cdc_conn_id": Param(
             "mysql_cdc_default", type="string", section=section, title="MySQL CDC connection", minLength=1
         ),
@@ -43,6 +47,7 @@ def connection_params() -> dict[str, Param]:
             description="Empty: the offset is kept in Airflow's asset state (Airflow 3.3 and later).",
         ),
     }
+    return fields if spark else {name: field for name, field in fields.items() if name != "spark_conn_id"}
 
 
 def properties_param() -> dict[str, Param]:
@@ -109,12 +114,13 @@ def drain_params() -> dict[str, Param]:
     }
 
 
-def operator_arguments(*, tables: bool = False, drain: bool = False) -> dict[str, Any]:
+def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool = True) -> dict[str, Any]:
     """Return the operator arguments that read the form.
 
     Args:
         tables: Whether the DAG has ``tables_param``.
         drain: Whether the task is a drain and the DAG has ``drain_params``.
+        spark: Whether the task submits a Spark job.
     """
     layers = [
         f"{{{{ var.json.get('{PROPERTIES_VARIABLE}', {{}}) | tojson }}}}",
@@ -124,11 +130,12 @@ def operator_arguments(*, tables: bool = False, drain: bool = False) -> dict[str
         layers.append("{{ {'table.include.list': params.tables | join(',')} | tojson }}")
     arguments: dict[str, Any] = {
         "mysql_cdc_conn_id": "{{ params.mysql_cdc_conn_id }}",
-        "spark_conn_id": "{{ params.spark_conn_id }}",
         "kafka_conn_id": "{{ params.kafka_conn_id or '' }}",
         "offset_conn_id": "{{ params.offset_conn_id or '' }}",
         "properties": layers,
     }
+    if spark:
+        arguments["spark_conn_id"] = "{{ params.spark_conn_id }}"
     if drain:
         arguments |= {"run_for": "{{ params.run_for_minutes * 60 }}", "writers": "{{ params.writers or '' }}"}
     return arguments

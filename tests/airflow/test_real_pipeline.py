@@ -121,6 +121,13 @@ def test_snapshot_drain_and_a_lost_offset(root: Any, database: str, prefix: str,
     assert again["snapshot"]["counts"] == {}
     assert operations(stack.kafka, topic) == changes
 
+    execute(root, f"DELETE FROM {database}.orders WHERE id = 1")
+    assert run_dag(load("mysql_cdc_reset_offset"), {"offset": "current", "confirm": "another"}).state == "failed"
+    moved = trigger("mysql_cdc_reset_offset", offset="current", confirm=prefix)["reset"]
+    assert moved["pos"] > again["drain"]["offset"]["pos"] or moved["file"] != again["drain"]["offset"]["file"]
+    assert trigger("mysql_cdc_drain")["drain"]["offset"] == moved
+    assert operations(stack.kafka, topic) == changes
+
 
 def test_a_wrong_password_fails_the_task_by_name_without_starting_spark(
     prefix: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]

@@ -9,6 +9,7 @@ import pytest
 from kit import Pipeline, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.errors import NoOffsetError, SchemaError
+from airflow_provider_mysql_cdc.cdc.pipeline.reset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 
@@ -167,6 +168,12 @@ def test_recovery_refuses_when_a_table_changed_since_the_offset(pipeline: Pipeli
     pipeline.properties["snapshot.mode"] = "recovery"
     with pytest.raises(SchemaError, match="changed since the stored offset"):
         pipeline.snapshot()
+    # The history is as it was: giving the recovery up, the drain goes on over the change.
+    pipeline.properties["snapshot.mode"] = "initial"
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log)
+    execute(root, f"INSERT INTO `{database}`.a (id, v, x) VALUES (77, 1, 2)")
+    pipeline.drain()
+    assert payload(pipeline.records("a")[-1].value)["after"] == {"id": 77, "v": 1, "x": 2}
 
 
 @pytest.mark.req("SNAP-04", "SNAP-06", "SNAP-05")

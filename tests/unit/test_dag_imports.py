@@ -48,8 +48,12 @@ def dags(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, object
     return found
 
 
-def test_the_three_dags_are_there_under_their_file_names(dags: dict[str, dict[str, object]]) -> None:
-    assert set(dags) == {"mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_pipeline"} == {p.stem for p in DAGS}
+def test_the_dags_are_there_under_their_file_names(dags: dict[str, dict[str, object]]) -> None:
+    assert (
+        set(dags)
+        == {"mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_pipeline", "mysql_cdc_reset_offset"}
+        == {p.stem for p in DAGS}
+    )
 
 
 def test_importing_a_dag_file_loads_no_driver_client_or_spark(dags: dict[str, dict[str, object]]) -> None:

@@ -66,7 +66,7 @@ def test_every_module_and_class_it_names_can_be_imported(info: dict[str, Any], t
 
 def test_every_operator_and_hook_module_of_the_package_is_listed(info: dict[str, Any]) -> None:
     listed = {m for part in ("hooks", "operators") for entry in info[part] for m in entry["python-modules"]}
-    helpers = {"base", "dag_params", "__init__"}
+    helpers = {"base", "common", "dag_params", "__init__"}
     for part in ("hooks", "operators"):
         for path in (ROOT / "airflow_provider_mysql_cdc" / part).glob("*.py"):
             if path.stem not in helpers:

@@ -274,6 +274,8 @@ def topics_problem(get: Lookup) -> str | None:
     }
     if dead := get[DEAD_LETTER_TOPIC]:
         names["errors.deadletterqueue.topic.name"] = dead
+    if get[PROVIDE_TRANSACTION_METADATA]:
+        names["the transaction topic (topic.transaction)"] = f"{get[TOPIC_PREFIX]}.{get[TOPIC_TRANSACTION]}"
     for what, name in names.items():
         for other, its in names.items():
             if what < other and name == its:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import families, known
@@ -86,7 +86,7 @@ def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str
             _place(out, name, text)
     _exclusive(out)
     out.families = families.read(out.members, converters)
-    out.problems += out.families.problems
+    out.problems += [replace(p, name=out.origin.get(p.name, p.name)) for p in out.families.problems]
     out.notes += out.families.notes
     for name, text in out.texts.items():
         if name in F.BY_NAME:
@@ -247,6 +247,9 @@ def _cross_checks(out: Reading) -> None:
     if what := F.ssl_files_problem(get):
         out.refuse(F.DATABASE_SSL_KEY.name, get[F.DATABASE_SSL_KEY], what, f"Set {F.DATABASE_SSL_CERT.name}")
     _select_overrides(out, get)
+    if get[F.HEARTBEAT_ACTION_QUERY] and not get[F.HEARTBEAT_INTERVAL_MS]:
+        action, interval = F.HEARTBEAT_ACTION_QUERY.name, F.HEARTBEAT_INTERVAL_MS.name
+        out.notes.append(f"{action} has no effect: {interval} is 0, so there are no heartbeats")
     if F.TOPIC_PREFIX.name not in wrong and get.given(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
         out.refuse(F.LEDGER_TOPIC.name, get[F.LEDGER_TOPIC], what, "Give each its own name")
 

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.pipeline import runlock, wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.batch import plan_drain
 from airflow_provider_mysql_cdc.cdc.pipeline.coordinator import Coordinator, CoordinatorClient
@@ -65,8 +65,19 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
 def _heartbeat_action(cfg: ConnectorConfig, conn: Any) -> None:
     """Run heartbeat.action.query on the source (STRM-30); its own change is part of a later batch."""
     if cfg[F.HEARTBEAT_INTERVAL_MS] and cfg[F.HEARTBEAT_ACTION_QUERY]:
-        with named_errors(cfg), conn.cursor() as cursor:
-            cursor.execute(cfg[F.HEARTBEAT_ACTION_QUERY])
+        try:
+            with named_errors(cfg), conn.cursor() as cursor:
+                cursor.execute(cfg[F.HEARTBEAT_ACTION_QUERY])
+        except SourceConnectionError:
+            raise
+        except SourceError as error:
+            raise ConfigError(
+                f"{F.HEARTBEAT_ACTION_QUERY.name} cannot be run",
+                where=error.where,
+                why=error.why,
+                remedy="name tables with their database, and grant the account the privilege that the statement needs; "
+                "the batch before it is complete",
+            ) from error
 
 
 def _batch(

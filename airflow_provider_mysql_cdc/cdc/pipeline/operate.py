@@ -21,8 +21,9 @@ from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.pipeline import recovery, wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.pipeline.reset import reset_offset
 from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.schema.history import require_history
+from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.state.reconcile import Reconciled, reconcile
@@ -113,20 +114,16 @@ def prepare_snapshot(
     if pending is not None and pending.kind == "snapshot":
         log(f"snapshot {pending.epoch} was interrupted; going on with its remaining chunks")
         return _job(cfg, replace(pending, owner=owner), store, state, ledger)
-    if pending is not None:
-        if again:
-            raise StateError(
-                f"batch {pending.epoch} is not finished, so a new snapshot cannot begin",
-                where=f"topic.prefix={cfg.topic_prefix}",
-                remedy="run the drain first; it goes on from its markers",
-                retriable=True,
-            )
+    if pending is not None and again:
+        state, ledger = _give_up_purged(cfg, store, owner, log, pending)
+    elif pending is not None:
         log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
         return None
     with connect(cfg.connection_settings()) as conn:
         if not again and not _snapshot_wanted(cfg, conn, state.committed, log):
             return None
         require(preflight(conn, cfg, snapshot=True))
+        require_own_history(cfg)
         here = current_offset(conn)
     if recovery.is_recovery(cfg) and state.committed is not None:
         here = state.committed
@@ -142,6 +139,26 @@ def prepare_snapshot(
         server_id=cfg.server_id(0),
     )
     return _job(cfg, plan, store, state, ledger)
+
+
+def _give_up_purged(
+    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, pending: BatchPlan
+) -> tuple[StoredState, LedgerState | None]:
+    """Set a batch aside that no drain can finish, because its binlog is gone; refuse when one can."""
+    try:
+        with connect(cfg.connection_settings()) as conn:
+            check_available(conn, pending.start)
+    except BinlogPurgedError as error:
+        log(f"batch {pending.epoch} can never be finished and is given up: {error.message()}")
+        reset_offset(cfg, store, owner, log)
+        result, ledger = synchronise(cfg, store, log)
+        return result.state, ledger
+    raise StateError(
+        f"batch {pending.epoch} is not finished, so a new snapshot cannot begin",
+        where=f"topic.prefix={cfg.topic_prefix}",
+        remedy="run the drain first; it goes on from its markers (DAG mysql_cdc_reset_offset gives the batch up)",
+        retriable=True,
+    )
 
 
 def _snapshot_wanted(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, log: Log) -> bool:

@@ -28,15 +28,18 @@ def is_recovery(cfg: ConnectorConfig) -> bool:
     return str(cfg[F.SNAPSHOT_MODE]) == "recovery"
 
 
-def drop_history(cfg: ConnectorConfig) -> None:
-    """Delete the history topic, so that nothing of the damaged one is read again.
+def replace_history(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
+    """Delete the history topic once it is certain that it can be rebuilt; a refused recovery leaves it as it is.
 
     Args:
         cfg: The connector's configuration.
+        start: The stored offset.
+        end: The end of the binlog, read while no captured table can change its structure.
 
     Raises:
-        SchemaError: The topic does not go away.
+        SchemaError: A captured table changed since the stored offset, or the topic does not go away.
     """
+    require_no_ddl(cfg, start, end)
     admin = make_admin(cfg.kafka_settings())
     if cfg.history_topic not in all_partition_counts(admin):
         return
@@ -77,7 +80,7 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
                     "the schema history cannot be rebuilt: a captured table changed since the stored offset",
                     where=f"{event.file}:{event.start_pos}: {query.sql[:300]}",
                     why="the structures of the server are those after this statement, not those at the offset",
-                    remedy="take a new snapshot (trigger mysql_cdc_snapshot with again=true)",
+                    remedy="take a new snapshot: snapshot.mode=initial, and trigger mysql_cdc_snapshot with again=true",
                 )
     finally:
         stream.close()

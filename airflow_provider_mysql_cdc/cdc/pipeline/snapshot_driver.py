@@ -11,6 +11,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
@@ -147,7 +148,7 @@ class _Snapshot:
             definitions = read_definitions(conn, self.cfg, list(tables))
             state = state_of(definitions)
             if recovery.is_recovery(self.cfg) and not self._schemas_written(ledger):
-                recovery.drop_history(self.cfg)
+                recovery.replace_history(self.cfg, self.plan.start, current_offset(conn))
             self.job.ensure_topics(state)
             chunks = self._chunks(conn, ledger, {t: state.tables[t] for t in tables})
             done = {c: r for c, r in ledger.chunks.items() if r["epoch"] == self.plan.epoch}
@@ -175,6 +176,9 @@ class _Snapshot:
                 why="no base table the account can see matches the include and exclude lists",
                 remedy="check the lists (regular expressions on database.table) and the account's SELECT grant",
             )
+        overrides = self.cfg[F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES]
+        for name in sorted(set(overrides) - set(map(str, tables))):
+            self.log(f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{name} has no effect: no captured table is {name}")
         return tables
 
     def _chunks(self, conn: Any, ledger: LedgerState, tables: dict[TableId, Table]) -> list[SnapshotChunk]:

@@ -100,7 +100,8 @@ def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
             f"the snapshot statement for {table.id} cannot be used",
             where=f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{table.id}",
             why=why,
-            remedy="correct the SELECT; name tables with their database, and give each column once",
+            remedy="correct the SELECT; name tables with their database, and give each column once"
+            + ("; MySQL quotes names as `name`, not as [name]" if "[" in statement else ""),
         ) from error
 
 

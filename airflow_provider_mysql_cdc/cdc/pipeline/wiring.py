@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -144,6 +143,14 @@ def ledger(cfg: ConnectorConfig) -> Ledger:
     return Ledger(cfg.kafka_settings(), cfg.ledger_topic, cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_CREATION_REPLICATION_FACTOR])
 
 
-def reserved_topics(cfg: ConnectorConfig) -> dict[str, Any]:
+def reserved_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
     """Return the topics that no table may use."""
-    return {schema_topic(cfg): None, cfg.history_topic: None, cfg.ledger_topic: None}
+    prefix = cfg[F.TOPIC_PREFIX]
+    names = [schema_topic(cfg), cfg.history_topic, cfg.ledger_topic]
+    if cfg[F.PROVIDE_TRANSACTION_METADATA]:
+        names.append(topics.transaction_topic(prefix, cfg[F.TOPIC_TRANSACTION]))
+    if cfg[F.HEARTBEAT_INTERVAL_MS]:
+        names.append(topics.heartbeat_topic(prefix, cfg[F.TOPIC_HEARTBEAT_PREFIX]))
+    if cfg[F.DEAD_LETTER_TOPIC]:
+        names.append(cfg[F.DEAD_LETTER_TOPIC])
+    return tuple(names)

@@ -233,7 +233,43 @@ def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
     require_history(cfg)
     for record in read_topic_committed(settings, topic, admin=admin):
         if record.value is not None:
-            yield HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")
+            found = HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")
+            _require_own(cfg, found.prefix, record.offset)
+            yield found
+
+
+def require_own_history(cfg: ConnectorConfig) -> None:
+    """Check that the history topic is not another connector's, before a snapshot writes into it (TOPIC-08).
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SchemaError: It is.
+        SinkError: Kafka cannot be read.
+    """
+    settings, topic = cfg.kafka_settings(), cfg.history_topic
+    admin = make_admin(settings)
+    if topic not in partition_counts(admin, [topic]):
+        return
+    first = next((r for r in read_topic_committed(settings, topic, admin=admin) if r.value is not None), None)
+    if first is not None:
+        try:
+            prefix = HistoryRecord.from_bytes(first.value or b"").prefix
+        except SchemaError:
+            return  # a damaged history is for snapshot.mode=recovery to repair
+        _require_own(cfg, prefix, first.offset)
+
+
+def _require_own(cfg: ConnectorConfig, prefix: str, offset: int) -> None:
+    if prefix not in ("", cfg.topic_prefix):
+        raise SchemaError(
+            f"the schema history belongs to topic.prefix={prefix}, not to {cfg.topic_prefix}",
+            where=f"topic {cfg.history_topic}, offset {offset}",
+            why="topic.prefix was changed, or two connectors have the same schema.history.internal.kafka.topic",
+            remedy=f"set topic.prefix back to {prefix}; or give the new topic.prefix a history topic of its own, and "
+            "take a new snapshot",
+        )
 
 
 def load_state(cfg: ConnectorConfig, *, until: BinlogOffset, epoch: int) -> SchemaState:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.takeover import PLANNER, begin_epoch
@@ -117,6 +118,7 @@ class Ledger:
             SinkConnectionError: Kafka is silent, or a transaction of a dead writer hides the rest; the message names
                 the transactional ids that may have it open.
             StateError: A record is not ours.
+            LedgerMismatchError: The ledger is another topic.prefix's (TOPIC-08).
         """
         if not self.exists():
             return None
@@ -128,7 +130,20 @@ class Ledger:
             log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
             fence(self._settings, self._prefix, [w for w in self._suspects() if fence_planner or w != PLANNER])
             return self.read(timeout_s)
-        return LedgerState.from_records(values, topic_id(self._admin(), self.topic))
+        state = LedgerState.from_records(values, topic_id(self._admin(), self.topic))
+        self._require_own(state)
+        return state
+
+    def _require_own(self, state: LedgerState) -> None:
+        theirs = state.plan.prefix if state.plan else ""
+        if theirs not in ("", self._prefix):
+            raise LedgerMismatchError(
+                f"the ledger belongs to topic.prefix={theirs}, not to {self._prefix}",
+                where=f"topic {self.topic}",
+                why="topic.prefix was changed, or two connectors have the same ledger.topic",
+                remedy=f"set topic.prefix back to {theirs}; or give the new topic.prefix a ledger.topic of its own and "
+                "take a new snapshot",
+            )
 
     def _values(self, timeout_s: float, *, committed: bool = True) -> dict[str, bytes | None]:
         records = read_topic(self._settings, self.topic, timeout_s=timeout_s, admin=self._admin(), committed=committed)
@@ -156,7 +171,8 @@ class Ledger:
             planner: A writer of the id ``<prefix>.plan`` that is already initialised; one is made when None.
         """
         if planner is not None:
-            return begin_epoch(self, planner, plan, lambda ids: fence(self._settings, self._prefix, ids))
+            own_plan = replace(plan, prefix=self._prefix)
+            return begin_epoch(self, planner, own_plan, lambda ids: fence(self._settings, self._prefix, ids))
         with self._planner() as own:
             return self.begin(plan, own)
 

@@ -64,7 +64,7 @@ def _check(plan: BatchPlan, found: LedgerState) -> None:
                 remedy="run the task again; it says what can be done",
             )
         return
-    if old.same_work(plan) or (plan.kind == "reset" and plan.epoch == old.epoch + 1):
+    if old.same_work(plan) or (plan.kind == "reset" and plan.epoch > old.epoch):
         return
     follows = plan.epoch == old.epoch + 1 and found.complete()
     if follows and (plan.kind != "drain" or same_place(plan.start, found.end())):

@@ -54,6 +54,7 @@ class BatchPlan:
         owner: The run that made the plan (``dag_id/run_id/task_id/map_index``).
         created_ms: When it was made, milliseconds since 1970.
         server_id: Server id of writer 0; writer n registers with ``server_id + n``.
+        prefix: ``topic.prefix`` of the connector, put in by the ledger; empty in plans of older versions.
     """
 
     epoch: int
@@ -66,6 +67,7 @@ class BatchPlan:
     owner: str = ""
     created_ms: int = 0
     server_id: int = 0
+    prefix: str = field(default="", compare=False)
 
     def owner_of(self, topic: str, partition: int) -> int:
         """Return the writer that owns a partition; a topic born during the batch goes whole to one writer.
@@ -101,6 +103,7 @@ class BatchPlan:
             "owner": self.owner,
             "created_ms": self.created_ms,
             "server_id": self.server_id,
+            "prefix": self.prefix,
         }
 
     @classmethod
@@ -117,6 +120,7 @@ class BatchPlan:
             owner=str(data.get("owner", "")),
             created_ms=int(data.get("created_ms", 0)),
             server_id=int(data.get("server_id", 0)),
+            prefix=str(data.get("prefix", "")),
         )
 
 

@@ -83,7 +83,7 @@ def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Rec
         raise LedgerMismatchError(
             "the ledger holds markers but no plan",
             why="the record with key 'plan' is missing",
-            remedy="find out who wrote to the ledger topic; then decide on a reset (plan.reset_plan)",
+            remedy="find out who wrote to the ledger topic; then go on by a reset (DAG mysql_cdc_reset_offset)",
         )
     if stored is None or (stored.epoch == 0 and stored.committed is None):
         return Reconciled(stored or StoredState(), "fresh", "neither a stored offset nor a ledger exists")
@@ -97,7 +97,7 @@ def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Rec
         where=f"stored offset {stored.committed}, epoch {stored.epoch}",
         why="the ledger topic does not exist" if ledger is None else "the ledger topic is empty or was created anew",
         remedy="find out what happened to the topic. Events after the stored offset may stand in Kafka already; "
-        "go on from there only by a reset (plan.reset_plan) to an offset that a person chose",
+        "go on from there only by a reset (DAG mysql_cdc_reset_offset) to an offset that a person chose",
     )
 
 
@@ -193,5 +193,5 @@ def _mismatch(stored: StoredState, ledger: LedgerState, why: str) -> LedgerMisma
         where=f"stored {stored.committed}, epoch {stored.epoch}; {place}",
         why=why,
         remedy="a copy of the state or the ledger topic was changed by hand, or two systems share a topic.prefix; "
-        "decide where to go on and reset to that offset (plan.reset_plan)",
+        "decide where to go on and reset to that offset (DAG mysql_cdc_reset_offset)",
     )

@@ -1,0 +1,81 @@
+"""What every operator of this provider does with its arguments and its errors."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
+
+DEFAULT_ASSET = "mysql_cdc_offsets"
+
+Properties = Mapping[str, Any] | str
+
+
+def airflow_error(error: CdcError) -> AirflowException:
+    """Return the Airflow exception that retries the task or fails it at once, as the error says."""
+    kind = AirflowException if error.can_retry else AirflowFailException
+    return kind(f"{type(error).__name__}: {error}")
+
+
+def owner_of(context: Any) -> str:
+    """Return ``dag_id/run_id/task_id/map_index``: the same for every try of a task instance."""
+    ti = context["ti"]
+    return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{getattr(ti, 'map_index', -1)}"
+
+
+def seconds(value: timedelta | float | str | None) -> float:
+    """Return a duration given as timedelta, number or text, in seconds.
+
+    Raises:
+        ConfigError: It is none of these, or negative.
+    """
+    try:
+        number = value.total_seconds() if isinstance(value, timedelta) else float(value or 0)
+        if number < 0:
+            raise ValueError("negative")
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"{value!r} is not a duration", where="run_for", remedy="give a timedelta or a number of seconds"
+        ) from error
+    return number
+
+
+def merge_properties(given: Properties | Sequence[Properties] | None) -> dict[str, Any]:
+    """Return the properties of a task: of several layers the later ones win, and empty values are left out.
+
+    Args:
+        given: A mapping, its JSON text, or a list of these.
+
+    Raises:
+        ConfigError: A text is not a JSON object.
+    """
+    layers = [given or {}] if given is None or isinstance(given, (str, Mapping)) else list(given)
+    merged: dict[str, Any] = {}
+    for layer in layers:
+        merged |= {name: value for name, value in parse_properties(layer).items() if value is not None and value != ""}
+    return merged
+
+
+def parse_properties(layer: Properties) -> Mapping[str, Any]:
+    """Return properties given as a mapping or as its JSON text.
+
+    Raises:
+        ConfigError: The text is not a JSON object.
+    """
+    try:
+        data = json.loads(layer) if isinstance(layer, str) and layer.strip() else layer or {}
+    except ValueError as error:
+        data = error
+    if not isinstance(data, Mapping):
+        raise ConfigError(
+            "the task's properties are not a JSON object",
+            where="properties",
+            why=str(data) if isinstance(data, ValueError) else f"it is a {type(data).__name__}",
+            remedy='write them as {"table.include.list": "shop.orders", ...}',
+        )
+    return data

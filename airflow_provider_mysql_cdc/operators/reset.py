@@ -1,0 +1,104 @@
+"""The operator by which a person moves the stored offset."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow.sdk import Asset, BaseOperator
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.common import (
+    DEFAULT_ASSET,
+    Properties,
+    airflow_error,
+    merge_properties,
+    owner_of,
+)
+
+
+class MySqlCdcResetOffsetOperator(BaseOperator):  # type: ignore[misc]
+    """Set aside an unfinished plan and go on from another offset.
+
+    For the cases that end with "a person has to decide": a batch whose binlog was purged, a ledger that was lost, a
+    state copied from elsewhere. What lies between the old and the new offset is skipped, or comes once more.
+
+    Args:
+        offset: ``stored`` keeps the stored offset, ``current`` takes the end of the server's binlog, ``earliest`` the
+            first position that is left, ``file:position`` a transaction boundary. (templated)
+        confirm: The topic.prefix once more, so that nobody resets the wrong stream. (templated)
+        mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
+        kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
+        properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
+        offset_asset: Asset in whose state the offset is kept.
+        offset_conn_id: Connection of a database that keeps the offset instead. (templated)
+        kwargs: Arguments of ``BaseOperator``.
+
+    Raises:
+        AirflowFailException: A retry will not help; the text names the error and what to do.
+        AirflowException: A retry can help.
+    """
+
+    template_fields: Sequence[str] = (
+        "offset",
+        "confirm",
+        "mysql_cdc_conn_id",
+        "kafka_conn_id",
+        "offset_conn_id",
+        "properties",
+    )
+    ui_color = "#f3d9d2"
+
+    def __init__(
+        self,
+        *,
+        offset: str,
+        confirm: str,
+        mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
+        kafka_conn_id: str | None = None,
+        properties: Properties | Sequence[Properties] | None = None,
+        offset_asset: Asset | str = DEFAULT_ASSET,
+        offset_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.offset_asset = Asset(offset_asset) if isinstance(offset_asset, str) else offset_asset
+        for side in ("inlets", "outlets"):
+            kwargs[side] = [*(kwargs.get(side) or []), self.offset_asset]
+        super().__init__(**kwargs)
+        self.offset = offset
+        self.confirm = confirm
+        self.mysql_cdc_conn_id = mysql_cdc_conn_id
+        self.kafka_conn_id = kafka_conn_id
+        self.properties = properties
+        self.offset_conn_id = offset_conn_id
+
+    def execute(self, context: Any) -> dict[str, Any]:
+        """Move the offset.
+
+        Returns:
+            The new offset as JSON, also pushed as XCom.
+        """
+        from airflow_provider_mysql_cdc.cdc.pipeline.reset import reset_offset
+
+        try:
+            hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
+            cfg = hook.get_config(merge_properties(self.properties))
+            if self.confirm != cfg.topic_prefix:
+                raise ConfigError(
+                    "the reset is not confirmed",
+                    where=f"confirm={self.confirm!r}",
+                    why=f"the connection's topic.prefix is {cfg.topic_prefix!r}",
+                    remedy="write the topic.prefix of the stream that is to be reset into confirm",
+                )
+            accessors = context.get("asset_state_store")
+            store = hook.get_offset_store(
+                cfg,
+                accessor=None if accessors is None else accessors[self.offset_asset],
+                offset_conn_id=self.offset_conn_id,
+            )
+            offset = reset_offset(cfg, store, owner_of(context), self.log.info, to=self.offset)
+        except CdcError as error:
+            raise airflow_error(error) from error
+        context["outlet_events"][self.offset_asset].extra = {"offset": offset.to_json(), "reset": True}
+        return offset.to_json()

@@ -1,0 +1,116 @@
+"""Moving the stored offset by hand, on real servers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit import Pipeline, execute, payload, rows
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    ConfigError,
+    LedgerMissingError,
+    NoOffsetError,
+    RunInProgressError,
+)
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.pipeline import runlock
+from airflow_provider_mysql_cdc.cdc.pipeline.reset import reset_offset
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    made = Pipeline(
+        properties | {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"},
+    )
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
+    made.snapshot()
+    return made
+
+
+def reset(pipeline: Pipeline, to: str) -> BinlogOffset:
+    return reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=to)
+
+
+def ids(pipeline: Pipeline) -> list[int]:
+    return [payload(r.value)["after"]["id"] for r in pipeline.records("t")]
+
+
+def insert(root: Any, database: str, *values: int) -> None:
+    execute(root, *(f"INSERT INTO `{database}`.t VALUES ({v})" for v in values))
+
+
+def test_a_lost_ledger_goes_on_from_the_stored_offset(pipeline: Pipeline, root: Any, database: str) -> None:
+    insert(root, database, 2)
+    for future in make_admin(pipeline.cfg.kafka_settings()).delete_topics([pipeline.cfg.ledger_topic]).values():
+        future.result(30)
+    with pytest.raises(LedgerMissingError, match="mysql_cdc_reset_offset"):
+        pipeline.drain()
+    reset(pipeline, "stored")
+    pipeline.drain()
+    assert ids(pipeline) == [1, 2]
+
+
+def test_current_skips_and_a_position_comes_once_more(pipeline: Pipeline, root: Any, database: str) -> None:
+    stored = pipeline.store.load()
+    assert stored is not None and stored.committed is not None
+    insert(root, database, 2, 3)
+    reset(pipeline, "current")
+    insert(root, database, 4)
+    pipeline.drain()
+    assert ids(pipeline) == [1, 4]
+    assert reset(pipeline, str(stored.committed)).key() == stored.committed.key()
+    pipeline.drain()
+    assert ids(pipeline) == [1, 4, 2, 3, 4]
+
+
+def test_an_unfinished_batch_is_set_aside_and_its_writers_are_fenced(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    insert(root, database, 2)
+    abandoned = pipeline.prepare("drain")
+    before = pipeline.store.load()
+    reset(pipeline, "stored")
+    after = pipeline.store.load()
+    assert before is not None and after is not None
+    assert after.pending is None and after.committed == before.committed and after.epoch > abandoned.plan.epoch
+    pipeline.drain()
+    assert ids(pipeline) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("to", "error"),
+    [("yesterday", ConfigError), ("binlog.999999:4", BinlogPurgedError), ("{file}:5", ConfigError)],
+)
+def test_what_is_no_offset_is_refused_and_changes_nothing(pipeline: Pipeline, to: str, error: type[Exception]) -> None:
+    before = pipeline.store.load()
+    assert before is not None and before.committed is not None
+    with pytest.raises(error):
+        reset(pipeline, to.format(file=before.committed.file))
+    assert pipeline.store.load() == before
+    assert pipeline.drain() is None or ids(pipeline) == [1]
+
+
+def test_a_position_inside_a_transaction_is_refused(pipeline: Pipeline, root: Any, database: str) -> None:
+    stored = pipeline.store.load()
+    assert stored is not None and stored.committed is not None
+    insert(root, database, 2)
+    at = stored.committed
+    inside = [e for e in rows(root, f"SHOW BINLOG EVENTS IN '{at.file}' FROM {at.pos}") if e[2] == "Table_map"]
+    with pytest.raises(ConfigError, match="inside a transaction"):
+        reset(pipeline, f"{at.file}:{inside[0][1]}")
+
+
+def test_a_run_at_work_is_not_disturbed(pipeline: Pipeline) -> None:
+    with connect(pipeline.cfg.connection_settings()) as conn:
+        runlock.acquire(conn, pipeline.properties["topic.prefix"], "another/run/task/-1")
+        with pytest.raises(RunInProgressError):
+            reset(pipeline, "current")
+
+
+def test_nothing_to_keep_says_what_to_do(properties: dict[str, str]) -> None:
+    with pytest.raises(NoOffsetError, match="take a snapshot"):
+        reset(Pipeline(properties), "stored")
