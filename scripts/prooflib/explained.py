@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ class Entry:
     """Hold one row of the list.
 
     Args:
-        case: Glob of ``workload/mode``.
+        case: Glob of ``workload/mode``, or of ``property=value`` of the recorded connector.
         topic: Glob of the topic.
         path: Glob of the JSON path.
         kind: Name of a kind (``kinds.KINDS``), or ``any``.
@@ -34,15 +34,16 @@ class Entry:
     reason: str
     line: int
 
-    def names(self, case: str, difference: Difference) -> bool:
+    def names(self, case: str, difference: Difference, settings: Mapping[str, str] | None = None) -> bool:
         """Return whether the entry explains a difference.
 
         Args:
             case: ``workload/mode`` of the recorded capture.
             difference: The difference.
+            settings: Properties of the recorded connector, as far as they are known.
         """
         return (
-            _like(self.case, case)
+            any(_like(self.case, c) for c in (case, *(f"{n}={v}" for n, v in (settings or {}).items())))
             and _like(self.topic, difference.topic)
             and _like(self.path, difference.where)
             and KINDS[self.kind](difference)

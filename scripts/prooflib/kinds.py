@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
+from prooflib import charset_kinds, ddl_kinds, default_kinds
 from prooflib.records import Number
 from prooflib.volatile import schema_at
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 Kind = Callable[["Difference"], bool]
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FLOAT_MAX = 3.4028234663852886e38
 # Units a second of the time types, by schema name.
 _UNITS = {
     "io.debezium.time.Timestamp": 1000,
@@ -63,7 +65,7 @@ def _numbers(d: Difference) -> bool:
 
 _TEMPORAL = re.compile(r"(-?\d{2,3}:\d\d:\d\d|\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)(\.\d{1,6})?")
 _OPAQUE = re.compile(r"base64:type\d+:")
-_GARBLED_TIME = re.compile(r"-?\d+:\d?-\d+:\d?-\d+(\.\d*-?\d*)?")
+_GARBLED_TIME = re.compile(r"-?\d+:\d?-\d+:(\d?-)?\d+(\.\d*-?\d*)?")
 
 
 def _json_documents(d: Difference) -> tuple[Any, Any] | None:
@@ -118,6 +120,18 @@ def json_negative_time(d: Difference) -> bool:
     )
 
 
+def json_garbled_datetime(d: Difference) -> bool:
+    """Return whether the documents are equal but for a DATETIME whose time of day the recorded text garbles."""
+    documents = _json_documents(d)
+    return documents is not None and _json_equal(*documents, _garbled_datetime)
+
+
+def _garbled_datetime(ours: str, theirs: str) -> bool:
+    day, blank, clock = theirs.partition(" ")
+    whole = bool(blank) and ours[:11] == day + " " and _TEMPORAL.fullmatch(ours) is not None
+    return (whole and _GARBLED_TIME.fullmatch(clock) is not None) or _same_opaque(ours, theirs)
+
+
 # -- numbers --------------------------------------------------------------------------------------------------------
 
 
@@ -128,13 +142,50 @@ def float_text(d: Difference) -> bool:
 
 def float_six_digits(d: Difference) -> bool:
     """Return whether the recorded snapshot has the six digits that MySQL prints of our FLOAT."""
-    return _is_float(d) and _in_snapshot(d) and float(f"{float(d.ours):.6g}") == float(d.theirs)
+    if not _is_float(d) or not _in_snapshot(d):
+        return False
+    printed = f"{float(d.ours):.6g}"
+    # A FLOAT without scale is a 4-byte number again when Java has read the six digits.
+    return float(printed) == float(d.theirs) or (_of_type(d, "float") and _single(printed) == _single(d.theirs))
+
+
+def reversed_bits(d: Difference) -> bool:
+    """Return whether the recorded snapshot has a bit string with its highest byte first."""
+    if not _texts(d) or not _in_snapshot(d) or schema_of(d).get("name") != "io.debezium.data.Bits":
+        return False
+    return base64.b64decode(d.ours)[::-1] == base64.b64decode(d.theirs)
+
+
+def real_as_float(d: Difference) -> bool:
+    """Return whether the recorded stream has our double as a 4-byte float, or a number beyond its range as infinity."""
+    if d.pair[1] is None or _in_snapshot(d):
+        return False
+    if d.path[-1] == "type":
+        return (d.ours, d.theirs) == ("double", "float")
+    if not _of_type(d, "float") or not isinstance(d.ours, Number):
+        return False
+    infinite = d.theirs == ("-Infinity" if float(d.ours) < 0 else "Infinity") and abs(float(d.ours)) > _FLOAT_MAX
+    return infinite or (_numbers(d) and abs(float(d.ours)) <= _FLOAT_MAX and _single(d.ours) == _single(d.theirs))
+
+
+def lost_float4(d: Difference) -> bool:
+    """Return whether the recorded stream has a double, always null, where we have a 4-byte float."""
+    ours, theirs = d.pair
+    if ours is None or theirs is None or _in_snapshot(d):
+        return False
+    if d.path[-1] == "type":
+        values = [theirs.at("value", "payload", image, d.path[-2][1:-1]) for image in ("before", "after")]
+        return (d.ours, d.theirs) == ("float", "double") and values == [None, None]
+    return d.theirs is None and (schema_at(ours, d.path) or {}).get("type") == "float" and _of_type(d, "double")
 
 
 def _is_float(d: Difference) -> bool:
+    return _numbers(d) and _of_type(d, "float", "double")
+
+
+def _of_type(d: Difference, *types: str) -> bool:
     schema = schema_of(d)
-    kinds = {schema.get("type"), (schema.get("items") or {}).get("type") if "items" in schema else None}
-    return _numbers(d) and bool(kinds & {"float", "double"})
+    return schema.get("type") in types or ("items" in schema and schema["items"].get("type") in types)
 
 
 def _single(value: str) -> bytes:
@@ -146,16 +197,25 @@ def _single(value: str) -> bytes:
 
 def year_zero(d: Difference) -> bool:
     """Return whether our YEAR 0000 is a year that the recorded capture made up of it."""
+    if d.path[0] == "headers":
+        return _texts(d) and d.theirs != d.ours == d.theirs.replace(":1900", ":0")
     of_year = schema_of(d).get("name") == "io.debezium.time.Year" or d.path[-1] == "default"
     return of_year and d.ours == "0" and d.theirs in ("2000", "1900")
 
 
 def date_in_year_zero(d: Difference) -> bool:
-    """Return whether the recorded snapshot moved a date of the year 0000 to the year 2000 where we have null."""
-    if d.ours is not None or not _in_snapshot(d) or not isinstance(d.theirs, str):
+    """Return whether the recorded snapshot moved a date of the year 0000 by 2000 years, a DATETIME by one more.
+
+    Ours is null, or the epoch where the column is NOT NULL.
+    """
+    if not _in_snapshot(d) or not isinstance(d.theirs, str):
         return False
-    moment = _moment(d, d.theirs)
-    return moment is not None and moment.year == 2000
+    epoch = isinstance(d.ours, str) and _moment(d, d.ours) == _EPOCH and not schema_of(d).get("optional", True)
+    if d.ours is not None and not epoch:
+        return False
+    # With enable.time.adjuster=false it stays in the years 0 and 1, which datetime does not reach.
+    moments = (_moment(d, d.theirs), _moment(d, d.theirs, timedelta(days=2000 * 365 + 485)))
+    return any(m is not None and m.year in (2000, 2001) for m in moments)
 
 
 def gregorian_gap(d: Difference) -> bool:
@@ -168,15 +228,40 @@ def gregorian_gap(d: Difference) -> bool:
     return datetime(1582, 10, 5, tzinfo=UTC) <= ours < datetime(1582, 10, 15, tzinfo=UTC)
 
 
-def _moment(d: Difference, value: str) -> datetime | None:
-    name = schema_of(d).get("name")
+def _moment(d: Difference, value: str, later: timedelta = timedelta(0)) -> datetime | None:
+    try:
+        return _read_moment(str(schema_of(d).get("name")), value, later)
+    except (ValueError, OverflowError):
+        # Debezium has years before 1 and after 9999, too.
+        return None
+
+
+def _read_moment(name: str, value: str, later: timedelta) -> datetime | None:
     if name in _ISO:
         moment = datetime.fromisoformat(value.removesuffix("Z"))
-        return moment.replace(tzinfo=UTC)
+        return moment.replace(tzinfo=UTC) + later
     if name in _DAYS:
-        return _EPOCH + timedelta(days=int(value))
-    unit = _UNITS.get(str(name))
-    return None if unit is None else _EPOCH + timedelta(microseconds=int(value) * 1_000_000 // unit)
+        return _EPOCH + (timedelta(days=int(value)) + later)
+    unit = _UNITS.get(name)
+    return None if unit is None else _EPOCH + (timedelta(microseconds=int(value) * 1_000_000 // unit) + later)
+
+
+def zone_of_session(d: Difference) -> bool:
+    """Return whether the recorded snapshot has a TIMESTAMP moved by the offset of a time zone."""
+    if not _texts(d) or not _in_snapshot(d) or schema_of(d).get("name") != "io.debezium.time.ZonedTimestamp":
+        return False
+    try:
+        ours, theirs = (datetime.fromisoformat(v) for v in (d.ours, d.theirs))
+    except ValueError:
+        return False
+    moved = abs(ours - theirs)
+    return timedelta(0) < moved <= timedelta(hours=14) and moved % timedelta(minutes=15) == timedelta(0)
+
+
+def full_day(d: Difference) -> bool:
+    """Return whether the recorded time of day is midnight where we have null."""
+    iso = schema_of(d).get("name") == "io.debezium.time.IsoTime"
+    return iso and d.ours is None and d.theirs == "00:00:00Z"
 
 
 def trailing_zeros(d: Difference) -> bool:
@@ -237,11 +322,6 @@ def replaced_characters(d: Difference) -> bool:
 # -- records --------------------------------------------------------------------------------------------------------
 
 
-def schema_change(d: Difference) -> bool:
-    """Return whether the record is a schema change."""
-    return any(r is not None and isinstance(r.payload, dict) and "ddl" in r.payload for r in d.pair)
-
-
 def truncation(d: Difference) -> bool:
     """Return whether the record is a truncate event."""
     return all(r is not None and isinstance(r.payload, dict) and r.payload.get("op") == "t" for r in d.pair)
@@ -250,6 +330,19 @@ def truncation(d: Difference) -> bool:
 def ours_only(d: Difference) -> bool:
     """Return whether the recorded capture lacks a record that we have."""
     return d.path == ("record",) and d.pair[1] is None
+
+
+def undecided_xa(d: Difference) -> bool:
+    """Return whether only the recorded capture has a streamed row, of an XA transaction (it names no thread)."""
+    ours, theirs = d.pair
+    if d.path != ("record",) or ours is not None or theirs is None or not isinstance(theirs.payload, dict):
+        return False
+    source = theirs.payload.get("source") or {}
+    return (
+        source.get("snapshot") == "false"
+        and source.get("thread") is None
+        and theirs.payload.get("op") in ("c", "u", "d")
+    )
 
 
 KINDS: dict[str, Kind] = {
@@ -262,14 +355,37 @@ KINDS: dict[str, Kind] = {
     "year-zero": year_zero,
     "date-in-year-zero": date_in_year_zero,
     "gregorian-gap": gregorian_gap,
+    "zone-of-session": zone_of_session,
+    "full-day": full_day,
+    "zero-length": default_kinds.zero_length,
+    "sql-literal": default_kinds.sql_literal,
+    "rounded-half": default_kinds.rounded_half,
+    "cut-bits": default_kinds.cut_bits,
+    "unpadded": default_kinds.unpadded,
+    "unread-default": default_kinds.unread_default,
     "trailing-zeros": trailing_zeros,
     "escaped-comma": escaped_comma,
     "doubled-quotes": doubled_quotes,
     "hex-default": hex_default,
+    "hex-text-default": default_kinds.hex_text_default,
+    "escaped-bytes": default_kinds.escaped_bytes,
+    "reversed-bits": reversed_bits,
+    "real-as-float": real_as_float,
+    "lost-float4": lost_float4,
+    "json-garbled-datetime": json_garbled_datetime,
+    "server-charset": charset_kinds.server_charset,
     "recorded-null": recorded_null,
     "undefined-byte": undefined_byte,
     "replaced-characters": replaced_characters,
-    "schema-change": schema_change,
+    "schema-change": ddl_kinds.schema_change,
+    "unselected-key": ddl_kinds.unselected_key,
+    "stale-query": ddl_kinds.stale_query,
+    "unclosed-comment": ddl_kinds.unclosed_comment,
+    "cut-create": ddl_kinds.cut_create,
+    "requoted": ddl_kinds.requoted,
+    "backslashes": ddl_kinds.backslashes,
+    "overlooked-charset": ddl_kinds.overlooked_charset,
     "truncation": truncation,
     "ours-only": ours_only,
+    "undecided-xa": undecided_xa,
 }

@@ -96,6 +96,7 @@ def read_lines(path: Path) -> list[str]:
     """Return the lines of a capture, compressed or not."""
     try:
         data = path.read_bytes()
-        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode().splitlines()
+        # str.splitlines() would also break at U+0085 or U+2028 inside a value.
+        return (gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data).decode().removesuffix("\n").split("\n")
     except OSError as error:
         raise ProofError(f"{path}: {error.strerror or error}") from None

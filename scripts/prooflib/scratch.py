@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 SENTINEL = "peer_end"
 FOLDER = REPOSITORY / ".stack" / "proof"
 _GIVEN = ("MYSQL_CDC_MYSQL_HOST", "MYSQL_CDC_KAFKA")
+# Global variables that change by themselves.
+_MOVING = frozenset({"gtid_executed", "gtid_purged"})
 _IDLE_POLLS = 3
 _IDLE_S = 60.0
 
@@ -100,6 +103,41 @@ def prepare_server(conn: Any) -> None:
         zone, system = cursor.fetchone()
     if (system if zone == "SYSTEM" else zone) not in ("UTC", "+00:00", "GMT"):
         run(conn, ["SET GLOBAL time_zone = '+00:00'"])
+
+
+@contextlib.contextmanager
+def left_as_found(conn: Any) -> Iterator[None]:
+    """Undo afterwards what a workload may leave on the server beside databases: accounts and global variables."""
+    accounts, variables = _accounts(conn), _variables(conn)
+    try:
+        yield
+    finally:
+        for user, host in _accounts(conn) - accounts:
+            _tried(conn, "DROP USER %s@%s", user, host)
+        for name, value in _variables(conn).items():
+            if value != variables.get(name, value):
+                _tried(conn, f"SET GLOBAL `{name}` = %s", _typed(variables[name]))
+
+
+def _accounts(conn: Any) -> set[tuple[str, str]]:
+    with conn.cursor() as cursor:
+        cursor.execute("SELECT user, host FROM mysql.user")
+        return set(cursor.fetchall())
+
+
+def _variables(conn: Any) -> dict[str, str]:
+    with conn.cursor() as cursor:
+        cursor.execute("SELECT variable_name, variable_value FROM performance_schema.global_variables")
+        return {name: value for name, value in cursor.fetchall() if name not in _MOVING}
+
+
+def _typed(value: str) -> str | int:
+    return int(value) if value.isdigit() else value
+
+
+def _tried(conn: Any, statement: str, *values: Any) -> None:
+    with conn.cursor() as cursor, contextlib.suppress(pymysql.MySQLError):
+        cursor.execute(statement, values)
 
 
 def run(conn: Any, statements: Iterable[str]) -> None:

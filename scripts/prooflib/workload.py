@@ -7,6 +7,7 @@ the same time; ``end`` runs when the pipeline has stopped. Text before the first
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,16 +93,37 @@ def parse_workload(name: str, lines: Iterable[str]) -> Workload:
 
 def read_workload(path: Path) -> Workload:
     """Return the workload of a file."""
-    with path.open(encoding="utf-8", newline="") as stream:
+    # Line ends become line feeds, as in the recordings: they are a part of the statements that the binlog holds.
+    with path.open(encoding="utf-8-sig") as stream:
         return parse_workload(path.name.removesuffix(".sql"), stream)
 
 
 def read_properties(path: Path) -> dict[str, str]:
-    """Return the properties of a mode file: ``name=value`` lines, ``#`` begins a comment line."""
+    r"""Return the properties of a mode file, in Java's format (``java.util.Properties``), in which Connect reads them.
+
+    ``#`` or ``!`` begins a comment line; a backslash at the end of a line joins the next one to it, elsewhere it stands
+    before a special character and is dropped: the regular expression ``d\.t`` is written with two backslashes.
+    """
     found = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        text = line.strip()
-        if text and not text.startswith("#"):
-            name, _, value = text.partition("=")
-            found[name.strip()] = value.strip()
+    lines = iter(path.read_text(encoding="utf-8-sig").splitlines())
+    for line in lines:
+        text = line.lstrip()
+        if not text or text[0] in "#!":
+            continue
+        while (len(text) - len(text.rstrip("\\"))) % 2:
+            text = text[:-1] + next(lines, "").lstrip()
+        match = _PROPERTY.fullmatch(text)
+        assert match is not None
+        name, value = (_ESCAPED.sub(_unescaped, part) for part in match.groups())
+        found[name] = value.rstrip()
     return found
+
+
+_PROPERTY = re.compile(r"((?:[^\\=:\s]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
+_ESCAPED = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|(.))", re.DOTALL)
+_CONTROL = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    code, character = match.groups()
+    return chr(int(code, 16)) if code else _CONTROL.get(character, character)

@@ -142,3 +142,28 @@ def test_a_statement_that_cannot_be_used_stops_before_the_snapshot(
     with pytest.raises(ConfigError, match=why) as caught:
         pipeline.snapshot()
     assert f"{OVERRIDES}.{database}.t" in caught.value.where
+
+
+@pytest.mark.req("EX-43", "SNAP-50")
+def test_the_manuals_statement_is_refused_for_its_brackets_and_its_table_is_looked_for(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    """It quotes as SQL Server does, and its property names another table than its FROM."""
+    statement = "SELECT * FROM [customers].[orders] WHERE delete_flag = 0 ORDER BY id DESC"
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.orders (id INT PRIMARY KEY, delete_flag INT)",
+        f"INSERT INTO `{database}`.orders VALUES (1, 0), (2, 1), (3, 0)",
+    )
+    name = f"{database}.orders"
+    pipeline.properties |= {OVERRIDES: name, f"{OVERRIDES}.{name}": statement}
+    with pytest.raises(ConfigError, match="cannot be used") as caught:
+        pipeline.snapshot()
+    assert caught.value.where == f"{OVERRIDES}.{name}" and "MySQL quotes names as `name`" in caught.value.remedy
+    assert pipeline.records("orders") == []
+    meant = statement.replace("[customers].[orders]", f"`{database}`.`orders`")
+    pipeline.properties |= {OVERRIDES: f"{name},customer.orders", f"{OVERRIDES}.{name}": meant}
+    pipeline.properties[f"{OVERRIDES}.customer.orders"] = statement
+    pipeline.snapshot()
+    assert [row["id"] for _, _, row in images(pipeline, "orders")] == [3, 1]
+    assert any(f"{OVERRIDES}.customer.orders has no effect" in line for line in pipeline.lines), pipeline.lines

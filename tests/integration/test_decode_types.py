@@ -206,6 +206,7 @@ def loaded(request: Any, stack: Any, db: tuple[Any, str]) -> tuple[Any, str, dic
 
 
 @pytest.mark.req("TYPE-02", "TYPE-41", "TYPE-49", "TYPE-50", "TYPE-53")
+@pytest.mark.req("TYPE-18", "TYPE-19", "TYPE-20", "TYPE-21", "TYPE-22", "TYPE-23", "TYPE-24", "TYPE-25")
 @pytest.mark.parametrize("sql_type", list(TYPES), ids=lambda t: t[:30])
 def test_binlog_select_and_snapshot_agree_value_by_value(loaded: Any, sql_type: str) -> None:
     conn, name, found, _ = loaded

@@ -85,7 +85,7 @@ def test_transaction_metadata_is_exact_with_any_number_of_writers(
     ]  # fmt: skip
 
 
-@pytest.mark.req("STRM-15")
+@pytest.mark.req("STRM-15", "EVT-34")
 def test_truncate_events_are_skipped_by_default_and_written_on_request(
     pipeline: Pipeline, root: Any, database: str
 ) -> None:
@@ -126,6 +126,7 @@ def test_rows_of_a_table_that_the_history_does_not_know(
 ) -> None:
     tables(root, database)
     pipeline.properties["table.include.list"] = rf"{database}\.a"
+    pipeline.properties["schema.history.internal.store.only.captured.tables.ddl"] = "true"
     pipeline.snapshot()
     del pipeline.properties["table.include.list"]
     pipeline.properties["inconsistent.schema.handling.mode"] = mode

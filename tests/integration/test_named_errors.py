@@ -290,6 +290,22 @@ def test_statement_format_elsewhere_is_nobodys_business(pipeline: Pipeline, root
     finishes(pipeline)
 
 
+@pytest.mark.req("SETUP-16")
+def test_load_data_in_statement_format_stops_only_where_tables_are_captured(
+    pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "rows"
+    file.write_text("3\tunseen\n")
+    file.chmod(0o644)  # the server refuses a file that others cannot read
+    execute(root, f"CREATE DATABASE `{database}_x`", f"CREATE TABLE `{database}_x`.t LIKE `{database}`.t")
+    as_statement(root, f"LOAD DATA INFILE '{file}' INTO TABLE `{database}_x`.t")
+    finishes(pipeline)
+    as_statement(root, f"LOAD DATA INFILE '{file}' INTO TABLE `{database}`.t")
+    execute(root, f"DROP DATABASE `{database}_x`")
+    with nothing_moves(pipeline, SourceSettingError, retry=False, says="new snapshot", where="LOAD DATA"):
+        pipeline.drain()
+
+
 def purge(conn: Any) -> None:
     execute(conn, "FLUSH BINARY LOGS")
     execute(conn, f"PURGE BINARY LOGS TO '{rows(conn, 'SHOW BINARY LOGS')[-1][0]}'")

@@ -125,3 +125,25 @@ def test_an_interrupted_batch_goes_on(
     assert pipeline.drain() is not None
     check(pipeline, old, database, "orders", "id, customer, note")
     check(pipeline, old, database, "fresh", "k, v")
+
+
+def test_xa_transactions(pipeline: Pipeline, server: PrivateServer, old: Any, database: str) -> None:
+    """This server gives a prepared transaction to others only when its session has ended."""
+
+    def prepare(xid: str, *statements: str) -> None:
+        with server.connect() as conn:
+            execute(
+                conn, f"USE `{database}`", f"XA START '{xid}'", *statements, f"XA END '{xid}'", f"XA PREPARE '{xid}'"
+            )
+
+    execute(old, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
+    prepare("early", "INSERT INTO t VALUES (1)")
+    assert pipeline.snapshot().complete
+    prepare("empty", "SELECT * FROM t")
+    prepare("gone", "INSERT INTO t VALUES (2)")
+    prepare("late", "INSERT INTO t VALUES (3)")
+    execute(old, f"INSERT INTO `{database}`.t VALUES (4)")
+    pipeline.drain()
+    execute(old, "XA COMMIT 'empty'", "XA ROLLBACK 'gone'", "XA COMMIT 'late'", "XA COMMIT 'early'")
+    pipeline.drain()
+    assert [payload(r.value)["after"]["id"] for r in pipeline.records("t")] == [4, 3, 1]

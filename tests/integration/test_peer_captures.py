@@ -67,7 +67,7 @@ def test_records_equal_the_recorded_ones(case: str, proof_stack: Any, tmp_path: 
         assert expected[1] in str(done.error)
     theirs = parse_records(read_lines(PEER / "captured" / f"{case}.jsonl.gz"), case)
     result = compare(parse_records(done.lines, "ours"), theirs)
-    left, _ = judge(case, result, read_explained(LIST))
+    left, _ = judge(case, result, read_explained(LIST), mode_of(case))
     assert report(left) == []
 
 

@@ -222,6 +222,7 @@ def test_lost_ledger_stops_until_a_person_decides(pipeline: Pipeline, root: Any,
     assert not caught.value.can_retry and "reset" in caught.value.remedy
 
 
+@pytest.mark.req("TOPIC-07")
 def test_second_run_is_refused_before_it_produces(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database, 10)
     pipeline.snapshot()

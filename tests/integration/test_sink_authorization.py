@@ -116,6 +116,7 @@ def test_a_refused_topic_fails_the_transaction_and_nothing_of_it_is_visible(kafk
     assert list(read_topic_committed(root, theirs)) == []
 
 
+@pytest.mark.req("TOPIC-11")
 def test_topics_that_may_not_be_created_are_named(kafka: str, unique: str) -> None:
     with pytest.raises(SinkAuthorizationError) as caught:
         ensure_topics(make_admin(account(kafka, "cdc", "word")), {f"{unique}.t": TopicSpec(1, 1)})

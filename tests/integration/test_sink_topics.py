@@ -27,6 +27,7 @@ def settings(stack: Any) -> dict[str, str]:
     return {"bootstrap.servers": stack.kafka}
 
 
+@pytest.mark.req("TOPIC-11")
 def test_missing_topics_are_created_as_asked_and_existing_ones_left_alone(
     settings: dict[str, str], unique: str
 ) -> None:

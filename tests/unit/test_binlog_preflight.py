@@ -41,7 +41,7 @@ def only(findings: list[Finding]) -> Finding:
     return findings[0]
 
 
-@pytest.mark.req("SETUP-02")
+@pytest.mark.req("SETUP-02", "EX-49")
 @pytest.mark.parametrize("demand", [SNAPSHOT, DRAIN])
 def test_the_documented_account_on_a_sound_server_needs_nothing(demand: Demand) -> None:
     assert check(facts(), demand) == []

@@ -59,3 +59,9 @@ def test_the_placeholder_reaches_the_decoders() -> None:
     options = wiring.decoder_options(cfg)
     assert (options.unavailable, options.unavailable_as_null) == ("hex:00ff", True)
     assert problems(unavailable__value__placeholder="hex:xy") == ["unavailable.value.placeholder"]
+
+
+@pytest.mark.req("STRM-39", "TYPE-70")
+def test_the_time_adjuster_reaches_the_decoders() -> None:
+    assert wiring.decoder_options(config()).time_adjuster is True
+    assert wiring.decoder_options(config(enable__time__adjuster="false")).time_adjuster is False

@@ -69,6 +69,9 @@ def default(definition: str, **modes: Any) -> Any:
         ("DATE DEFAULT '2020-02-29'", {"time_mode": "isostring"}, "2020-02-29Z"),
         ("DATE DEFAULT '20200229'", {}, 18321),
         ("DATE DEFAULT '0000-00-00'", {}, None),
+        ("DATE DEFAULT '0001-01-01'", {}, 11323),
+        ("DATE DEFAULT '0001-01-01'", {"time_adjuster": False}, -719162),
+        ("DATETIME DEFAULT '0070-01-01'", {}, 0),
         ("DATE NOT NULL DEFAULT '0000-00-00'", {}, 0),
         ("DATE NOT NULL DEFAULT '2020-00-10'", {}, 0),
         ("DATE DEFAULT (CURRENT_DATE)", {}, None),
@@ -76,11 +79,14 @@ def default(definition: str, **modes: Any) -> Any:
         ("DATETIME(6) DEFAULT '1969-12-31 23:59:59.999999'", {}, -1),
         ("DATETIME DEFAULT CURRENT_TIMESTAMP", {}, 0),
         ("DATETIME DEFAULT NOW()", {"time_mode": "nanoseconds"}, 0),
+        ("DATETIME DEFAULT '9999-12-31'", {"time_mode": "nanoseconds"}, None),
         ("DATETIME DEFAULT '0000-00-00 00:00:00'", {}, None),
         ("DATETIME(3) DEFAULT '2020-02-29 12:34:56.789'", {"time_mode": "isostring"}, "2020-02-29T12:34:56.789Z"),
         ("TIMESTAMP NULL DEFAULT CURRENT_TIMESTAMP", {}, None),
         ("TIMESTAMP NOT NULL DEFAULT CURRENT_TIMESTAMP", {}, "1970-01-01T00:00:00Z"),
-        ("TIMESTAMP(3) NULL DEFAULT '2020-02-29 12:34:56.780'", {}, "2020-02-29T12:34:56.78Z"),
+        ("TIMESTAMP(3) NULL DEFAULT '2020-02-29 12:34:56.780'", {}, "2020-02-29T12:34:56.780Z"),
+        ("TIMESTAMP(6) NOT NULL DEFAULT '2020-02-29'", {}, "2020-02-29T00:00:00.000000Z"),
+        ("TIMESTAMP(2) NOT NULL DEFAULT CURRENT_TIMESTAMP(2)", {}, "1970-01-01T00:00:00Z"),
         ("TIME DEFAULT '-01:02:03'", {}, -3723000000),
         ("TIME(3) DEFAULT '1 02:03:04.5'", {}, 93784500000),
         ("TIME DEFAULT '838:59:59'", {"time_mode": "connect"}, None),
@@ -92,7 +98,7 @@ def default(definition: str, **modes: Any) -> Any:
         ("YEAR DEFAULT '0000'", {}, 0),
     ],
 )
-def test_default(definition: str, modes: dict[str, str], expected: Any) -> None:
+def test_default(definition: str, modes: dict[str, Any], expected: Any) -> None:
     value = default(definition, **modes)
     assert value == expected
     assert isinstance(value, type(expected))
@@ -135,6 +141,12 @@ def test_types_without_literal_defaults_have_none(kind: str) -> None:
     schema = field_schema(column(kind), DecoderOptions())
     assert "default" not in schema
     assert schema["optional"] is True
+
+
+def test_a_geometry_is_optional_even_when_the_column_is_not_but_a_point_is_not() -> None:
+    assert field_schema(column("GEOMETRY NOT NULL"), DecoderOptions())["optional"] is True
+    assert field_schema(column("MULTIPOINT NOT NULL"), DecoderOptions())["optional"] is True
+    assert field_schema(column("POINT NOT NULL"), DecoderOptions())["optional"] is False
 
 
 def test_a_type_without_a_mapping_is_refused() -> None:

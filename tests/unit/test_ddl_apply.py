@@ -7,6 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import decimal_precision
+from airflow_provider_mysql_cdc.cdc.convert.type_names import declared_length, jdbc_type, type_expression
 from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, apply, parse_create
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify
 from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
@@ -203,6 +205,30 @@ def test_text_of_a_change_leaves_out_comments_and_semicolons_around_it() -> None
     )
 
 
+def test_text_of_a_change_closes_an_executable_comment_that_began_in_it() -> None:
+    """A statement whose comment stayed open could not be run again."""
+    partitioned = "CREATE TABLE t (a INT) COMMENT='c'\n/*!50100 PARTITION BY HASH (a) */"
+    assert run(f"{partitioned} ; -- b").changes[0].ddl == partitioned
+    assert run("/*!80000 CREATE TABLE t (a INT) */").changes[0].ddl == "CREATE TABLE t (a INT)"
+
+
+def test_a_unique_index_that_may_give_a_table_its_key_alters_it() -> None:
+    keyless = "CREATE TABLE t (a INT NOT NULL, b INT)"
+    for sql, kind in (
+        ("CREATE UNIQUE INDEX u ON t (a)", "ALTER"),
+        ("CREATE UNIQUE INDEX u ON t (b)", "ALTER"),
+        ("CREATE UNIQUE INDEX u ON t ((a + b))", "INDEX"),
+        ("CREATE INDEX u ON t (a)", "INDEX"),
+    ):
+        assert run(keyless, sql).changes[0].kind == kind, sql
+    assert run("CREATE TABLE t (a INT PRIMARY KEY, b INT)", "CREATE UNIQUE INDEX u ON t (b)").changes[0].kind == "INDEX"
+
+
+def test_the_share_of_a_rename_keeps_the_statements_first_words() -> None:
+    done = run("CREATE TABLE a (x INT)", "rename /* tool */ tables a TO b, b TO c")
+    assert [c.ddl for c in done.changes] == ["rename /* tool */ tables a TO b", "rename /* tool */ tables b TO c"]
+
+
 @pytest.mark.req("SCH-22")
 def test_several_statements_in_one_text() -> None:
     done = run(
@@ -254,6 +280,8 @@ def test_states_share_structures_and_old_ones_stay_as_they_were() -> None:
         ("NATIONAL VARCHAR(3)", "VARCHAR", "NATIONAL VARCHAR"),
         ("LONG VARBINARY", "MEDIUMBLOB", "LONG VARBINARY"),
         ("CHAR(3) BYTE", "BINARY", "CHAR"),
+        ("VARCHAR(3) BINARY", "VARCHAR", "VARCHAR BINARY"),
+        ("TEXT BINARY CHARACTER SET latin1", "TEXT", "TEXT BINARY"),
         ("TEXT(10)", "TINYTEXT", "TEXT"),
         ("SERIAL", "BIGINT", "BIGINT"),
         ("GEOMCOLLECTION", "GEOMETRYCOLLECTION", "GEOMCOLLECTION"),
@@ -361,3 +389,15 @@ def test_show_create_table_output_is_parsed_alone() -> None:
         parse_create("CREATE VIEW v AS SELECT 1", CONTEXT)
     with pytest.raises(DdlParseError):
         parse_create("CREATE TABLE a LIKE b", CONTEXT)
+
+
+@pytest.mark.parametrize("word", ["DECIMAL", "DEC", "NUMERIC", "FIXED"])
+def test_a_decimal_of_zero_digits_has_the_default_precision(word: str) -> None:
+    created = table(f"CREATE TABLE d.t (a {word}(0), b {word}(0,0), c {word}(3,0))")
+    assert [decimal_precision(c) for c in created.columns] == [(10, 0), (10, 0), (3, 0)]
+
+
+def test_signed_stays_in_the_type_word_and_bool_has_no_length() -> None:
+    a, b, c = table("CREATE TABLE d.t (a INT SIGNED, b BOOL, c TINYINT(1))").columns
+    assert (type_expression(a), jdbc_type(a), a.type_name, a.unsigned) == ("INT SIGNED", 4, "INT", False)
+    assert [declared_length(x) for x in (a, b, c)] == [None, None, 1]

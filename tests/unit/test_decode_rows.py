@@ -13,6 +13,7 @@ from decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, tab
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.failure import header_text
 from airflow_provider_mysql_cdc.cdc.decode.header import PARTIAL_UPDATE_ROWS, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS
@@ -136,6 +137,24 @@ def test_headers_of_a_key_change_are_written_as_simple_header_converter_does() -
     assert records[0][0] == b'{"name":"q\\"\\\\\\n\\uD83D\\uDE00","price":"AJY="}'
 
 
+@pytest.mark.parametrize(
+    ("kind", "value", "expected"),
+    [
+        ("DATE", 20089, "2025-01-01"),
+        ("DATE", 0, "00:00:00.000Z"),
+        ("TIME", 45296789, "12:34:56.789Z"),
+        ("DATETIME", 1735689600000, "2025-01-01"),
+        ("DATETIME", 1735689600900, "2025-01-01T00:00:00.900Z"),
+        ("DATETIME", -1, "23:59:59.999Z"),
+    ],
+)
+def test_headers_of_a_key_change_print_dates_of_connect_mode_as_java_does(kind: str, value: int, expected: str) -> None:
+    columns = [column("k", kind)]
+    connect = DecoderOptions(time_mode="connect")
+    assert header_text(f'{{"k":{value}}}', columns, connect) == f'{{"k":{expected}}}'.encode()
+    assert header_text(f'{{"k":{value}}}', columns, DecoderOptions()) == f'{{"k":{value}}}'.encode()
+
+
 @pytest.mark.req("EVT-08", "EVT-31")
 def test_a_table_without_a_key_has_null_keys_also_on_tombstones() -> None:
     made = decoder(made=replace(T, primary_key=()))
@@ -168,10 +187,11 @@ def test_key_and_value_carry_their_schema_when_asked_for() -> None:
 
 
 @pytest.mark.req("EVT-21", "EVT-14")
-def test_contract_1_9_has_no_transaction_member_unless_there_is_one() -> None:
+def test_contract_1_9_has_a_transaction_member_only_with_transaction_metadata() -> None:
     made = decoder(DecoderOptions(contract="1.9"))
     (record,) = write(made, row(1), columns=3)
     assert list(json.loads(record[1])) == ["before", "after", "source", "op", "ts_ms"]
+    made = decoder(DecoderOptions(contract="1.9", transaction=True))
     (record,) = write(made, row(1), columns=3, ctx=context(transaction='{"id":"x"}'))
     assert list(json.loads(record[1])) == ["before", "after", "source", "op", "ts_ms", "transaction"]
 

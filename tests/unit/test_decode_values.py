@@ -171,7 +171,7 @@ def test_a_day_that_does_not_exist_is_refused() -> None:
             read()
 
 
-@pytest.mark.req("TYPE-39", "TYPE-40", "TYPE-45", "TYPE-49")
+@pytest.mark.req("TYPE-39", "TYPE-40", "TYPE-45", "TYPE-46", "TYPE-49")
 @pytest.mark.parametrize(
     ("text", "digits", "mode", "value"),
     [
@@ -229,7 +229,7 @@ def test_timestamp_is_utc_text_with_the_digits_of_the_column(
         assert one_text(col, text[:-1].replace("T", " ").encode(), options) == f'"{text}"'
 
 
-@pytest.mark.req("TYPE-38", "TYPE-41", "TYPE-42", "TYPE-44", "TYPE-48", "FAULT-24")
+@pytest.mark.req("TYPE-38", "TYPE-41", "TYPE-42", "TYPE-44", "TYPE-46", "TYPE-48", "FAULT-24")
 @pytest.mark.parametrize(
     ("hms", "micros", "digits", "negative", "shown", "value"),
     [
@@ -259,6 +259,7 @@ def test_time(hms: tuple[int, int, int], micros: int, digits: int, negative: boo
         assert one_text(col, shown.encode(), options) == text
 
 
+@pytest.mark.req("TYPE-46", "TYPE-47")
 def test_a_not_null_time_outside_the_day_is_refused_in_connect_mode() -> None:
     col, options = column("c", "TIME", nullable=False), DecoderOptions(time_mode="connect")
     with pytest.raises(ValueDecodeError, match="outside one day"):

@@ -51,7 +51,8 @@ class Topic:
         return {"schema": schema_of(width), "payload": payload}
 
     def read(self, *row: Any) -> None:
-        self._add(f"snapshot/1/t/{row[0]}", row[0], self._value("r", None, row, 100))
+        of_row = row[0] if self.layout.key else f"chunk/{len(self.records)}"
+        self._add(f"snapshot/1/t/{of_row}", row[0], self._value("r", None, row, 100))
 
     def change(self, before: Any, after: Any) -> None:
         """Add what one row change gives: a key change is delete, tombstone and create."""

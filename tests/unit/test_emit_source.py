@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text, key_columns
 from airflow_provider_mysql_cdc.cdc.emit.headers import context_headers, new_run_id
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record
-from airflow_provider_mysql_cdc.cdc.emit.source import fill, source_block, source_dict
+from airflow_provider_mysql_cdc.cdc.emit.source import fill, snapshot_marker, source_block, source_dict
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
@@ -126,3 +126,15 @@ def test_schemas_are_left_out_when_the_converter_says_so() -> None:
 def test_null_texts_are_given_where_nulls_become_defaults() -> None:
     assert dict(envelope_text(TABLE, DecoderOptions(replace_null_with_default=True)).null_text) == {"b": "4"}
     assert dict(envelope_text(TABLE, DecoderOptions()).null_text) == {}
+
+
+@pytest.mark.parametrize(
+    ("first_table", "last_table", "marker"),
+    [(True, True, "last"), (True, False, "first"), (False, False, "last_in_data_collection"), (False, True, "last")],
+)
+@pytest.mark.req("SNAP-48")
+def test_the_only_row_of_a_table_is_marked_by_the_ends_of_the_snapshot_first(
+    first_table: bool, last_table: bool, marker: str
+) -> None:
+    found = snapshot_marker(first_row=True, last_row=True, first_table=first_table, last_table=last_table)
+    assert found == marker

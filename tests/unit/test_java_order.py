@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.emit.java_order import hash_set_order, java_hash
+from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order, java_hash
 
 
 @pytest.mark.parametrize(("text", "value"), [("", 0), ("a", 97), ("hello", 99162322), ("😀", 1772899)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -168,6 +169,62 @@ def test_a_second_snapshot_replaces_the_first() -> None:
     log = [*first, record(200, "ALTER TABLE t ADD w INT", epoch=2), *second]
     assert columns(replay(log, until=place(200), epoch=3)) == ["id", "v", "w"]
     assert columns(replay(log, until=place(500), epoch=5)) == ["id", "v"]
+
+
+@pytest.mark.req("SCH-02", "SCH-26")
+def test_the_history_knows_databases_without_tables_and_the_schema_changes_do_not_name_them() -> None:
+    """A table created there later gets the database's character set, not the server's."""
+    databases = {**DEFINITIONS.databases, "empty": "CREATE DATABASE `empty` CHARSET latin2 COLLATE latin2_general_ci"}
+    definitions = replace(DEFINITIONS, databases=databases)
+    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, definitions, place(100), 1)]
+    assert replay(log, until=place(100), epoch=1).databases["empty"] == DbDefaults("latin2", "latin2_general_ci")
+    assert schema_change_records(CFG, definitions, place(100), 1)
+    assert not [v for _, _, v in schema_change_records(CFG, definitions, place(100), 1) if b"empty" in (v or b"")]
+
+
+@pytest.mark.req("SCH-10", "SCH-26")
+def test_tables_that_are_not_captured_are_described_in_order_of_their_names() -> None:
+    """A table captured later has its structure in the history; what is not understood of others is left out."""
+    others = {
+        TableId("a", "first"): "CREATE TABLE `first` (\n  `id` int NOT NULL\n)",
+        TableId("d", "odd"): "CREATE TABLE `odd` (\n  `id` frobnicated\n)",
+    }
+    definitions = replace(DEFINITIONS, others=others, databases={**DEFINITIONS.databases, "a": "CREATE DATABASE `a`"})
+    records = [json.loads(v or b"")["payload"] for _, _, v in schema_change_records(CFG, definitions, place(100), 1)]
+    assert [r["source"]["table"] for r in records if r["ddl"].startswith("CREATE TABLE")] == ["first", "t", "u`x"]
+    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, definitions, place(100), 1)]
+    assert set(replay(log, until=place(100), epoch=1).tables) == {TableId("a", "first"), *DEFINITIONS.tables}
+
+
+@pytest.mark.req("SNAP-48")
+def test_the_last_schema_change_of_a_snapshot_without_rows_is_marked() -> None:
+    for final, expected in ((True, "last"), (False, "true")):
+        written = schema_change_records(CFG, DEFINITIONS, place(100), 1, final=final)
+        markers = [json.loads(value or b"")["payload"]["source"]["snapshot"] for _, _, value in written]
+        assert (set(markers[:-1]), markers[-1]) == ({"true"}, expected)
+
+
+@pytest.mark.req("SCH-10")
+def test_what_the_history_and_the_schema_changes_describe() -> None:
+    def described(**given: str) -> list[bool]:
+        properties = {**CFG.properties(), "table.include.list": "d.t", "database.include.list": "d", **given}
+        cfg = ConnectorConfig.from_properties(properties)
+        return [cfg.describes(TableId(*n)) for n in (("d", "t"), ("d", "x"), ("e", "t"), ("mysql", "user"))]
+
+    store = "schema.history.internal.store.only.captured"
+    assert described() == [True, True, True, False]
+    assert described(**{f"{store}.tables.ddl": "true"}) == [True, False, False, False]
+    assert described(**{f"{store}.databases.ddl": "true"}) == [True, True, False, False]
+
+
+@pytest.mark.req("SCH-09", "FAULT-15")
+def test_a_statement_not_understood_about_tables_nobody_captures_does_not_stop_the_replay() -> None:
+    """The stream went on past it, too."""
+    bad = record(150, "ALTER TABLE t FROBNICATE")
+    state = replay([CREATE, bad], until=place(150), epoch=1, captures=lambda table: table.table != "t")
+    assert T not in state.tables
+    with pytest.raises(DdlParseError):
+        replay([CREATE, bad], until=place(150), epoch=1, captures=lambda table: table.table == "t")
 
 
 @pytest.mark.req("SCH-26")

@@ -47,6 +47,9 @@ def ledger(*markers: Marker, plan: BatchPlan | None = FULL, **more: object) -> L
 
 def test_plan_and_marker_survive_json() -> None:
     assert BatchPlan.from_json(json.loads(encode(FULL.to_json()))) == FULL
+    # Whose plan it is does not make it another plan.
+    named = BatchPlan.from_json({**FULL.to_json(), "prefix": "shop"})
+    assert (named.prefix, named == FULL, named.to_json()["prefix"]) == ("shop", True, "shop")
     half = marker(1, done=False, counts={"p.d.hot": 3}, gtids="u:1-3")
     topic, key, value = half.record("ledger.p")
     assert (topic, key) == ("ledger.p", b"writer/1")

@@ -14,9 +14,11 @@ from typing import Any, NamedTuple
 import pymysql.charset
 from pymysqlreplication.constants import STATUS_VAR_KEY as _KEY
 
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
 
+_LOAD_BYTES = 13  # id of the file, place of its name in the statement, handling of duplicates
 _HEAD = Struct("<IIBHH")  # thread, execution time, length of the database's name, error, length of status variables
 _TOO_MANY_DATABASES = 254
 # Character sets whose codec Python knows under another name. A few of old (dec8, swe7, armscii8, keybcs2, geostd8) it
@@ -72,13 +74,13 @@ class QueryEvent(NamedTuple):
 
 
 def parse_query(event: Event) -> QueryEvent:
-    """Parse a QUERY event.
+    """Parse a QUERY event, or an EXECUTE_LOAD_QUERY event (``LOAD DATA`` in statement format).
 
     Raises:
         BinlogCorruptError: The structure does not hold.
     """
     buf, body, end = event.buf, event.body, event.end
-    status = body + _HEAD.size
+    status = body + _HEAD.size + (_LOAD_BYTES if event.type == c.EXECUTE_LOAD_QUERY_EVENT else 0)
     try:
         if status > end:
             raise IndexError("the event is shorter than its fixed part")

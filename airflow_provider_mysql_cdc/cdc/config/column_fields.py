@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.config import parse
-from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
+from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, NameAdjustmentMode
+from airflow_provider_mysql_cdc.cdc.config.event_fields import EVENT_CONTRACT
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group
 from airflow_provider_mysql_cdc.cdc.config.parse import KeyColumns, Patterns
 
@@ -64,8 +65,11 @@ SCHEMA_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     "schema.name.adjustment.mode",
     parse.choice(NameAdjustmentMode),
     NameAdjustmentMode.NONE,
-    "How the names of tables' schemas are adjusted to what Avro allows. Topics keep their names.",
+    "How the names of tables' schemas are adjusted to what Avro allows. Topics keep their names. The manuals' samples "
+    "of contract 1.9 show names that are not adjusted, against its default.",
     Group.COLUMNS,
+    derive=lambda get: NameAdjustmentMode.AVRO if get[EVENT_CONTRACT] is EventContract.OLD else NameAdjustmentMode.NONE,
+    derived_from="`avro` with `event.contract=1.9`, else `none`",
     enum=NameAdjustmentMode.docs(),
     refs=("EVT-04", "EVT-06", "COL-16"),
 )

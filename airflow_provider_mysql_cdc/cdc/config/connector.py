@@ -107,6 +107,18 @@ class ConnectorConfig:
             return include.matches(str(table))
         return not self[F.TABLE_EXCLUDE_LIST].matches(str(table))
 
+    def describes_database(self, database: str) -> bool:
+        """Say whether the history and the schema change topic describe a database (SCH-10)."""
+        if self[F.STORE_ONLY_CAPTURED_TABLES_DDL] or self[F.STORE_ONLY_CAPTURED_DATABASES_DDL]:
+            return self.captures_database(database)
+        return not self[F.TABLE_IGNORE_BUILTIN] or database.lower() not in BUILTIN_DATABASES
+
+    def describes(self, table: TableId) -> bool:
+        """Say whether the history and the schema change topic describe a table (SCH-10)."""
+        if self[F.STORE_ONLY_CAPTURED_TABLES_DDL]:
+            return self.captures(table)
+        return self.describes_database(table.db)
+
     def reads_rows(self, table: TableId) -> bool:
         """Say whether the snapshot reads the rows of a captured table (SNAP-49)."""
         listed = self[F.SNAPSHOT_INCLUDE_COLLECTION_LIST]

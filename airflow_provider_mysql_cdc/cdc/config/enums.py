@@ -86,7 +86,18 @@ class EventContract(DocEnum):
     """Which generation of Debezium's events is written."""
 
     CURRENT = "3.x", "what Debezium 3.6 writes"
-    OLD = "1.9", "what Debezium 1.9 wrote: no ts_us and ts_ns, a boolean source.snapshot, no version of the envelope"
+    OLD = (
+        "1.9",
+        "what the manuals of Debezium 1.9 show: no ts_us and ts_ns, a boolean source.snapshot, no version of the "
+        "envelope, FLOAT as double and REAL as float",
+    )
+
+
+class SourceStructVersion(DocEnum):
+    """Which generation of the ``source`` block is written."""
+
+    V2 = "v2", "the block of today's event contract"
+    V1 = "v1", "the block before Debezium 0.10, and schema changes of that time (DDL text only)"
 
 
 class BinaryHandlingMode(DocEnum):

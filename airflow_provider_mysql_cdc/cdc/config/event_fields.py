@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     EventContract,
     FailureHandlingMode,
     Operation,
+    SourceStructVersion,
     TimePrecisionMode,
 )
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import DEAD_LETTER_TOPIC
@@ -49,10 +50,23 @@ EVENT_CONTRACT: Field[EventContract] = Field(
     "event.contract",
     parse.choice(EventContract),
     EventContract.CURRENT,
-    "Version of the event format, for consumers that were written for older Debezium.",
+    "Version of the event format, for consumers that were written for older Debezium. With `1.9` a column that a "
+    "statement of the stream declares as REAL becomes a 4-byte float, though MySQL stores a double: digits are lost, "
+    "and a value beyond the range fails (`event.processing.failure.handling.mode`). A snapshot reads the structure "
+    "from SHOW CREATE TABLE, which says double, so there nothing is lost.",
     Group.EVENTS,
     ours=True,
     enum=EventContract.docs(),
+    refs=("TYPE-11", "TYPE-12"),
+)
+SOURCE_STRUCT_VERSION: Field[SourceStructVersion] = Field(
+    "source.struct.version",
+    parse.choice(SourceStructVersion),
+    SourceStructVersion.V2,
+    "Version of the `source` block of events. `v1` goes with `event.contract=1.9` only.",
+    Group.EVENTS,
+    enum=SourceStructVersion.docs(),
+    refs=("EVT-39", "SCH-31"),
 )
 BINARY_HANDLING_MODE: Field[BinaryHandlingMode] = Field(
     "binary.handling.mode",
@@ -74,6 +88,15 @@ TIME_PRECISION_MODE: Field[TimePrecisionMode] = Field(
         "structured": "choose another mode",
     },
     refs=("CFG-22",),
+)
+ENABLE_TIME_ADJUSTER = _flag(
+    "enable.time.adjuster",
+    True,
+    "Take the years 1 to 99 of DATE and DATETIME as 1970 to 2069; `false` keeps them as the server stored them.",
+    Group.EVENTS,
+    "STRM-39",
+    "TYPE-70",
+    "CFG-63",
 )
 TOMBSTONES_ON_DELETE = _flag(
     "tombstones.on.delete", True, "Follow each delete event by a record with a null value.", Group.EVENTS, "CFG-38"
@@ -260,9 +283,34 @@ INCLUDE_SCHEMA_CHANGES = _flag(
     Group.HISTORY,
     "CFG-25",
 )
+STORE_ONLY_CAPTURED_TABLES_DDL: Field[bool] = Field(
+    "schema.history.internal.store.only.captured.tables.ddl",
+    parse.boolean,
+    False,
+    "Leave tables that are not captured out of a snapshot's schema history, and out of the schema change topic; when "
+    "such a table is captured later, its structure is not known.",
+    Group.HISTORY,
+    aliases=("schema.history.internal.store.only.monitored.tables.ddl",),
+    refs=("SCH-10", "CFG-81"),
+)
+STORE_ONLY_CAPTURED_DATABASES_DDL = _flag(
+    "schema.history.internal.store.only.captured.databases.ddl",
+    False,
+    "The same for tables of databases that are not captured; advisable where they are many, because every batch begins "
+    "with the whole history.",
+    Group.HISTORY,
+    "SCH-10",
+)
 INCLUDE_SCHEMA_COMMENTS = _flag(
     "include.schema.comments", False, "Keep the comments of tables and columns.", Group.HISTORY, "CFG-26"
 )
+
+
+def source_struct_problem(get: Lookup) -> str | None:
+    """Return why ``source.struct.version`` does not go with ``event.contract``, or None."""
+    if get[SOURCE_STRUCT_VERSION] is SourceStructVersion.V2 or get[EVENT_CONTRACT] is EventContract.OLD:
+        return None
+    return f"does not go with {EVENT_CONTRACT.name}={get[EVENT_CONTRACT]}: Debezium 2 removed this source block"
 
 
 def topics_problem(get: Lookup) -> str | None:

@@ -109,9 +109,6 @@ NO_EFFECT: dict[str, str] = {
     "schema.history.internal.kafka.buffer.batch.size": _HISTORY,
     "schema.history.internal.memory.optimization": "equal columns share memory in any case",
     "schema.history.internal.prefer.ddl": "the history holds statements",
-    "schema.history.internal.store.only.captured.tables.ddl": "the history holds what captured tables need",
-    "schema.history.internal.store.only.monitored.tables.ddl": "the history holds what captured tables need",
-    "schema.history.internal.store.only.captured.databases.ddl": "the history holds what captured tables need",
     "key.converter.schemas.cache.size": "schemas are compiled once for each table version",
     "value.converter.schemas.cache.size": "schemas are compiled once for each table version",
     "topic.creation.enable": "missing topics are always created",
@@ -141,7 +138,6 @@ _NAMING = "topics are named topic.prefix.database.table"
 _GTID = "the start position is the stored one, on the same server"
 
 REFUSED: tuple[Refused, ...] = (
-    Refused("source.struct.version", _CONTRACT, ("v2",)),
     Refused("sourceinfo.struct.maker", _CLASSES, ("io.debezium.connector.mysql.mysqlsourceinfostructmaker",)),
     Refused("transaction.metadata.factory", _CLASSES,
             ("io.debezium.pipeline.txmetadata.defaulttransactionmetadatafactory",)),
@@ -153,7 +149,6 @@ REFUSED: tuple[Refused, ...] = (
     Refused("topic.key.*", _NAMING),
     Refused("topic.creation.groups", "all topics are created alike, by topic.creation.default.*", ("",)),
     Refused("skip.messages.without.change", "every change is written", ("false",)),
-    Refused("enable.time.adjuster", "the binlog holds the year as the server stored it", ("true",)),
     Refused("event.converting.failure.handling.mode", "values are never left out", ("fail",)),
     Refused("resolve.create.table.like.schema", "the structure comes from the history alone", ("false",)),
     Refused("binlog.buffer.size", "transactions are never held back", ("0",)),

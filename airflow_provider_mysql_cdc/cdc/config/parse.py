@@ -114,6 +114,10 @@ class Patterns:
         """Say whether any expression matches the whole name."""
         return any(p.fullmatch(name) for p in self.compiled)
 
+    def first(self, name: str) -> int:
+        """Return the index of the first expression that matches the whole name; their number when none does."""
+        return next((i for i, p in enumerate(self.compiled) if p.fullmatch(name)), len(self.compiled))
+
 
 def split_list(value: str) -> list[str]:
     r"""Split at commas; a comma after a backslash belongs to the entry, and loses its backslash.

@@ -246,6 +246,9 @@ def _cross_checks(out: Reading) -> None:
         out.refuse(name, str(get[F.TRANSACTION_TIMEOUT_MS]), f"must be above {F.COMMIT_INTERVAL_MS.name}", fix)
     if what := F.ssl_files_problem(get):
         out.refuse(F.DATABASE_SSL_KEY.name, get[F.DATABASE_SSL_KEY], what, f"Set {F.DATABASE_SSL_CERT.name}")
+    if what := F.source_struct_problem(get):
+        fix = f"Set {F.EVENT_CONTRACT.name}=1.9, or remove it for the source block of today"
+        out.refuse(F.SOURCE_STRUCT_VERSION.name, str(get[F.SOURCE_STRUCT_VERSION]), what, fix)
     _select_overrides(out, get)
     if get[F.HEARTBEAT_ACTION_QUERY] and not get[F.HEARTBEAT_INTERVAL_MS]:
         action, interval = F.HEARTBEAT_ACTION_QUERY.name, F.HEARTBEAT_INTERVAL_MS.name

@@ -37,7 +37,7 @@ def field_schema(
         schema["fields"] = [dict(f) for f in kind.fields]
     if kind.items is not None:
         schema["items"] = dict(kind.items)
-    schema["optional"] = column.nullable
+    schema["optional"] = column.nullable or kind.optional
     optional_members = (
         ("name", kind.name),
         ("version", kind.version),

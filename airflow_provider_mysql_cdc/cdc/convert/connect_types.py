@@ -1,6 +1,7 @@
 """Kafka Connect types of columns: literal type, semantic type, parameters.
 
-What Debezium 3.6.1 writes is the reference (requirements TYPE-01 to TYPE-72 as settled in section 18).
+What Debezium 3.6.1 writes is the reference (requirements TYPE-01 to TYPE-72 as settled in section 18); for contract 1.9
+the tables of the seeds, and Debezium 1.9.7 where they say nothing.
 """
 
 from __future__ import annotations
@@ -33,8 +34,19 @@ class TypeModes(Protocol):
     def time_mode(self) -> str:
         """``time.precision.mode``."""
 
+    @property
+    def time_adjuster(self) -> bool:
+        """``enable.time.adjuster``: years 1 to 99 count as 1970 to 2069."""
+
     def boolean_test(self, column: Column) -> str | None:
         """Return how a TINYINT value becomes a boolean, or None when the column is a number."""
+
+    def single_float(self, column: Column) -> bool:
+        """Return whether a FLOAT or DOUBLE column has Connect's 4-byte type."""
+
+    @property
+    def contract(self) -> str:
+        """``event.contract``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +61,7 @@ class ConnectType:
         fields: Fields of a struct.
         items: Item schema of an array.
         doc: Fixed documentation text.
+        optional: Whether a NOT NULL column is optional too.
     """
 
     type: str
@@ -58,6 +71,7 @@ class ConnectType:
     fields: tuple[MappingProxyType[str, Any], ...] = ()
     items: MappingProxyType[str, Any] | None = None
     doc: str | None = None
+    optional: bool = False
 
 
 def semantic(literal: str, name: str, *parameters: tuple[str, str]) -> ConnectType:
@@ -72,7 +86,7 @@ def _member(field: str, type_: str, *, optional: bool) -> MappingProxyType[str, 
 _STRING = ConnectType("string")
 _BOOLEAN = ConnectType("boolean")
 _WKB = (_member("wkb", "bytes", optional=False), _member("srid", "int32", optional=True))
-_GEOMETRY = ConnectType("struct", "io.debezium.data.geometry.Geometry", 1, fields=_WKB, doc="Geometry")
+_GEOMETRY = ConnectType("struct", "io.debezium.data.geometry.Geometry", 1, fields=_WKB, doc="Geometry", optional=True)
 _POINT = ConnectType(
     "struct",
     "io.debezium.data.geometry.Point",
@@ -141,7 +155,8 @@ def _decimal_type(precision: int, scale: int) -> ConnectType:
 
 def _integer(column: Column, modes: TypeModes) -> ConnectType:
     if column.type_name == "BIGINT" and column.unsigned and modes.bigint_unsigned_mode == "precise":
-        return _decimal_type(20, 0)
+        # Debezium 1.9 gave this number a scale only.
+        return semantic("bytes", DECIMAL_NAME, ("scale", "0")) if modes.contract == "1.9" else _decimal_type(20, 0)
     if modes.boolean_test(column):
         return _BOOLEAN
     return ConnectType(_INTEGERS[column.type_name][column.unsigned])
@@ -153,13 +168,8 @@ def _decimal(column: Column, modes: TypeModes) -> ConnectType:
     return _decimal_type(*decimal_precision(column))
 
 
-def is_single_float(column: Column) -> bool:
-    """Return whether a FLOAT column has Connect's 4-byte type: no scale and at most 24 bits (TYPE-69)."""
-    return column.type_name == "FLOAT" and column.scale is None and (column.length or 0) <= 24
-
-
 def _float(column: Column, modes: TypeModes) -> ConnectType:
-    return ConnectType("float" if is_single_float(column) else "double")
+    return ConnectType("float" if modes.single_float(column) else "double")
 
 
 def bit_length(column: Column) -> int:

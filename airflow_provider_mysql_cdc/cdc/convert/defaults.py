@@ -18,6 +18,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
+from airflow_provider_mysql_cdc.cdc.decode.temporal import adjust_year
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 EPOCH_TEXT = "1970-01-01 00:00:00"
@@ -110,7 +111,7 @@ def _decimal(text: str, column: Column, modes: ct.TypeModes) -> Any:
 
 
 def _floating(text: str, column: Column, modes: ct.TypeModes) -> float:
-    if not ct.is_single_float(column):
+    if not modes.single_float(column):
         return float(text)
     single: float = _FLOAT.unpack(_FLOAT.pack(float(text)))[0]
     return Float32(single)
@@ -141,8 +142,12 @@ def _bytes(text: str, column: Column, modes: ct.TypeModes) -> str:
     return _BINARY_TEXT[modes.binary_mode](raw)
 
 
-def parse_datetime_us(text: str) -> int | None:
+def parse_datetime_us(text: str, *, adjust: bool = False) -> int | None:
     """Return microseconds since the epoch of a date or datetime literal read as UTC; None for a zero date.
+
+    Args:
+        text: The literal.
+        adjust: Whether the years 1 to 99 count as 1970 to 2069 (``enable.time.adjuster``).
 
     Raises:
         ValueError: The text is no date.
@@ -157,7 +162,7 @@ def parse_datetime_us(text: str) -> int | None:
         year += 2000 if year < 70 else 1900
     if not (year and month and day):
         return None
-    days = date(year, month, day).toordinal() - _EPOCH_DAY
+    days = date(adjust_year(year) if adjust else year, month, day).toordinal() - _EPOCH_DAY
     return days * _DAY_US + ((hour * 60 + minute) * 60 + second) * 1_000_000 + _micros(match[7])
 
 
@@ -170,7 +175,7 @@ def _is_zero_and_nullable(us: int | None, column: Column) -> bool:
 
 
 def _date(text: str, column: Column, modes: ct.TypeModes) -> Any:
-    us = parse_datetime_us(text)
+    us = parse_datetime_us(text, adjust=modes.time_adjuster)
     if _is_zero_and_nullable(us, column):
         return None
     days = (us or 0) // _DAY_US
@@ -206,15 +211,21 @@ _WITHIN_A_DAY = ("org.apache.kafka.connect.data.Time", "io.debezium.time.IsoTime
 
 
 def _datetime(text: str, column: Column, modes: ct.TypeModes) -> Any:
-    us = parse_datetime_us(text)
+    us = parse_datetime_us(text, adjust=modes.time_adjuster)
     if _is_zero_and_nullable(us, column):
         return None
-    return _SCALED[ct.connect_type(column, modes).name or ""](us or 0)
+    value = _SCALED[ct.connect_type(column, modes).name or ""](us or 0)
+    # Nanoseconds of a year before 1677 or after 2262 do not fit: no default, as such a value has no form either.
+    return None if isinstance(value, int) and not -_LONG_MAX <= value <= _LONG_MAX else value
 
 
 def _timestamp(text: str, column: Column, modes: ct.TypeModes) -> Any:
     us = parse_datetime_us(text) or 0
-    return None if us == 0 and column.nullable else iso_timestamp(us)
+    if us == 0:
+        return None if column.nullable else iso_timestamp(0)
+    # As many digits as the column has, as its values; the epoch, which stands for CURRENT_TIMESTAMP, has none.
+    whole, digits = iso_timestamp(us - us % 1_000_000), ct.fraction_digits(column)
+    return f"{whole[:-1]}.{us % 1_000_000:06d}"[: len(whole) + digits] + "Z" if digits else whole
 
 
 def parse_time_us(text: str) -> int:

@@ -35,7 +35,8 @@ _JDBC_TYPES: dict[str, int] = {
 }
 _OTHER = 1111
 _NATIONAL = frozenset(word for word, number in _JDBC_TYPES.items() if number in (-9, -15))
-_DEFAULT_LENGTHS = {"DECIMAL": 10, "BIT": 1, "ENUM": 1, "VECTOR": 2048}
+_DEFAULT_LENGTHS = {"DECIMAL": 10, "BIT": 1, "ENUM": 1}
+_WITHOUT_LENGTH = frozenset(("BOOL", "BOOLEAN"))
 
 
 def type_word(column: Column) -> str:
@@ -52,7 +53,7 @@ def type_expression(column: Column) -> str:
 
 def jdbc_type(column: Column) -> int:
     """Return the number of java.sql.Types."""
-    number = _JDBC_TYPES.get(type_word(column))
+    number = _JDBC_TYPES.get(type_word(column).removesuffix(" SIGNED"))
     return _JDBC_TYPES.get(column.type_name, _OTHER) if number is None else number
 
 
@@ -60,7 +61,9 @@ def declared_length(column: Column) -> int | None:
     """Return the length that schema changes show; a SET shows the width of all its members' commas and names as 1."""
     if column.type_name == "SET":
         return max(0, 2 * len(column.enum_values) - 1)
-    return _DEFAULT_LENGTHS.get(column.type_name) if column.length is None else column.length
+    if column.length is None or type_word(column) in _WITHOUT_LENGTH:
+        return _DEFAULT_LENGTHS.get(column.type_name)
+    return column.length
 
 
 def declared_scale(column: Column) -> int | None:

@@ -16,10 +16,12 @@ from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
 from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
+    AddKey,
     AlterTable,
     CreateTable,
     DatabaseStatement,
     DropTables,
+    KeyKind,
     RenameTables,
     RenameTo,
     SetServer,
@@ -30,7 +32,8 @@ from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 ChangeKind = Literal["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "INDEX", "DATABASE", "NONE"]
-"""What happened; INDEX is CREATE or DROP INDEX, NONE a CREATE TABLE IF NOT EXISTS of a table that exists."""
+"""What happened; INDEX is CREATE or DROP INDEX, but ALTER when a unique one may give a table its key, and NONE a CREATE
+TABLE IF NOT EXISTS of a table that exists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,6 +178,8 @@ def _alter(step: _Step, statement: AlterTable) -> SchemaState:
     source = step.structure(table_id)
     kind: ChangeKind = "INDEX" if statement.index_only else "ALTER" if target == table_id else "RENAME"
     previous = None if target == table_id else table_id
+    if statement.index_only and source is not None and _may_be_key(source[0], statement):
+        kind = "ALTER"
     if source is None:
         step.add(kind, target, None, previous)
         return state.without_tables(target)
@@ -184,6 +189,13 @@ def _alter(step: _Step, statement: AlterTable) -> SchemaState:
     if previous is not None:
         state = state.without_tables(previous)
     return state.with_table(table, plain)
+
+
+def _may_be_key(table: Table, statement: AlterTable) -> bool:
+    """Return whether CREATE UNIQUE INDEX of columns is about a table whose events have no key so far."""
+    keys = [a.key for a in statement.actions if isinstance(a, AddKey)]
+    unique = any(k.kind is KeyKind.UNIQUE and all(p.column is not None for p in k.parts) for k in keys)
+    return unique and not table.key_columns()
 
 
 def _drop(step: _Step, statement: DropTables) -> SchemaState:
@@ -202,7 +214,7 @@ def _rename(step: _Step, statement: RenameTables) -> SchemaState:
         step.state = step.state.without_tables(before, after)
         if source is not None:
             step.state = step.state.with_table(replace(source[0], id=after), source[1])
-        moves.append((before, after, f"RENAME TABLE {text}"))
+        moves.append((before, after, text))
     for before, after, text in moves:
         step.add("RENAME", after, step.state.tables.get(after), before, text)
     return step.state

@@ -137,6 +137,11 @@ def _float(cur: Cursor, spec: ColumnSpec) -> None:
         spec.base = "DOUBLE"
 
 
+def _decimal(cur: Cursor, spec: ColumnSpec) -> None:
+    # DECIMAL(0) and DECIMAL(0,0) stand for the default precision.
+    spec.length = spec.length or None
+
+
 def _real(cur: Cursor, spec: ColumnSpec) -> None:
     if cur.sql_mode & REAL_AS_FLOAT:
         spec.base = "FLOAT"
@@ -150,6 +155,7 @@ _SPECIAL: dict[str, _Handler] = {
     "SERIAL": _serial,
     "FLOAT": _float,
     "REAL": _real,
+    **dict.fromkeys(("DECIMAL", "DEC", "NUMERIC", "FIXED"), _decimal),
 }
 
 
@@ -162,7 +168,7 @@ def literal(cur: Cursor) -> Default:
     for sign in ("-", "+"):
         if cur.accept(sign):
             number = literal(cur)
-            return Default(number.kind, number.text if sign == "+" else "-" + number.text)
+            return Default(number.kind, sign + number.text)
     token = cur.token
     if token.kind is Kind.STRING:
         return Default(DefaultKind.TEXT, cur.string())
@@ -287,12 +293,22 @@ def _fixed_charset(name: str) -> _Handler:
     return handler
 
 
+# Debezium takes the attribute BINARY for a part of these types' names.
+_BINARY_WORDS = frozenset(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+
+
 def _binary(cur: Cursor, spec: ColumnSpec) -> None:
     spec.binary = True
+    if spec.declared in _BINARY_WORDS:
+        spec.declared += " BINARY"
 
 
 def _unsigned(cur: Cursor, spec: ColumnSpec) -> None:
     spec.unsigned = True
+
+
+def _signed(cur: Cursor, spec: ColumnSpec) -> None:
+    spec.declared += " SIGNED"
 
 
 def _zerofill(cur: Cursor, spec: ColumnSpec) -> None:
@@ -385,7 +401,7 @@ ATTRIBUTES: dict[str, _Handler] = {
     "BYTE": _fixed_charset("binary"),
     "BINARY": _binary,
     "UNSIGNED": _unsigned,
-    "SIGNED": _nothing,
+    "SIGNED": _signed,
     "ZEROFILL": _zerofill,
     "SRID": _srid,
     "VISIBLE": _visible,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 from airflow_provider_mysql_cdc.cdc.ddl.alter import alter_table
@@ -28,6 +29,7 @@ Part = tuple[str, Sequence[Token]]
 """Text of one statement without the comments around it, and its tokens, whose places refer to the whole text."""
 
 LEADING_WORDS = 16
+_CLOSE = re.compile(r"\s*\*/")
 _PROGRAMS = frozenset(("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "LIBRARY"))
 
 
@@ -51,9 +53,16 @@ def split(sql: str, sql_mode: int = 0) -> list[Part]:
             chunk = tokens[begin:i]
             if chunk:
                 end = Token(Kind.END, "", "", chunk[-1].end, chunk[-1].end)
-                parts.append((sql[chunk[0].start : chunk[-1].end], [*chunk, end]))
+                parts.append((_text(sql, chunk), [*chunk, end]))
             begin = i + 1
     return parts
+
+
+def _text(sql: str, chunk: Sequence[Token]) -> str:
+    """Return a statement's text; an executable comment that begins in it and ends it is closed."""
+    text = sql[chunk[0].start : chunk[-1].end]
+    close = _CLOSE.match(sql, chunk[-1].end) if "/*!" in text else None
+    return text + close.group() if close else text
 
 
 def leads_to_ddl(sql: str, sql_mode: int = 0) -> bool:
@@ -150,12 +159,13 @@ def _drop_tables(cur: Cursor) -> Statement:
 
 def _rename_tables(cur: Cursor) -> Statement:
     pairs, texts = [], []
+    head = cur.sql[cur.tokens[0].start : cur.token.start]
     while True:
         start = cur.token.start
         old = cur.table_name()
         cur.expect("TO")
         pairs.append((old, cur.table_name()))
-        texts.append(cur.sql[start : cur.tokens[cur.pos - 1].end])
+        texts.append(head + cur.sql[start : cur.tokens[cur.pos - 1].end])
         if not cur.accept(","):
             return RenameTables(tuple(pairs), tuple(texts))
 

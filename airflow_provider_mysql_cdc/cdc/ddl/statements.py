@@ -236,7 +236,7 @@ class DropTables:
 
 @dataclass(frozen=True, slots=True)
 class RenameTables:
-    """RENAME TABLE: pairs (old, new), and each pair's text as written."""
+    """RENAME TABLE: pairs (old, new), and each pair's text as written, led by the statement's first words."""
 
     pairs: tuple[tuple[NameParts, NameParts], ...]
     texts: tuple[str, ...]

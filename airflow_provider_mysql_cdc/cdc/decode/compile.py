@@ -91,10 +91,22 @@ def after_row(ctx: EventContext, op: str) -> str:
     return f'{ctx.src_tail},"transaction":{ctx.transaction},"op":"{op}"{ctx.tail}'
 
 
-def after_row_1_9(ctx: EventContext, op: str) -> str:
-    """Return what follows the row number in contract 1.9: a transaction comes last, and only when there is one."""
-    tail = ctx.tail if ctx.transaction == "null" else f'{ctx.tail[:-1]},"transaction":{ctx.transaction}}}'
-    return f'{ctx.src_tail},"op":"{op}"{tail}'
+def _after_row_1_9(ctx: EventContext, op: str) -> str:
+    return f'{ctx.src_tail},"op":"{op}"{ctx.tail}'
+
+
+def _after_row_1_9_transaction(ctx: EventContext, op: str) -> str:
+    return f'{ctx.src_tail},"op":"{op}"{ctx.tail[:-1]},"transaction":{ctx.transaction}}}'
+
+
+def after_row_of(options: DecoderOptions) -> Callable[[EventContext, str], str]:
+    """Return the function that gives what follows the row number.
+
+    In contract 1.9 the transaction comes last, and only with transaction metadata (EX-14, EX-18).
+    """
+    if options.contract != "1.9":
+        return after_row
+    return _after_row_1_9_transaction if options.transaction else _after_row_1_9
 
 
 def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
@@ -124,7 +136,7 @@ class RowDecoder:
         self._size = (len(self._columns) + 7) >> 3
         self._key_wrap = schema_wrap(envelope.key_schema)
         self._value_wrap = schema_wrap(envelope.value_schema)
-        self._after_row = after_row if options.contract != "1.9" else after_row_1_9
+        self._after_row = after_row_of(options)
         self._namespace: dict[str, Any] = {}
         self._envelope = envelope
         self._frame: Frame | None = None

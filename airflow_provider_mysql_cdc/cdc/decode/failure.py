@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.temporal import date_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
@@ -129,7 +130,8 @@ class Failure:
 def header_text(key: str, columns: list[Column], options: DecoderOptions) -> bytes:
     """Return a key as Connect's SimpleHeaderConverter prints a struct.
 
-    It knows no logical types: strings escape only quote and backslash, a Decimal is a bare number.
+    Strings escape only quote and backslash; a Decimal, and a date or time of ``time.precision.mode=connect``, stand
+    bare.
 
     Args:
         key: The key's JSON, byte text.
@@ -160,12 +162,30 @@ def _header_value(value: Any, column: Column, options: DecoderOptions) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, _Number):
-        return value
+        unit = _CONNECT_DATES.get(column.type_name) if options.time_mode == "connect" else None
+        return value if unit is None else _java_date(int(value) * unit)
     if isinstance(value, str):
         if _is_decimal(column, options):
             return decimal_text(int.from_bytes(base64.b64decode(value), "big", signed=True), column.scale or 0)
         return _quoted(value)
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+# Milliseconds of a unit of the types that Connect holds as java.util.Date.
+_CONNECT_DATES = {"DATE": 86_400_000, "TIME": 1, "DATETIME": 1}
+
+
+def _java_date(millis: int) -> str:
+    """Return a java.util.Date as ``org.apache.kafka.connect.data.Values`` prints it in UTC.
+
+    What lies before the second day of the epoch is taken for a time of day.
+    """
+    days, rest = divmod(millis, 86_400_000)
+    seconds, fraction = divmod(rest, 1000)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:03d}Z"
+    if days < 1:
+        return clock
+    return f"{date_text(days)}T{clock}" if rest else date_text(days)
 
 
 def _is_decimal(column: Column, options: DecoderOptions) -> bool:

@@ -156,6 +156,18 @@ def java_float(value: float) -> str:
     return sign + _java(_shortest_float(value, _F32.pack(value)), lambda: f"{value:.1e}")
 
 
+def narrowed_float(value: float) -> str:
+    """Return a double rounded to the nearest 4-byte float as Java prints it.
+
+    Raises:
+        OverflowError: The double is beyond the largest float.
+    """
+    try:
+        return java_float(_F32.unpack(_F32.pack(value))[0])
+    except OverflowError:
+        raise OverflowError(f"{value!r} is beyond what a 4-byte float holds (REAL in event.contract=1.9)") from None
+
+
 class FloatTexts(dict[int, str]):
     """Remember the text of floats by their 32 bits."""
 

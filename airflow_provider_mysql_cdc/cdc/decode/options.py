@@ -31,6 +31,8 @@ class DecoderOptions:
 
     Args:
         contract: Event contract, ``"3.x"`` or ``"1.9"``.
+        source_struct: ``source.struct.version``.
+        transaction: ``provide.transaction.metadata``; contract 1.9 has the member ``transaction`` only then (TXN-09).
         prefix: ``topic.prefix``; only carried for error texts.
         decimal_mode: ``decimal.handling.mode`` (TYPE-55 to TYPE-57).
         bigint_unsigned_mode: ``bigint.unsigned.handling.mode`` (TYPE-58, TYPE-59).
@@ -70,6 +72,8 @@ class DecoderOptions:
     booleans: frozenset[str] = frozenset()
     unavailable: str = "__debezium_unavailable_value"
     unavailable_as_null: bool = False
+    source_struct: str = "v2"
+    transaction: bool = False
 
     def treatment(self, column: Column) -> ColumnTreatment:
         """Return what is done with a column in the value."""
@@ -86,6 +90,16 @@ class DecoderOptions:
         if column.name in self.booleans:
             return "> 0"
         return "!= 0" if column.declared_type in ("BOOL", "BOOLEAN") else None
+
+    def single_float(self, column: Column) -> bool:
+        """Return whether a FLOAT or DOUBLE column has Connect's 4-byte type.
+
+        In contract 3.x it is FLOAT without a scale and of at most 24 bits (TYPE-69). In 1.9 only the word REAL in the
+        statement makes it so (TYPE-11 to TYPE-13); SHOW CREATE TABLE, and so a snapshot, says double instead.
+        """
+        if self.contract == "1.9":
+            return column.declared_type == "REAL"
+        return column.type_name == "FLOAT" and column.scale is None and (column.length or 0) <= 24
 
 
 @dataclass(frozen=True, slots=True)

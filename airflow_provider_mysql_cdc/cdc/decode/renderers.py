@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.decode.jsontext import (
     base64_text,
     escape_utf8,
     java_double,
+    narrowed_float,
     quote_byte_text,
 )
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_double, decimal_text, decimal_words
@@ -167,13 +168,8 @@ _DECIMAL_MODES: dict[str, Callable[[Emitter, str, int], str]] = {
 }
 
 
-def is_single_float(column: Column) -> bool:
-    """Return whether a FLOAT column is Connect's 4-byte float: FLOAT(M,D) is a double there (TYPE-69)."""
-    return column.scale is None
-
-
 def _float(request: Request) -> Answer:
-    if not is_single_float(request.column):
+    if not request.options.single_float(request.column):
         return _double_as("f")
 
     def render(emitter: Emitter, names: list[str]) -> str:
@@ -194,7 +190,14 @@ def _double_as(fmt: str) -> Answer:
 
 
 def _double(request: Request) -> Answer:
-    return _double_as("d")
+    if not request.options.single_float(request.column):
+        return _double_as("d")
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = {emitter.bind('narrowed', narrowed_float)}({names[0]})")
+        return f"{{{names[0]}}}"
+
+    return Wire((("<", "d"),)), render
 
 
 def _bit(request: Request) -> Answer:

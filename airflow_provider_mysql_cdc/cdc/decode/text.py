@@ -10,8 +10,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.compile import (
-    after_row,
-    after_row_1_9,
+    after_row_of,
     key_indexes,
     schema_wrap,
 )
@@ -154,7 +153,7 @@ def _body(
             null = to_byte_text(envelope.null_text.get(column.name, "null"))
         lines += _column(index, column, TextRequest(column, options, null, bind))
     head, tail = schema_wrap(envelope.value_schema)
-    bind("after_row", after_row if options.contract != "1.9" else after_row_1_9)
+    bind("after_row", after_row_of(options))
     lines += [" h = f',\"source\":{ctx.src_head}{ctx.first_row}' + after_row(ctx, 'r')"]
     lines += [" if not h.isascii(): h = to_byte_text(h)"]
     lines += [" if p != len(b): raise ValueError('the row does not end where the packet ends')"]

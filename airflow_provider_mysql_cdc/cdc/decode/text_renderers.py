@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.geometry import geometry_text, point_
 from airflow_provider_mysql_cdc.cdc.decode.jsontext import BASE64_PAIRS, base64_int, base64_text, escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS, is_single_float
+from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS
 from airflow_provider_mysql_cdc.cdc.decode.temporal_code import datetime_unit, in_day, time_unit, within_int64
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Column
@@ -100,7 +100,7 @@ def _decimal(request: TextRequest) -> TextCode:
 
 
 def _float(request: TextRequest) -> TextCode:
-    if not is_single_float(request.column):
+    if not request.options.single_float(request.column):
         return _double(request)
     return TextCode((), f"{request.bind('FLOAT_TEXTS', _FLOATS)}[s]")
 
@@ -109,6 +109,8 @@ _FLOATS = text_values.TextMemo(text_values.float_json)
 
 
 def _double(request: TextRequest) -> TextCode:
+    if request.options.single_float(request.column):
+        return TextCode((), f"{request.bind('narrowed_json', text_values.narrowed_json)}(s)")
     return TextCode((), f"{request.bind('double_json', text_values.double_json)}(s)")
 
 

@@ -7,7 +7,7 @@ from functools import cache
 
 from airflow_provider_mysql_cdc.cdc.decode import temporal
 from airflow_provider_mysql_cdc.cdc.decode.binary_json import compact_text
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import escape_utf8, java_double, java_float
+from airflow_provider_mysql_cdc.cdc.decode.jsontext import escape_utf8, java_double, java_float, narrowed_float
 
 
 class TextMemo(dict[str, str]):
@@ -89,6 +89,11 @@ def wrap_int64(text: str) -> str:
 def float_json(text: str) -> str:
     """Return the text of a double that holds a float as Java prints the float."""
     return java_float(float(text))
+
+
+def narrowed_json(text: str) -> str:
+    """Return the text of a double that becomes a 4-byte float as Java prints the float."""
+    return narrowed_float(float(text))
 
 
 def double_json(text: str) -> str:

@@ -1,7 +1,8 @@
 """Event contracts as tables: the source block, the envelope and the names of their schemas.
 
 ``mysql``/``3.x`` is what Debezium 3.6.1 writes; ``mysql``/``1.9`` and ``db2``/``1.9`` are the samples of the seeds
-(EVT-12 to EVT-19, EVT-35, SCH-33 to SCH-41, DB2-01 to DB2-08, DB2-17).
+(EVT-12 to EVT-19, EVT-35, SCH-33 to SCH-41, DB2-01 to DB2-08, DB2-17). ``mysql``/``1.9`` with source struct ``v1`` is
+the form before Debezium 0.10 (EVT-39, SCH-28 to SCH-31). What the samples leave open is as in Debezium 1.9.7.
 """
 
 from __future__ import annotations
@@ -50,20 +51,31 @@ class Member:
 
 
 def struct(
-    members: list[Schema], name: str, *, optional: bool = False, version: int | None = None,
+    members: list[Schema], name: str | None, *, optional: bool = False, version: int | None = None,
     order: tuple[str, ...] = CONNECT_ORDER,
 ) -> Schema:  # fmt: skip
     """Return a struct schema.
 
     Args:
         members: Schemas of its members, each with ``field``.
-        name: Schema name.
+        name: Schema name or None.
         optional: Whether the struct may be null.
         version: Schema version or None.
         order: Order of the schema's own members.
     """
     out: Schema = {"type": "struct", "fields": members, "optional": optional, "name": name, "version": version}
     return {k: out[k] for k in order if out[k] is not None}
+
+
+def _transaction_block(*, recent: bool) -> Member:
+    """Return the member ``transaction`` of row events; Debezium 1.9 gave its schema neither name nor version."""
+    members = [Member("id"), Member("total_order", "int64"), Member("data_collection_order", "int64")]
+    fields = [m.to_schema() for m in members]
+    block = struct(fields, "event.block" if recent else None, optional=True, version=1 if recent else None)
+    return Member("transaction", schema=tuple(block.items()))
+
+
+TRANSACTION_BLOCK = _transaction_block(recent=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +95,10 @@ class Contract:
         key_order: Order of the members of a key schema.
         key_field_order: Order of the members of a key field's schema; others follow.
         boolean_snapshot: Whether ``source.snapshot`` is a boolean and not a marker text.
-        recent: Whether schema changes carry ``ts_ms`` and the newer column members.
+        recent: Whether the form is that of Debezium 3: schema changes carry ``ts_ms`` and the newer column members, and
+            schemas of Debezium's own structs have names and versions.
+        struct: ``source.struct.version``; ``v1`` also has the oldest form of schema changes.
+        transaction: The transaction block of row events.
     """
 
     connector: str
@@ -99,34 +114,37 @@ class Contract:
     key_field_order: tuple[str, ...] = ()
     boolean_snapshot: bool = False
     recent: bool = True
+    struct: str = "v2"
+    transaction: Member = TRANSACTION_BLOCK
 
     def source_schema(self, members: tuple[Member, ...] | None = None) -> Schema:
         """Return the schema of the source block as a field."""
         fields = [m.to_schema() for m in (members or self.source)]
         return {**struct(fields, self.source_name, version=self.source_version), "field": "source"}
 
-    def snapshot_value(self, marker: str) -> bool | str:
-        """Return ``source.snapshot`` for a marker (one of ``SNAPSHOT_MARKERS``)."""
-        return marker != "false" if self.boolean_snapshot else marker
+    @property
+    def flat_changes(self) -> bool:
+        """Say whether schema changes have the oldest form, without ``tableChanges`` (SCH-28, SCH-29)."""
+        return self.struct == "v1"
+
+    def snapshot_value(self, marker: str, *, typed: bool = True) -> bool | str:
+        """Return ``source.snapshot`` for a marker (one of ``SNAPSHOT_MARKERS``).
+
+        Args:
+            marker: The marker.
+            typed: Whether the value is written with its schema. The seeds give a boolean schema and yet the text
+                ``incremental`` (SNAP-44, SNAP-47), which can only stand where no schema says otherwise.
+        """
+        if not self.boolean_snapshot or (marker == "incremental" and not typed and not self.flat_changes):
+            return marker
+        return marker != "false"
 
 
-TRANSACTION_BLOCK = Member(
-    "transaction",
-    schema=tuple(
-        struct(
-            [
-                Member("id").to_schema(),
-                Member("total_order", "int64").to_schema(),
-                Member("data_collection_order", "int64").to_schema(),
-            ],
-            "event.block",
-            optional=True,
-            version=1,
-        ).items()
-    ),
-)
 _HEAD = (Member("version"), Member("connector"), Member("name"), Member("ts_ms", "int64"))
 _SNAPSHOT_TEXT = Member("snapshot", optional=True, semantic=tuple(_ENUM.items()), default="false")
+_SNAPSHOT_TEXT_1 = replace(
+    _SNAPSHOT_TEXT, semantic=tuple((_ENUM | {"parameters": {"allowed": "true,last,false,incremental"}}).items())
+)
 _SNAPSHOT_FLAG = Member("snapshot", "boolean", optional=True, default=False)
 _DB, _SEQUENCE, _TABLE = Member("db"), Member("sequence", optional=True), Member("table", optional=True)
 _FINER = (Member("ts_us", "int64", optional=True), Member("ts_ns", "int64", optional=True))
@@ -160,12 +178,22 @@ MYSQL_1_9 = Contract(
     product_version="1.9.5.Final",
     source_name="io.debezium.connector.mysql.Source",
     source=_SOURCE_1,
-    change_source=(*_HEAD, replace(_SNAPSHOT_TEXT, semantic=()), _DB, _SEQUENCE, _TABLE, *_PLACE),
+    change_source=(*_HEAD, _SNAPSHOT_TEXT_1, _DB, _SEQUENCE, _TABLE, *_PLACE),
     tail=(_OP, _TS_MS),
     key_order=("type", "name", "optional", "fields"),
     key_field_order=("field", "type", "optional"),
     boolean_snapshot=True,
     recent=False,
+    transaction=_transaction_block(recent=False),
+)
+# The sample of the form (EX-02) is one of Debezium 0.10.0.Beta4.
+_SOURCE_V1 = (
+    *(Member("version", optional=True), Member("name"), Member("server_id", "int64"), Member("ts_sec", "int64")),
+    *(Member("gtid", optional=True), Member("file"), Member("pos", "int64"), Member("row", "int32"), _SNAPSHOT_FLAG),
+    *(Member("thread", "int64", optional=True), *(Member(n, optional=True) for n in ("db", "table", "query"))),
+)
+MYSQL_1_9_V1 = replace(
+    MYSQL_1_9, product_version="0.10.0.Beta4", source=_SOURCE_V1, change_source=_SOURCE_V1, struct="v1"
 )
 DB2_1_9 = replace(
     MYSQL_1_9,
@@ -179,17 +207,25 @@ DB2_1_9 = replace(
     key_order=CONNECT_ORDER,
     key_field_order=(),
 )
-CONTRACTS = {(c.connector, c.version): c for c in (MYSQL_3, MYSQL_1_9, DB2_1_9)}
+CONTRACTS = {(c.connector, c.version, c.struct): c for c in (MYSQL_3, MYSQL_1_9, DB2_1_9, MYSQL_1_9_V1)}
 
 
-def contract(version: str, connector: str = "mysql") -> Contract:
+def contract(version: str, connector: str = "mysql", source_struct: str = "v2") -> Contract:
     """Return the contract of a connector and version.
+
+    Args:
+        version: ``event.contract``.
+        connector: ``mysql`` or ``db2``.
+        source_struct: ``source.struct.version``.
 
     Raises:
         ConfigError: There is no such contract.
     """
-    found = CONTRACTS.get((connector, version))
+    found = CONTRACTS.get((connector, version, source_struct))
     if found is None:
-        known = ", ".join(f"{c} {v}" for c, v in CONTRACTS)
-        raise ConfigError(f"no event contract {version} for {connector}", remedy=f"use one of: {known}")
+        known = ", ".join(f"{c} {v}" + (f" with source struct {s}" if s != "v2" else "") for c, v, s in CONTRACTS)
+        wanted = f"{version} for {connector}" + (
+            "" if source_struct == "v2" else f" with source struct {source_struct}"
+        )
+        raise ConfigError(f"no event contract {wanted}", remedy=f"use one of: {known}")
     return found

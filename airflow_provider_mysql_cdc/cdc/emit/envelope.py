@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.convert.connect_schema import Schema, field_
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.emit.contracts import TRANSACTION_BLOCK, Contract, contract, struct
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract, struct
 from airflow_provider_mysql_cdc.cdc.emit.topics import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import names
@@ -43,9 +43,21 @@ def value_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
     return tuple(c for c in table.columns if c.name in wanted)
 
 
-def schema_name(table: Table, options: DecoderOptions) -> str:
-    """Return the name before ``.Key``, ``.Value`` and ``.Envelope``: the table's topic name, adjusted (EVT-04)."""
-    return names.schema_name(sanitised(f"{options.prefix}.{table.id.db}.{table.id.table}"), options.schema_names)
+def schema_name(table: Table, options: DecoderOptions, part: str) -> str:
+    """Return the name of a schema: the table's topic name and the part, adjusted (EVT-04).
+
+    Debezium 1.9 replaced what topics cannot hold in the envelope's name only, and a leading digit without keeping it.
+
+    Args:
+        table: The table.
+        options: Prefix and mode.
+        part: ``Key``, ``Value`` or ``Envelope``.
+    """
+    name = f"{options.prefix}.{table.id.db}.{table.id.table}"
+    old = options.contract == "1.9"
+    if not old or part == "Envelope":
+        name = sanitised(name)
+    return names.schema_name(f"{name}.{part}", options.schema_names, keep_digit=not old)
 
 
 def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
@@ -77,7 +89,7 @@ def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comme
     order = layout.key_field_order
     if order:
         fields = [{**{k: f[k] for k in order}, **f} for f in fields]
-    return struct(fields, f"{schema_name(table, options)}.Key", order=layout.key_order)
+    return struct(fields, schema_name(table, options, "Key"), order=layout.key_order)
 
 
 def value_schema(
@@ -92,19 +104,21 @@ def value_schema(
         comments: Whether column comments become ``doc``.
         transaction: Whether transaction metadata is on; contract 1.9 has its member only then (EVT-14).
     """
-    name = schema_name(table, options)
     row = [
         field_schema(
             c, options, comments=comments, parameters=options.treatment(c).parameters, names=options.field_names
         )
         for c in value_columns(table, options)
     ]
-    images = [{**struct(row, f"{name}.Value", optional=True), "field": field} for field in ("before", "after")]
+    images = [
+        {**struct(row, schema_name(table, options, "Value"), optional=True), "field": field}
+        for field in ("before", "after")
+    ]
     tail = list(layout.tail)
-    if transaction and TRANSACTION_BLOCK not in tail:
-        tail.append(TRANSACTION_BLOCK)
+    if transaction and layout.transaction not in tail:
+        tail.append(layout.transaction)
     members: list[dict[str, Any]] = [*images, layout.source_schema(), *(m.to_schema() for m in tail)]
-    return struct(members, f"{name}.Envelope", version=layout.envelope_version)
+    return struct(members, schema_name(table, options, "Envelope"), version=layout.envelope_version)
 
 
 def envelope_text(
@@ -132,7 +146,7 @@ def envelope_text(
         SchemaError: A column's type or a key column is not known.
         ConfigError: There is no such contract.
     """
-    layout = contract(options.contract, connector)
+    layout = contract(options.contract, connector, options.source_struct)
     require_distinct_fields(table, options)
     key_part = key_schema(table, options, layout, comments=comments) if key else None
     value_part = value_schema(table, options, layout, comments=comments, transaction=transaction) if value else None

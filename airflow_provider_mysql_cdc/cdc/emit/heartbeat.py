@@ -9,6 +9,8 @@ from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, Schema, struct
 
 _COMMON = "io.debezium.connector.common"
+_VERSIONS = {True: 1, False: None}
+"""Schema version of Debezium's own records: contract 1.9 has none (read from Debezium 1.9.7)."""
 
 
 def _encoded(payload: Mapping[str, Any], schema: Schema | None) -> bytes:
@@ -16,43 +18,54 @@ def _encoded(payload: Mapping[str, Any], schema: Schema | None) -> bytes:
     return (text if schema is None else f'{{"schema":{dumps(schema)},"payload":{text}}}').encode()
 
 
-_HEARTBEAT_KEY = struct([Member("serverName").to_schema()], f"{_COMMON}.ServerNameKey", version=1)
-_HEARTBEAT_VALUE = struct([Member("ts_ms", "int64").to_schema()], f"{_COMMON}.Heartbeat", version=1)
+_HEARTBEAT = {
+    recent: (
+        struct([Member("serverName").to_schema()], f"{_COMMON}.ServerNameKey", version=version),
+        struct([Member("ts_ms", "int64").to_schema()], f"{_COMMON}.Heartbeat", version=version),
+    )
+    for recent, version in _VERSIONS.items()
+}
 
 
 def heartbeat_record(
-    prefix: str, now_ms: int, *, key_schema: bool = True, value_schema: bool = True
+    prefix: str, now_ms: int, *, recent: bool = True, key_schema: bool = True, value_schema: bool = True
 ) -> tuple[bytes, bytes]:
     """Return key and value of a heartbeat (STRM-28).
 
     Args:
         prefix: ``topic.prefix``.
         now_ms: Milliseconds since the epoch.
+        recent: Whether the form is that of Debezium 3, not 1.9.
         key_schema: ``key.converter.schemas.enable``.
         value_schema: ``value.converter.schemas.enable``.
     """
-    key = _encoded({"serverName": prefix}, _HEARTBEAT_KEY if key_schema else None)
-    return key, _encoded({"ts_ms": now_ms}, _HEARTBEAT_VALUE if value_schema else None)
+    schemas = _HEARTBEAT[recent]
+    key = _encoded({"serverName": prefix}, schemas[0] if key_schema else None)
+    return key, _encoded({"ts_ms": now_ms}, schemas[1] if value_schema else None)
 
 
-_TRANSACTION_KEY = struct([Member("id").to_schema()], f"{_COMMON}.TransactionMetadataKey", version=1)
-_COLLECTION = struct(
-    [Member("data_collection").to_schema(), Member("event_count", "int64").to_schema()],
-    "event.collection",
-    optional=True,
-    version=1,
-)
-_TRANSACTION_VALUE = struct(
-    [
+def _transaction_value(*, recent: bool) -> Schema:
+    version = _VERSIONS[recent]
+    counts = [Member("data_collection").to_schema(), Member("event_count", "int64").to_schema()]
+    collection = struct(counts, "event.collection" if recent else None, optional=recent, version=version)
+    members = [
         Member("status").to_schema(),
         Member("id").to_schema(),
         Member("event_count", "int64", optional=True).to_schema(),
-        {"type": "array", "items": _COLLECTION, "optional": True, "field": "data_collections"},
-        Member("ts_ms", "int64").to_schema(),
-    ],
-    f"{_COMMON}.TransactionMetadataValue",
-    version=1,
-)
+        {"type": "array", "items": collection, "optional": True, "field": "data_collections"},
+    ]
+    if recent:
+        members.append(Member("ts_ms", "int64").to_schema())
+    return struct(members, f"{_COMMON}.TransactionMetadataValue", version=version)
+
+
+_TRANSACTION = {
+    recent: (
+        struct([Member("id").to_schema()], f"{_COMMON}.TransactionMetadataKey", version=version),
+        _transaction_value(recent=recent),
+    )
+    for recent, version in _VERSIONS.items()
+}
 
 
 def transaction_record(
@@ -70,7 +83,7 @@ def transaction_record(
         transaction_id: GTID, or ``file=...,pos=...``.
         now_ms: Milliseconds since the epoch.
         counts: Events by ``db.table`` for END; None for BEGIN.
-        recent: Whether ``ts_ms`` is written; contract 1.9 has no such member.
+        recent: Whether the form is that of Debezium 3; 1.9 has no ``ts_ms``.
         key_schema: ``key.converter.schemas.enable``.
         value_schema: ``value.converter.schemas.enable``.
     """
@@ -79,10 +92,8 @@ def transaction_record(
     payload["data_collections"] = (
         None if counts is None else [{"data_collection": n, "event_count": c} for n, c in counts.items()]
     )
-    schema = _TRANSACTION_VALUE
     if recent:
         payload["ts_ms"] = now_ms
-    else:
-        schema = {**schema, "fields": schema["fields"][:-1]}
-    key = _encoded({"id": transaction_id}, _TRANSACTION_KEY if key_schema else None)
-    return key, _encoded(payload, schema if value_schema else None)
+    schemas = _TRANSACTION[recent]
+    key = _encoded({"id": transaction_id}, schemas[0] if key_schema else None)
+    return key, _encoded(payload, schemas[1] if value_schema else None)

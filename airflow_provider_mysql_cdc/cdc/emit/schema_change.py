@@ -1,7 +1,8 @@
 """Records of the schema change topic.
 
-The 3.x form is what Debezium 3.6.1 writes; the 1.9 form is that of the seeds (SCH-33 to SCH-43). A record describes one
-statement: Debezium splits DROP and RENAME of several tables, and so does ``ddl.apply``.
+The 3.x form is what Debezium 3.6.1 writes; the 1.9 form is that of the seeds (SCH-33 to SCH-43), with source struct
+``v1`` the oldest one (SCH-28 to SCH-31). A record describes one statement: Debezium splits DROP and RENAME of several
+tables, and so does ``ddl.apply``; the oldest form has one record for all tables of one database (SCH-23).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import groupby
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_literal
@@ -21,9 +23,10 @@ from airflow_provider_mysql_cdc.cdc.convert.type_names import (
     jdbc_type,
     type_expression,
 )
-from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, Schema, contract, struct
-from airflow_provider_mysql_cdc.cdc.emit.java_order import hash_set_order
+from airflow_provider_mysql_cdc.cdc.emit.change_schemas import RECENT_COLUMN_MEMBERS, key_schema_of, value_schema_of
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
 from airflow_provider_mysql_cdc.cdc.emit.source import RowEvent, Transaction, source_dict
+from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
 
@@ -69,7 +72,6 @@ class ChangeRecord:
 
 
 _TYPES = {"CREATE": "CREATE", "ALTER": "ALTER", "RENAME": "ALTER", "DROP": "DROP"}
-_RECENT_COLUMN_MEMBERS = ("comment", "defaultValueExpression", "enumValues")
 
 
 def column_dict(column: Column, *, recent: bool = True, comments: bool = False) -> dict[str, Any]:
@@ -99,7 +101,9 @@ def column_dict(column: Column, *, recent: bool = True, comments: bool = False) 
     if recent:
         quoted = ["'{}'".format(v.replace("'", "''")) for v in column.enum_values]
         values = (column.comment if comments else None, default_literal(column), quoted or None)
-        out |= dict(zip(_RECENT_COLUMN_MEMBERS, values, strict=True))
+        out |= dict(zip(RECENT_COLUMN_MEMBERS, values, strict=True))
+    elif comments:
+        out["comment"] = column.comment
     return out
 
 
@@ -116,7 +120,7 @@ def table_dict(table: Table, *, recent: bool = True, comments: bool = False) -> 
         "primaryKeyColumnNames": list(table.key_columns()),
         "columns": [column_dict(c, recent=recent, comments=comments) for c in table.columns],
     }
-    if recent:
+    if recent or comments:
         out["comment"] = table.comment if comments else None
     return out
 
@@ -132,6 +136,7 @@ class ChangeFormat:
         value_schema: ``value.converter.schemas.enable``.
         comments: ``include.schema.comments``.
         clock_ns: Current time in nanoseconds since the epoch.
+        source_struct: ``source.struct.version``.
     """
 
     prefix: str
@@ -140,18 +145,26 @@ class ChangeFormat:
     value_schema: bool = True
     comments: bool = False
     clock_ns: Callable[[], int] = field(default=time.time_ns)
+    source_struct: str = "v2"
 
     @cached_property
     def layout(self) -> Contract:
         """The event contract."""
-        return contract(self.version)
+        return contract(self.version, source_struct=self.source_struct)
 
     @cached_property
     def _schemas(self) -> tuple[str, str]:
-        return dumps(key_schema_of(self.layout)), dumps(value_schema_of(self.layout))
+        return dumps(key_schema_of(self.layout)), dumps(value_schema_of(self.layout, comments=self.comments))
 
     def streamed(
-        self, changes: Sequence[Change], event: RowEvent, at: Transaction, *, in_transaction: bool = False, row: int = 0
+        self,
+        changes: Sequence[Change],
+        event: RowEvent,
+        at: Transaction,
+        *,
+        in_transaction: bool = False,
+        row: int = 0,
+        wanted: Callable[[Any], bool] = lambda _: True,
     ) -> list[ChangeRecord]:
         """Return the records of one statement of the stream, one per change.
 
@@ -162,12 +175,13 @@ class ChangeFormat:
             in_transaction: Whether the statement stands between BEGIN and COMMIT (CREATE TABLE ... SELECT); only then
                 the thread is given.
             row: Value of ``source.row``; Debezium leaves the row number of the last row event there.
+            wanted: Which changes get a record; the others' tables are named beside them all the same.
         """
         known = [c for c in changes if c.kind != "TRUNCATE"]
-        names = _table_names(c.id for c in known if c.id is not None)
         ms = at.commit_us // 1000 or event.timestamp * 1000
         more: dict[str, Any] = {
             "ts_ns": ms * 1_000_000,
+            "ts_sec": ms // 1000,
             "file": event.file,
             "pos": event.start_pos,
             "row": row,
@@ -175,14 +189,25 @@ class ChangeFormat:
             "gtid": at.gtid,
             "thread": at.thread or None if in_transaction else None,
         }
+        if self.layout.flat_changes:
+            source = self._source("", None, "false", **more)
+            return [self.record(db, ddl, (), source) for db, ddl in _by_database([c for c in known if wanted(c)])]
         records = []
-        for change in known:
-            source = self._source(change.db, _source_table(change, names), "false", **more)
-            records.append(self.record(change.db, change.ddl, (change,) if change.listed else (), source))
+        for db, group in groupby(known, lambda c: c.db):
+            changes = list(group)
+            names = _table_names(c.id for c in changes if c.id is not None)
+            for change in filter(wanted, changes):
+                source = self._source(db, _source_table(change, names), "false", **more)
+                records.append(self.record(db, change.ddl, (change,) if change.listed else (), source))
         return records
 
     def snapshot(
-        self, statements: Iterable[SnapshotStatement], tables: Mapping[TableId, Table], offset: BinlogOffset
+        self,
+        statements: Sequence[SnapshotStatement],
+        tables: Mapping[TableId, Table],
+        offset: BinlogOffset,
+        *,
+        final: bool = False,
     ) -> list[ChangeRecord]:
         """Return the records of a snapshot's statements (SNAP-15, SCH-26).
 
@@ -190,18 +215,20 @@ class ChangeFormat:
             statements: What ``snapshot_statements`` returned.
             tables: Structures of the tables they create.
             offset: The position of the snapshot's view.
+            final: Whether no rows follow, so that the last of these records is the snapshot's last.
         """
         records = []
-        for s in statements:
+        for number, s in enumerate(statements, 1):
+            marker = "last" if final and number == len(statements) else "true"
             place: dict[str, Any] = {"file": offset.file, "pos": offset.pos, "ts_ns": self.clock_ns()}
-            source = self._source(s.db, s.table.table if s.table else None, "true", **place)
+            source = self._source(s.db, s.table.table if s.table else None, marker, **place)
             records.append(self.record(s.db, s.ddl, s.changes(tables), source))
         return records
 
     def _source(self, db: str, table: str | None, marker: str, *, ts_ns: int, **more: Any) -> dict[str, Any]:
-        # Schema changes write the marker's text in both contracts (SNAP-45).
-        values = {
+        values: dict[str, Any] = {
             "name": self.prefix,
+            "ts_sec": 0,
             "ts_ms": ts_ns // 1_000_000,
             "ts_us": ts_ns // 1000,
             "ts_ns": ts_ns,
@@ -212,6 +239,10 @@ class ChangeFormat:
             "row": 0,
             **more,
         }
+        if self.layout.flat_changes:
+            # The oldest form names neither database nor table here (SCH-30, EX-02).
+            values |= {"snapshot": self.layout.snapshot_value(marker), "db": None, "table": None}
+        # All others write the marker's text, in contract 1.9 too (SNAP-45).
         return source_dict(self.layout, values, change=True)
 
     def record(self, db: str, ddl: str, changes: Sequence[Change], source: dict[str, Any]) -> ChangeRecord:
@@ -223,12 +254,16 @@ class ChangeFormat:
             changes: The tables it changed.
             source: The source block.
         """
-        recent = self.layout.recent
-        payload: dict[str, Any] = {"source": source}
-        if recent:
-            payload["ts_ms"] = self.clock_ns() // 1_000_000
-        payload |= {"databaseName": db, "schemaName": None, "ddl": ddl}
-        payload["tableChanges"] = [change_dict(c, recent=recent, comments=self.comments) for c in changes]
+        payload: dict[str, Any]
+        if self.layout.flat_changes:
+            payload = {"databaseName": db, "ddl": ddl, "source": source}
+        else:
+            recent = self.layout.recent
+            payload = {"source": source}
+            if recent:
+                payload["ts_ms"] = self.clock_ns() // 1_000_000
+            payload |= {"databaseName": db, "schemaName": None, "ddl": ddl}
+            payload["tableChanges"] = [change_dict(c, recent=recent, comments=self.comments) for c in changes]
         key, value = dumps({"databaseName": db}), dumps(payload)
         if self.key_schema:
             key = f'{{"schema":{self._schemas[0]},"payload":{key}}}'
@@ -252,14 +287,22 @@ def change_dict(change: Change, *, recent: bool = True, comments: bool = False) 
     return {"type": _TYPES[change.kind], "id": name, "table": described}
 
 
+def _by_database(changes: Sequence[Change]) -> list[tuple[str, str]]:
+    """Return the databases of a statement in order, each with its statements (SCH-22, SCH-23)."""
+    ddl: dict[str, list[str]] = {}
+    for change in changes:
+        ddl.setdefault(change.db, []).append(change.ddl)
+    return [(db, texts[0] if len(texts) == 1 else "; ".join(texts) + ";") for db, texts in ddl.items()]
+
+
 def _table_names(ids: Iterable[TableId]) -> str:
-    """Return the tables of a statement in the order of Debezium's set of table ids."""
+    """Return tables in the order of Debezium's set of table ids; a set holds adjacent tables of one database."""
     tables = {f"{i.db}.{i.table}": i.table for i in ids}
     return ",".join(tables[i] for i in hash_set_order(tables))
 
 
 def _source_table(change: Change, names: str) -> str | None:
-    """Return ``source.table``: all tables of the statement; null for CREATE and DROP DATABASE, else empty."""
+    """Return ``source.table``: tables; null for CREATE and DROP DATABASE, else empty."""
     if change.kind in _TYPES:
         return names
     word = change.ddl.split(maxsplit=1)[0].upper()
@@ -316,82 +359,25 @@ class CharsetDefaults(Protocol):
 def snapshot_statements(
     server: CharsetDefaults, databases: Mapping[str, CharsetDefaults], creates: Mapping[TableId, str]
 ) -> list[SnapshotStatement]:
-    """Return the statements that rebuild the captured tables, in Debezium's order.
+    """Return the statements that rebuild tables.
 
-    SET of the server's character set, DROP TABLE of every table, and then for each database DROP DATABASE, CREATE
-    DATABASE, USE and the CREATE TABLE statements.
+    SET of the server's character set, DROP TABLE of every table, and then for each database, those of the tables first,
+    DROP DATABASE, CREATE DATABASE, USE and the CREATE TABLE statements.
 
     Args:
         server: The server's character set and collation.
         databases: Those of each database.
-        creates: SHOW CREATE TABLE text by table.
+        creates: SHOW CREATE TABLE text by table, in the order wanted.
     """
-    ordered = sorted(creates)
     charsets = f"SET character_set_server={server.charset}, collation_server={server.collation}"
     out = [SnapshotStatement("", charsets)]
-    out += [SnapshotStatement(t.db, f"DROP TABLE IF EXISTS {t.quoted()}", t) for t in ordered]
-    for db in sorted(databases):
+    out += [SnapshotStatement(t.db, f"DROP TABLE IF EXISTS {t.quoted()}", t) for t in creates]
+    for db in dict.fromkeys([*(t.db for t in creates), *sorted(databases)]):
         quoted, defaults = quote_name(db), databases[db]
         out += [
             SnapshotStatement(db, f"DROP DATABASE IF EXISTS {quoted}"),
             SnapshotStatement(db, f"CREATE DATABASE {quoted} CHARSET {defaults.charset} COLLATE {defaults.collation}"),
             SnapshotStatement(db, f"USE {quoted}"),
         ]
-        out += [SnapshotStatement(db, creates[t], t, creates=True) for t in ordered if t.db == db]
+        out += [SnapshotStatement(db, creates[t], t, creates=True) for t in creates if t.db == db]
     return out
-
-
-_COLUMN = (
-    Member("name"),
-    Member("jdbcType", "int32"),
-    Member("nativeType", "int32", optional=True),
-    Member("typeName"),
-    *(Member(n, optional=True) for n in ("typeExpression", "charsetName")),
-    *(Member(n, "int32", optional=True) for n in ("length", "scale")),
-    Member("position", "int32"),
-    *(Member(n, "boolean", optional=True) for n in ("optional", "autoIncremented", "generated")),
-)
-
-
-def _texts(optional: bool) -> Schema:
-    return {"type": "array", "items": {"type": "string", "optional": False}, "optional": optional}
-
-
-def _structs(item: Schema) -> Schema:
-    return {"type": "array", "items": item, "optional": False}
-
-
-def key_schema_of(layout: Contract) -> Schema:
-    """Return the key schema of schema changes."""
-    name = f"io.debezium.connector.{layout.connector}.SchemaChangeKey"
-    return struct([Member("databaseName").to_schema()], name, version=1 if layout.recent else None)
-
-
-def value_schema_of(layout: Contract) -> Schema:
-    """Return the value schema of schema changes."""
-    version = 1 if layout.recent else None
-    column = [m.to_schema() for m in _COLUMN]
-    table = [
-        Member("defaultCharsetName", optional=True).to_schema(),
-        {**_texts(True), "field": "primaryKeyColumnNames"},
-    ]
-    if layout.recent:
-        column += [Member(n, optional=True).to_schema() for n in _RECENT_COLUMN_MEMBERS[:2]]
-        column.append({**_texts(True), "field": "enumValues"})
-    table.append(
-        {**_structs(struct(column, "io.debezium.connector.schema.Column", version=version)), "field": "columns"}
-    )
-    if layout.recent:
-        table.append(Member("comment", optional=True).to_schema())
-    change = [
-        Member("type").to_schema(),
-        Member("id").to_schema(),
-        {**struct(table, "io.debezium.connector.schema.Table", optional=True, version=version), "field": "table"},
-    ]
-    members = [layout.source_schema(layout.change_source)]
-    if layout.recent:
-        members.append(Member("ts_ms", "int64").to_schema())
-    members += [Member(n, optional=True).to_schema() for n in ("databaseName", "schemaName", "ddl")]
-    item = struct(change, "io.debezium.connector.schema.Change", version=version)
-    members.append({**_structs(item), "field": "tableChanges"})
-    return struct(members, f"io.debezium.connector.{layout.connector}.SchemaChangeValue", version=version)

@@ -68,6 +68,7 @@ class Transaction(Protocol):
 
 # Expressions for the members that change from event to event; all others are constant per table.
 _VARYING = {
+    "ts_sec": "{ts_us // 1000000}",
     "ts_ms": "{ts_us // 1000}",
     "ts_us": "{ts_us}",
     "ts_ns": "{ts_us}000",
@@ -80,7 +81,7 @@ _VARYING = {
     "query": "{query}",
 }
 _HEAD_ARGUMENTS = "ts_us, snapshot, server_id, gtid, file, pos"
-_TAIL_ARGUMENTS = "thread, query"
+_TAIL_ARGUMENTS = "thread, query, snapshot"
 
 
 def _template(layout: Contract) -> tuple[str, str]:
@@ -107,9 +108,10 @@ class SourceBlock:
         layout: The event contract.
         head: Function of (commit time in microseconds, ``snapshot`` as JSON, server id, GTID as JSON, file as JSON,
             position) that returns the text up to and including ``"row":``.
-        tail: Function of (thread as JSON, query as JSON) that returns the text after the row number.
+        tail: Function of (thread, query and ``snapshot`` as JSON) that returns the text after the row number.
         include_query: Whether ``query`` is filled (STRM-18).
         streamed: ``snapshot`` of streamed events as JSON.
+        typed: Whether the block is written with its schema.
         op_tail: Function of the current time in nanoseconds that returns the value's text after ``op``.
     """
 
@@ -119,6 +121,7 @@ class SourceBlock:
     include_query: bool
     streamed: str
     op_tail: Callable[[int], str]
+    typed: bool = True
 
 
 def _op_tail_3(ns: int) -> str:
@@ -134,8 +137,10 @@ def source_block(
     *,
     prefix: str,
     version: str = "3.x",
+    source_struct: str = "v2",
     include_query: bool = False,
     product_version: str | None = None,
+    typed: bool = True,
 ) -> SourceBlock:
     """Return the writer of a table's source blocks.
 
@@ -143,13 +148,15 @@ def source_block(
         table: The table.
         prefix: ``topic.prefix``, the value of ``source.name``.
         version: Contract version.
+        source_struct: ``source.struct.version``.
         include_query: ``include.query``.
         product_version: Overrides the contract's ``source.version``.
+        typed: ``value.converter.schemas.enable``.
 
     Raises:
         ConfigError: There is no such contract.
     """
-    layout = contract(version)
+    layout = contract(version, source_struct=source_struct)
     constants = {
         "version": dumps(product_version or layout.product_version),
         "connector": dumps(layout.connector),
@@ -166,6 +173,7 @@ def source_block(
         include_query,
         dumps(layout.snapshot_value("false")),
         _op_tail_3 if layout.recent else _op_tail_1,
+        typed,
     )
 
 
@@ -188,7 +196,8 @@ def fill(ctx: Context, block: SourceBlock, event: RowEvent, at: Transaction) -> 
         f'"{file}"',
         pos,
     )
-    ctx.src_tail = block.tail(at.thread or "null", nullable(at.query) if block.include_query else "null")
+    query = nullable(at.query) if block.include_query else "null"
+    ctx.src_tail = block.tail(at.thread or "null", query, block.streamed)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{file}:{pos}"
 
@@ -203,10 +212,11 @@ def fill_snapshot(ctx: Context, block: SourceBlock, offset: BinlogOffset, ts_ms:
         ts_ms: Time of the view in milliseconds since the epoch.
         marker: What ``snapshot_marker`` returned.
     """
-    snapshot = dumps(block.layout.snapshot_value(marker))
-    # Debezium gives server id 0 and no GTID for rows of a snapshot.
-    ctx.src_head = block.head(ts_ms * 1000, snapshot, 0, "null", dumps(offset.file), offset.pos)
-    ctx.src_tail = block.tail("null", "null")
+    snapshot = dumps(block.layout.snapshot_value(marker, typed=block.typed))
+    # Debezium gives server id 0 and no GTID for rows of a snapshot; before 0.10 it gave no time either (EX-02).
+    ts_us = 0 if block.layout.flat_changes else ts_ms * 1000
+    ctx.src_head = block.head(ts_us, snapshot, 0, "null", dumps(offset.file), offset.pos)
+    ctx.src_tail = block.tail("null", "null", snapshot)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{offset.file}:{offset.pos}"
 
@@ -216,7 +226,7 @@ def snapshot_marker(
 ) -> str:
     """Return ``source.snapshot`` of a snapshot row (DIS-11, settled).
 
-    A last row counts as last even when it is the only one, so a table of one row has no first row.
+    The snapshot's own ends come first, then the table's; the only row of a table is its last (as in Debezium 3.6.1).
 
     Args:
         first_row: The row is the first of its table.
@@ -224,11 +234,13 @@ def snapshot_marker(
         first_table: The table is the first of the snapshot; when that one is empty, no row is "first".
         last_table: The table is the last with rows in the snapshot.
     """
+    if last_row and last_table:
+        return "last"
+    if first_row and first_table:
+        return "first"
     if last_row:
-        return "last" if last_table else "last_in_data_collection"
-    if first_row:
-        return "first" if first_table else "first_in_data_collection"
-    return "true"
+        return "last_in_data_collection"
+    return "first_in_data_collection" if first_row else "true"
 
 
 def source_dict(layout: Contract, values: Mapping[str, Any], *, change: bool = False) -> dict[str, Any]:

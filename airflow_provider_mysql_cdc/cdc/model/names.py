@@ -24,14 +24,19 @@ def field_name(name: str, mode: str) -> str:
     return name if mode == "none" else _adjusted(name, mode, _FIELD[mode])
 
 
-def schema_name(name: str, mode: str) -> str:
+def schema_name(name: str, mode: str, *, keep_digit: bool = True) -> str:
     """Return the name of a schema; dots stay.
 
     Args:
         name: The name.
         mode: ``schema.name.adjustment.mode``: none, avro or avro_unicode.
+        keep_digit: Whether ``avro`` keeps a leading digit behind its underscore; Debezium 1.9 did not.
     """
-    return name if mode == "none" else _adjusted(name, mode, _SCHEMA[mode])
+    if mode == "none":
+        return name
+    if not keep_digit and mode == "avro" and name[:1].isdecimal():
+        name = "_" + name[1:]
+    return _adjusted(name, mode, _SCHEMA[mode])
 
 
 def _units(name: str) -> Iterator[str]:

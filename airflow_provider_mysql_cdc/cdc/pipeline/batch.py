@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_av
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
@@ -95,7 +96,13 @@ def topic_partitions(cfg: ConnectorConfig) -> dict[str, int]:
 
 
 def plan_drain(
-    cfg: ConnectorConfig, conn: Any, start: BinlogOffset, epoch: int, owner: str, weights: Mapping[str, int]
+    cfg: ConnectorConfig,
+    conn: Any,
+    start: BinlogOffset,
+    epoch: int,
+    owner: str,
+    weights: Mapping[str, int],
+    prepared: tuple[PreparedXa, ...] = (),
 ) -> BatchPlan | None:
     """Return the plan of the next batch, or None when nothing happened since ``start``.
 
@@ -106,6 +113,7 @@ def plan_drain(
         epoch: The new batch's epoch.
         owner: Who runs.
         weights: Records per topic in earlier batches.
+        prepared: XA transactions that the batch before left undecided.
     """
     end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
     if end.key() <= start.key():
@@ -125,4 +133,5 @@ def plan_drain(
         owner=owner,
         created_ms=time.time_ns() // 1_000_000,
         server_id=cfg.server_id(0),
+        prepared=prepared,
     )

@@ -150,11 +150,12 @@ def _next(
     log: Log,
 ) -> BatchPlan | None:
     """Wait for new events until the deadline and plan the next batch."""
-    start = job.read().end()
+    ledger = job.read()
+    start = ledger.end()
     if start is None:
         return None
     while time.monotonic() < deadline:
-        following = plan_drain(cfg, conn, start, plan.epoch + 1, spec.owner, counts)
+        following = plan_drain(cfg, conn, start, plan.epoch + 1, spec.owner, counts, ledger.prepared())
         if following is not None:
             return following
         time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))

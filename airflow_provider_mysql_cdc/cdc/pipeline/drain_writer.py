@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,41 +20,18 @@ from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.pipeline.committer import Committer, Progress
 from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.pipeline.position import Position
 from airflow_provider_mysql_cdc.cdc.pipeline.routes import Route, Routes
-from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import SchemaLog, statement_format_error
-from airflow_provider_mysql_cdc.cdc.pipeline.side_records import heartbeat, truncate_value
+from airflow_provider_mysql_cdc.cdc.pipeline.schema_log import SchemaLog
+from airflow_provider_mysql_cdc.cdc.pipeline.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.pipeline.transactions import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.pipeline.xa import XaTransactions, find_prepared, parse_xa, read_rows
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, Marker
-
-Progress = Callable[[dict[str, Any]], None]
-COMMIT_CHECK_EVENTS = 64
-PROGRESS_SECONDS = 2.0
-
-
-@dataclass(slots=True)
-class Position:
-    """Track where in the binlog the writer stands.
-
-    Args:
-        boundary: The last transaction boundary passed.
-        events: Row events seen in the transaction after it, of all tables.
-        thread: Thread id of the transaction's session.
-        gtid: GTID of the transaction, or None.
-        commit_us: Commit time of the transaction in microseconds since the epoch, 0 when the server does not tell.
-        query: The statement that caused the rows, when the server logs it.
-        begun: Whether the transaction's BEGIN has passed; DDL inside it belongs to CREATE TABLE ... SELECT.
-    """
-
-    boundary: BinlogOffset
-    events: int = 0
-    thread: int = 0
-    gtid: str | None = None
-    commit_us: int = 0
-    query: str | None = None
-    begun: bool = False
 
 
 @dataclass(slots=True)
@@ -94,12 +70,10 @@ class DrainWriter:
     _tracker: GtidTracker = field(init=False)
     _ctx: EventContext = field(init=False)
     _skip_until: Reached | None = None
+    _committer: Committer = field(init=False)
     _transactions: Transactions | None = None
-    _since_check: int = 0
-    _committed_at: float = 0.0
-    _reported_at: float = 0.0
-    _commits: int = 0
-    _beat_at: float = float("-inf")
+    _xa: XaTransactions = field(init=False)
+    _committing: Event | None = None
 
     def __post_init__(self) -> None:
         self._at = Position(self.plan.start)
@@ -107,12 +81,16 @@ class DrainWriter:
         self._log = SchemaLog(self.cfg, self.plan.epoch, self.server)
         self._tracker = GtidTracker(self.plan.start.gtids)
         self._ctx = EventContext()
+        self._xa = XaTransactions(self.plan.prepared)
         if self.cfg[F.PROVIDE_TRANSACTION_METADATA]:
             self._transactions = Transactions(self.cfg)
             self._ctx.transaction = PLACEHOLDER
         if self.resume is not None:
             self._skip_until = self.resume.reached
             self.counts = dict(self.resume.counts)
+        self._committer = Committer(
+            self.cfg, self.plan, self.index, self.sink, self.counts, self._at, self._xa, self._tracker, self.progress
+        )
         self._letters = DeadLetters(self.cfg, self.index, self.sink.produce, self.counts)
 
     def run(self) -> dict[str, int]:
@@ -121,7 +99,6 @@ class DrainWriter:
         Raises:
             CdcError: Anything that keeps the batch from being complete; nothing after the last marker is visible.
         """
-        self._committed_at = self._reported_at = time.monotonic()
         handlers = self._handlers()
         rows = _ROWS_VERSIONS
         stream = open_stream(
@@ -141,8 +118,7 @@ class DrainWriter:
             stream.close()
         self._at.boundary = self._boundary(self.plan.end.file, self.plan.end.pos)
         self._at.events = 0
-        self._heartbeat(time.monotonic())
-        self._commit(done=True)
+        self._committer.finish()
         fault_point("writer.done", self.index)
         return self.counts
 
@@ -151,7 +127,7 @@ class DrainWriter:
             c.TABLE_MAP_EVENT: self._table_map,
             c.QUERY_EVENT: self._query,
             c.XID_EVENT: self._end_transaction,
-            c.XA_PREPARE_LOG_EVENT: self._end_transaction,
+            c.XA_PREPARE_LOG_EVENT: self._end_xa,
             c.GTID_LOG_EVENT: self._gtid,
             c.GTID_TAGGED_LOG_EVENT: self._gtid,
             c.ANONYMOUS_GTID_LOG_EVENT: self._gtid,
@@ -183,24 +159,70 @@ class DrainWriter:
         query = ev.parse_query(event)
         sql = query.sql.strip()
         word = sql[:8].upper().rstrip(";")
-        if word in ("BEGIN", "XA START"):
-            self._at.thread = query.thread_id if word == "BEGIN" else 0
+        if word == "BEGIN":
+            self._at.thread = query.thread_id
             self._at.begun = True
-            if word == "BEGIN":  # Debezium gives XA transactions no metadata
-                self._begin_transaction(event)
+            self._begin_transaction(event)
+            return
+        if word.startswith("XA"):
+            self._xa_statement(event, sql)
             return
         if word.startswith(("COMMIT", "ROLLBACK")) and not sql[8:].strip(" ;"):
             self._end_transaction(event)
             return
-        if word.startswith(("SAVEPOIN", "ROLLBACK", "XA END")):
+        if word.startswith(("SAVEPOIN", "ROLLBACK")):
             return
         self._at.thread = query.thread_id
         self._ddl(event, query)
         if not self._at.begun:
             self._end_transaction(event)
 
+    def _xa_statement(self, event: Event, sql: str) -> None:
+        found = parse_xa(sql)
+        if found is None:  # XA END
+            return
+        verb, xid = found
+        if verb == "START":  # Debezium gives XA transactions neither a thread nor metadata
+            self._at.begun = True
+            self._xa.start(xid, self._at.boundary)
+            return
+        rows = self._xa.decide(xid)
+        if verb == "COMMIT" and not self._passed():
+            rows = rows or find_prepared(self.cfg, xid, self._at.boundary, self._committer.note)
+            self._produce_xa(rows, event)
+        self._end_transaction(event)
+
+    def _end_xa(self, event: Event) -> None:
+        one_phase = self._xa.end(event)
+        if not self._passed():
+            self._produce_xa(one_phase, event)
+        self._end_transaction(event)
+
+    def _produce_xa(self, rows: PreparedXa | None, commit: Event) -> None:
+        """Produce the rows of an XA transaction that commits; DDL cannot have come between (see ``xa``)."""
+        if rows is None:
+            return
+        at, handlers = self._at, self._handlers()
+        gtid, commit_us = at.gtid, at.commit_us
+        self._committing = commit
+        for event in read_rows(self.cfg, rows):
+            if event.type in _ROWS_VERSIONS:
+                self._rows(event)
+            elif event.type in _GTID_EVENTS:
+                parsed = ev.parse_gtid(event)
+                at.gtid, at.commit_us = parsed.gtid, parsed.commit_us
+            elif event.type in (c.TABLE_MAP_EVENT, c.ROWS_QUERY_LOG_EVENT):
+                handlers[event.type](event)
+        self._committing = None
+        at.gtid, at.commit_us = gtid, commit_us
+
+    def _passed(self) -> bool:
+        """Return whether an earlier attempt committed the whole transaction."""
+        reached = self._skip_until
+        return reached is not None and self._at.boundary.key() < reached.offset.key()
+
     def _load_statement(self, event: Event) -> None:
-        raise statement_format_error(f"{event.file}:{event.start_pos}", "LOAD DATA")
+        self._log.refuse_statement_format(ev.parse_query(event), f"{event.file}:{event.start_pos}")
 
     def _ddl(self, event: Event, query: ev.QueryEvent) -> None:
         where = f"{event.file}:{event.start_pos}"
@@ -210,11 +232,15 @@ class DrainWriter:
             self.state = applied.state
             self._routes.forget()
             self._tables.clear()
-        if (applied.kind == "ignored" and not changed) or self._skipping(event, ddl=True):
+        idle = applied.kind == "ignored" and not changed
+        if (idle and self._at.begun) or self._skipping(event, ddl=True):
             return
         self._truncations(event, applied)
         if self.index == 0:
-            for topic, key, value in self._log.records(applied, event, query, self._at):
+            log = (
+                self._log.noise(event, query, self._at) if idle else self._log.records(applied, event, query, self._at)
+            )
+            for topic, key, value in log:
                 self._produce(topic, key, value, 0)
 
     def _truncations(self, event: Event, applied: Applied) -> None:
@@ -228,6 +254,8 @@ class DrainWriter:
                     self._produce(share.topic, None, truncate_value(self.cfg, change.table, event, self._at), 0)
 
     def _rows(self, event: Event) -> None:
+        if self._xa.open:
+            return
         at = self._at
         at.events += 1
         header = rows_header(event)
@@ -246,22 +274,20 @@ class DrainWriter:
         if self._routes.failed:
             self._left_out(route, event, skipping=skipping)
         if self.filters is not None:
-            out = self.filters.keep(route.table, out, event)
+            out = self.filters.keep(route.table, out, self._committing or event)
         if self._transactions is not None:
             out = self._transactions.number(route.table, out)
             if skipping:
                 return
         self._produce_rows(route, out, event)
-        self._since_check += 1
-        if self._since_check >= COMMIT_CHECK_EVENTS or self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES]:
-            self._maybe_commit()
+        self._committer.passed_event()
 
     def _left_out(self, route: Route, event: Event, *, skipping: bool) -> None:
         """Hand the rows of an event that could not be decoded to the dead letters, those of this writer's share."""
         failed, share = self._routes.failed or [], route.share
         rows, failed[:] = list(failed), []
         if self.filters is not None:
-            rows = self.filters.keep(route.table, [(row.key, row) for row in rows], event)
+            rows = self.filters.keep(route.table, [(row.key, row) for row in rows], self._committing or event)
             rows = [row for _, row in rows]
         for row in rows:
             if not skipping and share.mine and partition_of(row.key, share.partitions) in share.mine:
@@ -320,9 +346,7 @@ class DrainWriter:
             self._tracker.add(at.gtid)
         at.boundary = self._boundary(event.file, event.end_pos)
         at.events, at.query = 0, None
-        self._since_check += 1
-        if self._since_check >= COMMIT_CHECK_EVENTS:
-            self._maybe_commit()
+        self._committer.passed_event()
 
     def _boundary(self, file: str, pos: int) -> BinlogOffset:
         # The GTID set is rendered at commits only; here it would cost more than decoding a row.
@@ -346,49 +370,6 @@ class DrainWriter:
         if topic != self.cfg.history_topic:
             self.counts[topic] = self.counts.get(topic, 0) + 1
 
-    def _maybe_commit(self) -> None:
-        self._since_check = 0
-        now = time.monotonic()
-        if self.sink.bytes_pending and self._commits == 0:
-            fault_point("writer.mid_batch", self.index)
-        due = now - self._committed_at >= self.cfg[F.COMMIT_INTERVAL_MS] / 1000
-        self._heartbeat(now)
-        if self.sink.bytes_pending >= self.cfg[F.COMMIT_BYTES] or (due and self.sink.bytes_pending):
-            self._commit(done=False)
-        if now - self._reported_at >= PROGRESS_SECONDS:
-            self._reported_at = now
-            self.progress({"at": str(self._at.boundary), "records": sum(self.counts.values())})
-
-    def _heartbeat(self, now: float) -> None:
-        """Let writer 0 produce a heartbeat when one is due (STRM-27)."""
-        interval = self.cfg[F.HEARTBEAT_INTERVAL_MS] / 1000
-        if self.index == 0 and interval and now - self._beat_at >= interval:
-            self._beat_at = now
-            topic, key, value = heartbeat(self.cfg)
-            self.sink.produce(topic, key, value, 0)
-
-    def _commit(self, *, done: bool) -> None:
-        at = self._at
-        boundary = at.boundary.at(at.boundary.file, at.boundary.pos, self._tracker.text())
-        marker = Marker(
-            epoch=self.plan.epoch,
-            writer=self.index,
-            start=self.plan.start,
-            end=self.plan.end,
-            reached=Reached(boundary, at.events),
-            done=done,
-            counts=dict(self.counts),
-        )
-        if done:
-            fault_point("writer.mid_batch", self.index)
-        topic, key, value = marker.record(self.cfg.ledger_topic)
-        self.sink.produce(topic, key, value, 0)
-        fault_point("writer.before_commit", self.index)
-        self.sink.commit()
-        self._commits += 1
-        self._committed_at = time.monotonic()
-        fault_point("writer.after_commit", self.index)
-
 
 _ROWS_VERSIONS: dict[int, int] = {
     c.WRITE_ROWS_EVENT_V1: 0,
@@ -399,3 +380,4 @@ _ROWS_VERSIONS: dict[int, int] = {
     c.DELETE_ROWS_EVENT_V2: 2,
     c.PARTIAL_UPDATE_ROWS_EVENT: 3,
 }
+_GTID_EVENTS = frozenset({c.GTID_LOG_EVENT, c.GTID_TAGGED_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT})

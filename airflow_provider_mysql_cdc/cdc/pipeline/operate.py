@@ -226,7 +226,7 @@ def prepare_drain(
         weights = dict(ledger.outcome.get("counts", {})) if ledger and ledger.outcome else {}
         epoch = state.epoch + 1
         try:
-            plan = plan_drain(cfg, conn, start, epoch, owner, weights)
+            plan = plan_drain(cfg, conn, start, epoch, owner, weights, ledger.prepared() if ledger else ())
         except BinlogPurgedError as error:
             remedy = (
                 "events between are lost for this stream: take a new snapshot (trigger mysql_cdc_snapshot with "

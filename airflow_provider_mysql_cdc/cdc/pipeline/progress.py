@@ -28,8 +28,10 @@ class DrainProgress:
         self._lock = threading.Lock()
 
     def update(self, task: int, report: dict[str, Any]) -> dict[str, Any]:
-        """Take one writer's report (``at``, ``records``); the reply is empty."""
+        """Take one writer's report (``at``, ``records``, ``note``: a line for the log); the reply is empty."""
         with self._lock:
+            if note := report.pop("note", None):
+                self._log(note)
             self._reports[task] = report
             if time.monotonic() - self._said >= LINE_SECONDS:
                 self._said = time.monotonic()

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.compile import after_row_of
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record
@@ -31,9 +32,9 @@ def truncate_value(cfg: ConnectorConfig, table: Table, event: Event, at: Any) ->
     ctx = EventContext()
     moment = replace(at, commit_us=at.commit_us // 1000 * 1000, thread=0, query=None)
     source.fill(ctx, wiring.table_source(cfg, table.id), event, moment)
-    transaction = "" if str(cfg[F.EVENT_CONTRACT]) == "1.9" else '"transaction":null,'
-    payload = f'{{"before":null,"after":null,"source":{ctx.src_head}0{ctx.src_tail},{transaction}"op":"t"{ctx.tail}'
-    schema = wiring.envelope_text(cfg, table, wiring.table_options(cfg, table)).value_schema
+    options = wiring.table_options(cfg, table)
+    payload = f'{{"before":null,"after":null,"source":{ctx.src_head}0{after_row_of(options)(ctx, "t")}'
+    schema = wiring.envelope_text(cfg, table, options).value_schema
     return (payload if schema is None else f'{{"schema":{schema},"payload":{payload}}}').encode()
 
 
@@ -42,6 +43,7 @@ def heartbeat(cfg: ConnectorConfig) -> Record:
     key, value = heartbeat_record(
         cfg[F.TOPIC_PREFIX],
         time.time_ns() // 1_000_000,
+        recent=str(cfg[F.EVENT_CONTRACT]) != "1.9",
         key_schema=cfg[F.KEY_SCHEMAS_ENABLE],
         value_schema=cfg[F.VALUE_SCHEMAS_ENABLE],
     )

@@ -252,7 +252,7 @@ class _Snapshot:
             self.runner.host,
             on_lost=lambda task, cause: rendezvous.fail(cause or _lost(task)),
         )
-        opener = _Opener(self, rendezvous, definitions, guard_conn, self._schemas_written(ledger))
+        opener = _Opener(self, rendezvous, definitions, guard_conn, self._schemas_written(ledger), queue.ends[1] == "")
         opener.start()
         arguments = {
             "properties": self.cfg.properties(),
@@ -301,7 +301,7 @@ class _Snapshot:
         counts |= {c + SKIPPED: int(r["left_out"]) for c, r in done.items() if r.get("left_out")}
         return counts, lowest
 
-    def write_schemas(self, view: View, definitions: Any) -> None:
+    def write_schemas(self, view: View, definitions: Any, rowless: bool) -> None:
         """Write schema changes and history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
         records: list[tuple[str, bytes | None, bytes | None]] = []
@@ -310,7 +310,7 @@ class _Snapshot:
             recovery.require_no_ddl(cfg, plan.start, offset)
             offset = plan.start
         elif cfg[F.INCLUDE_SCHEMA_CHANGES]:
-            records += schema_change_records(cfg, definitions, offset, view.ts_ms)
+            records += schema_change_records(cfg, definitions, offset, view.ts_ms, final=rowless)
         records += history_records(cfg, definitions, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records.append(self.job.record(VIEW_KEY, record))
@@ -337,11 +337,18 @@ class _Opener(threading.Thread):
     """Open the view beside the running stage: ``runner.run`` blocks the driver's main thread."""
 
     def __init__(
-        self, snapshot: _Snapshot, rendezvous: Rendezvous, definitions: Any, guard_conn: Any, written: bool
+        self,
+        snapshot: _Snapshot,
+        rendezvous: Rendezvous,
+        definitions: Any,
+        guard_conn: Any,
+        written: bool,
+        rowless: bool,
     ) -> None:
         super().__init__(name="cdc-view", daemon=True)
         self._s, self._meet = snapshot, rendezvous
         self._definitions, self._guard, self._written = definitions, guard_conn, written
+        self._rowless = rowless
         self._ended = threading.Event()
         self.error: CdcError | None = None
 
@@ -362,7 +369,7 @@ class _Opener(threading.Thread):
                 self._s.log(f"consistent view at {view.offset}, lock={view.lock}, held {view.locked_ms:.1f} ms")
                 faults.fault_point("snapshot.view_open")
                 if not self._written:
-                    self._s.write_schemas(view, self._definitions)
+                    self._s.write_schemas(view, self._definitions, self._rowless)
                 stage = self._meet.last_opened()
                 self._meet.release(stage, {"offset": view.offset.to_json(), "ts_ms": view.ts_ms})
                 self._ended.wait()

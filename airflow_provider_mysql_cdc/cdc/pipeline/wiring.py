@@ -27,11 +27,14 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
     """
     return DecoderOptions(
         contract=str(cfg[F.EVENT_CONTRACT]),
+        source_struct=str(cfg[F.SOURCE_STRUCT_VERSION]),
+        transaction=cfg[F.PROVIDE_TRANSACTION_METADATA],
         prefix=cfg[F.TOPIC_PREFIX],
         decimal_mode=str(cfg[F.DECIMAL_HANDLING_MODE]),
         bigint_unsigned_mode=str(cfg[F.BIGINT_UNSIGNED_HANDLING_MODE]),
         binary_mode=str(cfg[F.BINARY_HANDLING_MODE]),
         time_mode=str(cfg[F.TIME_PRECISION_MODE]),
+        time_adjuster=cfg[F.ENABLE_TIME_ADJUSTER],
         tombstones=cfg[F.TOMBSTONES_ON_DELETE],
         skipped_ops=frozenset(str(o) for o in cfg[F.SKIPPED_OPERATIONS]),
         replace_null_with_default=cfg[F.VALUE_REPLACE_NULL_WITH_DEFAULT],
@@ -94,7 +97,12 @@ def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -
 def table_source(cfg: ConnectorConfig, table: TableId) -> SourceBlock:
     """Return the writer of a table's source blocks."""
     return source_block(
-        table, prefix=cfg[F.TOPIC_PREFIX], version=str(cfg[F.EVENT_CONTRACT]), include_query=cfg[F.INCLUDE_QUERY]
+        table,
+        prefix=cfg[F.TOPIC_PREFIX],
+        version=str(cfg[F.EVENT_CONTRACT]),
+        source_struct=str(cfg[F.SOURCE_STRUCT_VERSION]),
+        include_query=cfg[F.INCLUDE_QUERY],
+        typed=cfg[F.VALUE_SCHEMAS_ENABLE],
     )
 
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
+from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
@@ -166,6 +167,7 @@ def replay(
     epoch: int,
     skip_unparseable: bool = False,
     state: SchemaState | None = None,
+    captures: Captures | None = None,
 ) -> SchemaState:
     """Rebuild the structures as of an offset.
 
@@ -177,6 +179,7 @@ def replay(
         epoch: The epoch that starts at the offset.
         skip_unparseable: ``schema.history.internal.skip.unparseable.ddl``.
         state: What to start from; nothing when None.
+        captures: Which tables matter, None for all: a statement that is not understood stops only for them.
 
     Raises:
         DdlParseError: A statement is not understood, with its place in the history.
@@ -189,7 +192,7 @@ def replay(
             continue
         seen.add(identity)
         try:
-            result = apply(result, record.ddl, record.context).state
+            result = apply(result, record.ddl, record.context, captures).state
         except DdlParseError as error:
             if not skip_unparseable:
                 raise DdlParseError(
@@ -284,4 +287,5 @@ def load_state(cfg: ConnectorConfig, *, until: BinlogOffset, epoch: int) -> Sche
         SchemaError: See ``read_history`` and ``replay``.
         SinkError: Kafka cannot be read.
     """
-    return replay(read_history(cfg), until=until, epoch=epoch, skip_unparseable=cfg[F.SKIP_UNPARSEABLE_DDL])
+    skip = cfg[F.SKIP_UNPARSEABLE_DDL]
+    return replay(read_history(cfg), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.captures)

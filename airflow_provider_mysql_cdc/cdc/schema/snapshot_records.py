@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -16,7 +17,10 @@ from airflow_provider_mysql_cdc.cdc.emit.schema_change import (
     snapshot_statements,
 )
 from airflow_provider_mysql_cdc.cdc.emit.topics import schema_change_topic
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.java_order import java_order
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.discover import Definitions
 
@@ -45,7 +49,7 @@ def context_of(definitions: Definitions, db: str = "") -> DdlContext:
 
 
 def state_of(definitions: Definitions) -> SchemaState:
-    """Return the structures that the source's statements describe.
+    """Return the structures that the source's statements describe, those of captured tables only.
 
     Args:
         definitions: The statements.
@@ -61,6 +65,21 @@ def state_of(definitions: Definitions) -> SchemaState:
     return state
 
 
+def _described(definitions: Definitions) -> tuple[SchemaState, dict[TableId, str]]:
+    """Return the structures and statements of all tables; others than captured ones only if they are understood.
+
+    Beside others the captured tables stand in the order of their names (read from Debezium 3.6.1).
+    """
+    state, creates = state_of(definitions), dict(definitions.tables)
+    for table_id, statement in definitions.others.items():
+        with contextlib.suppress(DdlParseError):
+            state = apply(state, statement, context_of(definitions, table_id.db)).state
+            creates[table_id] = statement
+    if definitions.others:
+        creates = {t: creates[t] for t in sorted(creates, key=lambda t: java_order(str(t)))}
+    return state, creates
+
+
 def change_format(cfg: ConnectorConfig) -> ChangeFormat:
     """Return the writer of schema change records.
 
@@ -73,26 +92,32 @@ def change_format(cfg: ConnectorConfig) -> ChangeFormat:
         key_schema=cfg[F.KEY_SCHEMAS_ENABLE],
         value_schema=cfg[F.VALUE_SCHEMAS_ENABLE],
         comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+        source_struct=str(cfg[F.SOURCE_STRUCT_VERSION]),
     )
 
 
-def _statements(definitions: Definitions, state: SchemaState) -> list[SnapshotStatement]:
-    return snapshot_statements(state.server, state.databases, definitions.tables)
+def _statements(state: SchemaState, creates: dict[TableId, str], *, empty: bool = True) -> list[SnapshotStatement]:
+    """Return the statements of a snapshot, with those of databases without tables or without."""
+    filled = {table.db for table in creates}
+    databases = {db: defaults for db, defaults in state.databases.items() if empty or db in filled}
+    return snapshot_statements(state.server, databases, creates)
 
 
 def schema_change_records(
-    cfg: ConnectorConfig, definitions: Definitions, offset: BinlogOffset, ts_ms: int
+    cfg: ConnectorConfig, definitions: Definitions, offset: BinlogOffset, ts_ms: int, *, final: bool = False
 ) -> list[Record]:
-    """Return the snapshot's records of the schema change topic (SNAP-15, SCH-26).
+    """Return the snapshot's records of the schema change topic (SNAP-15, SCH-26); an empty database has none.
 
     Args:
         cfg: The connector's configuration.
         definitions: The source's statements.
         offset: Position of the view.
         ts_ms: Not used: Debezium writes the time of each record, not that of the view.
+        final: Whether the snapshot reads no rows.
     """
-    state = state_of(definitions)
-    written = change_format(cfg).snapshot(_statements(definitions, state), state.tables, offset)
+    state, creates = _described(definitions)
+    statements = _statements(state, creates, empty=False)
+    written = change_format(cfg).snapshot(statements, state.tables, offset, final=final)
     topic = schema_change_topic(cfg[F.TOPIC_PREFIX])
     return [(topic, r.key, r.value) for r in written]
 
@@ -106,10 +131,10 @@ def history_records(cfg: ConnectorConfig, definitions: Definitions, offset: Binl
         offset: Position of the view.
         epoch: The snapshot's epoch.
     """
-    state = state_of(definitions)
+    state, creates = _described(definitions)
     now_ms = time.time_ns() // 1_000_000
     records: list[Record] = []
-    for s in _statements(definitions, state):
+    for s in _statements(state, creates):
         described = tuple(change_dict(c) for c in s.changes(state.tables))
         context = context_of(definitions, s.db)
         record = HistoryRecord(cfg[F.TOPIC_PREFIX], offset, epoch, now_ms, s.db, s.ddl, context, described, True)

@@ -8,6 +8,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.state.plan import (
     CHUNK_PREFIX,
     OUTCOME_KEY,
@@ -111,6 +112,13 @@ class LedgerState:
         reached = (m.reached.offset for m in self.markers.values() if m.epoch == plan.epoch)
         known = (offset.gtids for offset in reached if offset.key() == plan.end.key())
         return replace(plan.end, gtids=next((gtids for gtids in known if gtids), None))
+
+    def prepared(self) -> tuple[PreparedXa, ...]:
+        """Return the XA transactions that a complete drain left undecided; every writer of it saw the same."""
+        if self.plan is None or self.plan.kind != "drain" or not self.complete():
+            return ()
+        marker = self.marker(0, self.plan.epoch)
+        return marker.prepared if marker is not None else ()
 
     def _snapshot_done(self, plan: BatchPlan) -> bool:
         record = self.snapshot

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 PlanKind = Literal["drain", "snapshot", "reset"]
 
@@ -55,6 +56,7 @@ class BatchPlan:
         created_ms: When it was made, milliseconds since 1970.
         server_id: Server id of writer 0; writer n registers with ``server_id + n``.
         prefix: ``topic.prefix`` of the connector, put in by the ledger; empty in plans of older versions.
+        prepared: XA transactions whose rows lie before ``start`` and that are not decided yet.
     """
 
     epoch: int
@@ -68,6 +70,7 @@ class BatchPlan:
     created_ms: int = 0
     server_id: int = 0
     prefix: str = field(default="", compare=False)
+    prepared: tuple[PreparedXa, ...] = ()
 
     def owner_of(self, topic: str, partition: int) -> int:
         """Return the writer that owns a partition; a topic born during the batch goes whole to one writer.
@@ -104,6 +107,7 @@ class BatchPlan:
             "created_ms": self.created_ms,
             "server_id": self.server_id,
             "prefix": self.prefix,
+            "prepared": [xa.to_json() for xa in self.prepared],
         }
 
     @classmethod
@@ -121,6 +125,7 @@ class BatchPlan:
             created_ms=int(data.get("created_ms", 0)),
             server_id=int(data.get("server_id", 0)),
             prefix=str(data.get("prefix", "")),
+            prepared=tuple(PreparedXa.from_json(xa) for xa in data.get("prepared", ())),
         )
 
 
@@ -149,6 +154,7 @@ class Marker:
         done: Whether this writer has nothing left to do in this batch.
         counts: Records produced by this writer in this batch so far, per topic.
         gtids: GTID set at ``reached``, when it is not part of the offset.
+        prepared: XA transactions that are prepared and not decided at ``reached``.
     """
 
     epoch: int
@@ -159,6 +165,7 @@ class Marker:
     done: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     gtids: str | None = None
+    prepared: tuple[PreparedXa, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -171,6 +178,7 @@ class Marker:
             "done": self.done,
             "counts": dict(self.counts),
             "gtids": self.gtids,
+            "prepared": [xa.to_json() for xa in self.prepared],
         }
 
     @classmethod
@@ -185,6 +193,7 @@ class Marker:
             done=bool(data["done"]),
             counts={str(t): int(n) for t, n in data.get("counts", {}).items()},
             gtids=data.get("gtids"),
+            prepared=tuple(PreparedXa.from_json(xa) for xa in data.get("prepared", ())),
         )
 
     def record(self, topic: str) -> tuple[str, bytes, bytes]:

@@ -20,6 +20,11 @@ def java_hash(text: str) -> int:
     return value
 
 
+def java_order(text: str) -> bytes:
+    """Return the key by which ``String.compareTo`` sorts: UTF-16 units, unlike Python's code points."""
+    return text.encode("utf-16-be", "surrogatepass")
+
+
 def hash_set_order(texts: Iterable[str]) -> list[str]:
     """Return distinct texts in the order a ``java.util.HashSet`` gives them after adding them in the given order.
 

@@ -1,0 +1,83 @@
+"""Key and value schemas of the schema change topic."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, Schema, struct
+
+RECENT_COLUMN_MEMBERS = ("comment", "defaultValueExpression", "enumValues")
+"""Members of a column that came after the seeds' samples."""
+_COLUMN = (
+    Member("name"),
+    Member("jdbcType", "int32"),
+    Member("nativeType", "int32", optional=True),
+    Member("typeName"),
+    *(Member(n, optional=True) for n in ("typeExpression", "charsetName")),
+    *(Member(n, "int32", optional=True) for n in ("length", "scale")),
+    Member("position", "int32"),
+    *(Member(n, "boolean", optional=True) for n in ("optional", "autoIncremented", "generated")),
+)
+
+
+def _texts(optional: bool) -> Schema:
+    return {"type": "array", "items": {"type": "string", "optional": False}, "optional": optional}
+
+
+def _structs(item: Schema) -> Schema:
+    return {"type": "array", "items": item, "optional": False}
+
+
+_FLAT_ORDER = ("field", "type", "name", "optional", "fields")
+
+
+def _flat(name: str, members: list[Schema]) -> Schema:
+    fields = [{k: m[k] for k in _FLAT_ORDER if k in m} for m in members]
+    return struct(fields, name, order=_FLAT_ORDER[1:])
+
+
+def key_schema_of(layout: Contract) -> Schema:
+    """Return the key schema of schema changes."""
+    name = f"io.debezium.connector.{layout.connector}.SchemaChangeKey"
+    if layout.flat_changes:
+        return _flat(name, [Member("databaseName").to_schema()])
+    return struct([Member("databaseName").to_schema()], name, version=1 if layout.recent else None)
+
+
+def value_schema_of(layout: Contract, *, comments: bool = False) -> Schema:
+    """Return the value schema of schema changes.
+
+    Args:
+        layout: The event contract.
+        comments: ``include.schema.comments``; contract 1.9 has the member ``comment`` only then (SCH-40, SCH-41).
+    """
+    name = f"io.debezium.connector.{layout.connector}.SchemaChangeValue"
+    if layout.flat_changes:
+        texts = [Member(n).to_schema() for n in ("databaseName", "ddl")]
+        return _flat(name, [*texts, layout.source_schema(layout.change_source)])
+    members = [layout.source_schema(layout.change_source)]
+    if layout.recent:
+        members.append(Member("ts_ms", "int64").to_schema())
+    members += [Member(n, optional=True).to_schema() for n in ("databaseName", "schemaName", "ddl")]
+    members.append({**_structs(_change_schema(layout, comments=comments)), "field": "tableChanges"})
+    return struct(members, name, version=1 if layout.recent else None)
+
+
+def _change_schema(layout: Contract, *, comments: bool) -> Schema:
+    version = 1 if layout.recent else None
+    comment = [Member("comment", optional=True).to_schema()] if layout.recent or comments else []
+    column = [*(m.to_schema() for m in _COLUMN), *comment]
+    if layout.recent:
+        column.append(Member(RECENT_COLUMN_MEMBERS[1], optional=True).to_schema())
+        column.append({**_texts(True), "field": RECENT_COLUMN_MEMBERS[2]})
+    columns = _structs(struct(column, "io.debezium.connector.schema.Column", version=version))
+    table = [
+        Member("defaultCharsetName", optional=True).to_schema(),
+        {**_texts(True), "field": "primaryKeyColumnNames"},
+        {**columns, "field": "columns"},
+        *comment,
+    ]
+    change = [
+        Member("type").to_schema(),
+        Member("id").to_schema(),
+        {**struct(table, "io.debezium.connector.schema.Table", optional=True, version=version), "field": "table"},
+    ]
+    return struct(change, "io.debezium.connector.schema.Change", version=version)

@@ -1,0 +1,152 @@
+"""Kinds of explained differences in default values: what Debezium leaves of the way SQL writes them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from prooflib.ddl_kinds import backslashes
+from prooflib.records import Number
+from prooflib.volatile import schema_at
+
+if TYPE_CHECKING:
+    from prooflib.differ import Difference
+
+_UNREAD = (
+    "io.debezium.time.",
+    "io.debezium.data.Bits",
+    "org.apache.kafka.connect.data.Date",
+    "org.apache.kafka.connect.data.Time",
+)
+# Character sets whose text SHOW CREATE TABLE prints in hexadecimal, because utf8mb3 cannot hold it.
+_WIDE_CHARSETS = ("utf-8", "utf-16-be", "utf-16-le", "utf-32-be", "gb18030")
+_BINARY_FORMS: tuple[Callable[[str], bytes], ...] = (base64.b64decode, base64.urlsafe_b64decode, bytes.fromhex)
+
+
+def hex_text_default(d: Difference) -> bool:
+    """Return whether the recorded default of a text is its bytes in hexadecimal without the last digit."""
+    if not texts(d) or not d.theirs:
+        return False
+    return any(d.ours.encode(charset).hex().upper()[:-1] == d.theirs for charset in _WIDE_CHARSETS)
+
+
+def escaped_bytes(d: Difference) -> bool:
+    """Return whether the recorded bytes are ours as SQL writes them, with backslash escapes."""
+    if not texts(d):
+        return False
+    for decode in _BINARY_FORMS:
+        try:
+            ours, theirs = decode(d.ours), decode(d.theirs)
+        except ValueError:
+            continue
+        if backslashes(replace(d, ours=ours.decode("latin-1"), theirs=theirs.decode("latin-1"))):
+            return True
+    return False
+
+
+def sql_literal(d: Difference) -> bool:
+    """Return whether the recorded default is a literal as SQL writes it: x'..', b'..', N'..', TRUE, 'a' 'b'.
+
+    0x.. and 0b.. lack their last digit then.
+    """
+    if d.pair[1] is None or d.pair[1].snapshot or not isinstance(d.ours, str) or not isinstance(d.theirs, str):
+        return False
+    bits = d.path[-1] == "defaultValueExpression" and set(d.ours) <= {"0", "1"}
+    if _written_number(d.ours, d.theirs) or (bits and _written_number(str(int(d.ours or "0", 2)), d.theirs)):
+        return True
+    if not texts(d):
+        return False
+    if d.ours[:2] == "0x" and d.theirs.lower() == d.ours[2:].lower():
+        return True
+    forms = [(d.ours, d.theirs)]
+    for decode in _BINARY_FORMS:
+        try:
+            forms.append((decode(d.ours).decode("latin-1"), decode(d.theirs).decode("latin-1")))
+        except ValueError:
+            continue
+    return any(_written(ours, theirs) for ours, theirs in forms)
+
+
+def _written_number(number: str, literal: str) -> bool:
+    """Return whether a literal is a number in bits or hexadecimal digits, the last one perhaps cut."""
+    if not number.isdigit() or not re.fullmatch("[0-9a-fA-F]+", literal):
+        return False
+    digits = literal.lower().lstrip("0")
+    return any(digits in (whole, whole[:-1]) for whole in (f"{int(number):b}", f"{int(number):x}"))
+
+
+def rounded_half(d: Difference) -> bool:
+    """Return whether the recorded default of an integer is a negative half rounded up where ours is rounded down."""
+    numbers = isinstance(d.ours, Number) and isinstance(d.theirs, Number)
+    if not numbers or d.path[-1] != "default" or d.pair[1] is None or d.pair[1].snapshot:
+        return False
+    return d.ours.startswith("-") and "." not in d.ours + d.theirs and int(d.theirs) - int(d.ours) == 1
+
+
+def cut_bits(d: Difference) -> bool:
+    """Return whether the recorded default of a BIT(n) is ours without its last bit."""
+    if not texts(d) or d.path[-1] != "default" or d.pair[1] is None or d.pair[1].snapshot:
+        return False
+    try:
+        ours, theirs = (int.from_bytes(base64.b64decode(v), "little") for v in (d.ours, d.theirs))
+    except ValueError:
+        return False
+    return ours > 1 and ours >> 1 == theirs
+
+
+def _written(value: str, literal: str) -> bool:
+    data = value.encode("utf-8" if any(c > "\xff" for c in value) else "latin-1")
+    bits = "".join(f"{byte:08b}" for byte in data)
+    words = {"1": "true", "0": "false"}
+    adjacent = "''" in literal and literal.replace("''", "") == value
+    return adjacent or literal.lower() in (data.hex(), bits, f"n'{value.lower()}'", words.get(value))
+
+
+def unpadded(d: Difference) -> bool:
+    """Return whether the recorded stream lacks the zero bytes at the end of our BINARY."""
+    if not texts(d) or d.pair[1] is None or d.pair[1].snapshot:
+        return False
+    for decode in _BINARY_FORMS:
+        try:
+            ours, theirs = decode(d.ours), decode(d.theirs)
+        except ValueError:
+            continue
+        if len(theirs) < len(ours) and theirs.ljust(len(ours), b"\0") == ours:
+            return True
+    return False
+
+
+def unread_default(d: Difference) -> bool:
+    """Return whether the recorded stream lacks our default of a date, a time or a bit string, or has 0 (NOT NULL).
+
+    In a row it holds for a NULL that our default replaces.
+    """
+    ours, theirs = d.pair
+    if ours is None or theirs is None or theirs.snapshot:
+        return False
+    in_schema = d.path[-1] == "default"
+    # Images and columns stand in brackets in the path of a schema.
+    steps = [s[1:-1] for s in d.path if s[0] == "["] if in_schema else d.path[2:]
+    mine, other = (schema_at(r, (d.path[0], "payload", *steps)) for r in (ours, theirs))
+    if not (isinstance(mine, dict) and isinstance(other, dict)) or not _may_be_unread(mine) or "default" not in mine:
+        return False
+    if in_schema:
+        return bool(other.get("default", "0") == "0")
+    return d.theirs is None and "default" not in other and bool(mine["default"] == d.ours)
+
+
+def _may_be_unread(schema: dict[str, Any]) -> bool:
+    return str(schema.get("name")).startswith(_UNREAD)
+
+
+def zero_length(d: Difference) -> bool:
+    """Return whether the recorded length of a column is 10 where ours is 0."""
+    return (d.ours, d.theirs) == ("0", "10")
+
+
+def texts(d: Difference) -> bool:
+    """Return whether both values are texts."""
+    return all(isinstance(v, str) and not isinstance(v, Number) for v in (d.ours, d.theirs))

@@ -1,0 +1,43 @@
+"""Schema change records of the stream."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import ChangeFormat
+
+EVENT = SimpleNamespace(timestamp=12, server_id=7, file="binlog.000002", start_pos=99)
+AT = SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None)
+
+
+def payloads(*statements: str) -> list[dict[str, Any]]:
+    state = SchemaState()
+    changes: Any = ()
+    for sql in statements:
+        applied = apply(state, sql, DdlContext("d"))
+        state, changes = applied.state, applied.changes
+    records = ChangeFormat("p", value_schema=False).streamed(changes, EVENT, AT)
+    return [json.loads(r.value) for r in records]
+
+
+def test_a_record_names_the_tables_that_stand_beside_it_in_the_same_database() -> None:
+    """A statement over several databases is several sets of tables, one after the other."""
+    tables = [f"CREATE TABLE {name} (a INT)" for name in ("a", "b", "c")]
+    found = payloads(*tables, "RENAME TABLE a TO a2, b TO e.b2, c TO c2")
+    assert [(p["databaseName"], p["source"]["table"]) for p in found] == [("d", "a2"), ("e", "b2"), ("d", "c2")]
+    found = payloads(*tables, "RENAME TABLE a TO a2, c TO c2, b TO e.b2")
+    assert [(p["databaseName"], p["source"]["table"]) for p in found] == [("d", "a2,c2"), ("d", "a2,c2"), ("e", "b2")]
+
+
+def test_a_table_without_a_record_is_named_beside_the_others() -> None:
+    state = SchemaState()
+    for sql in ("CREATE TABLE a (x INT)", "CREATE TABLE b (x INT)", "DROP TABLE a, b"):
+        applied = apply(state, sql, DdlContext("d"))
+        state = applied.state
+    form = ChangeFormat("p", value_schema=False)
+    records = form.streamed(applied.changes, EVENT, AT, wanted=lambda c: c.id.table == "a")
+    assert [json.loads(r.value)["source"]["table"] for r in records] == ["a,b"]
