@@ -73,19 +73,25 @@ def backslashes(d: Difference) -> bool:
     return bool(re.sub(r"\\([^,])", lambda m: _ESCAPES.get(m[1], m[1]), d.theirs) == d.ours)
 
 
+_LIKE = re.compile(r"CREATE\s+TABLE\b.*\bLIKE\b", re.IGNORECASE | re.DOTALL)
+
+
 def _altered(d: Difference) -> tuple[Any, Any] | None:
-    """Return both tables of a schema change that alters one."""
+    """Return both tables of a schema change that alters one, or copies one that may have been altered before."""
     if not schema_change(d) or None in d.pair:
         return None
-    changes = [r.payload["tableChanges"] for r in d.pair if r is not None]
-    if any(len(c) != 1 or c[0]["type"] != "ALTER" or c[0]["table"] is None for c in changes):
+    payloads = [r.payload for r in d.pair if r is not None]
+    changes = [p["tableChanges"] for p in payloads]
+    if any(len(c) != 1 or c[0]["table"] is None for c in changes):
+        return None
+    if any(c[0]["type"] != "ALTER" for c in changes) and not all(_LIKE.match(p["ddl"] or "") for p in payloads):
         return None
     ours, theirs = (c[0]["table"] for c in changes)
     return ours, theirs
 
 
 def overlooked_charset(d: Difference) -> bool:
-    """Return whether an altered table has another default character set, or a column's is the recorded default."""
+    """Return whether an altered or copied table has another default character set, or a column the recorded default."""
     tables = _altered(d)
     if tables is None or not _texts(d):
         return False

@@ -362,6 +362,7 @@ KINDS: dict[str, Kind] = {
     "rounded-half": default_kinds.rounded_half,
     "cut-bits": default_kinds.cut_bits,
     "unpadded": default_kinds.unpadded,
+    "trailing-blanks": default_kinds.trailing_blanks,
     "unread-default": default_kinds.unread_default,
     "trailing-zeros": trailing_zeros,
     "escaped-comma": escaped_comma,

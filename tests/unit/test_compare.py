@@ -238,6 +238,7 @@ BITS = column("c", "bytes", name="io.debezium.data.Bits")
         ("sql-literal", "QQ==", "MDEwMDAwMDE=", column("c", "bytes"), "false"),
         ("sql-literal", "3", "11", column("c"), "false"),
         ("sql-literal", "16", "10", column("c", "int32"), "false"),
+        ("trailing-blanks", "a,b", "a  ,b ", column("c", name="io.debezium.data.EnumSet"), "false"),
         ("sql-literal", "31", "1F", column("c", "int32"), "false"),
         ("unpadded", "YQAA", "YQ==", column("c", "bytes"), "false"),
         ("full-day", None, "00:00:00Z", column("c", name="io.debezium.time.IsoTime"), "false"),
@@ -289,6 +290,7 @@ def test_a_kind_holds_for_its_case(kind: str, ours: Any, theirs: Any, fields: An
         ("ԱԲ x", "²´ x", column("c"), "true"),
         ("ԱЇ", "²╥", column("c"), "false"),
         ("caf?", "café", column("c"), "false"),
+        ("a", "a ", column("c"), "false"),
     ],
 )
 def test_no_kind_holds_for_another_case(ours: Any, theirs: Any, fields: Any, snapshot: str) -> None:
@@ -304,6 +306,56 @@ def test_a_row_that_only_the_recording_has_is_explained_when_it_names_no_thread(
         for ours, theirs, holds in (([both], [both, more], expected), ([both, more], [both], False)):
             (found,) = compare(parse_records(ours, "ours"), parse_records(theirs, "theirs")).differences
             assert KINDS["undecided-xa"](found) is holds, (thread, snapshot)
+
+
+def schema_kinds(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], value: Any = None) -> set[str]:
+    """Return the kinds that hold for the only difference of two schemas of column ``c``, that of the row image."""
+    lines = [line(row({"c": value}, fields=fields)) for fields in (ours, theirs)]
+    found = compare(parse_records(lines[:1], "ours"), parse_records(lines[1:], "theirs")).differences
+    difference = next(d for d in found if d.path[3] == "[after]")
+    return {name for name, holds in KINDS.items() if name != "any" and holds(difference)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "ours", "theirs"),
+    [
+        ("rounded-half", {"kind": "int32"}, {"default": -2}, {"default": -1}),
+        ("cut-bits", {"kind": "bytes", "name": "io.debezium.data.Bits"}, {"default": "VQ=="}, {"default": "Kg=="}),
+        ("unread-default", {"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {}),
+        ("unread-default", {"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {"default": 0}),
+        ("sql-literal", {"kind": "int32"}, {"default": 16}, {"default": 10}),
+    ],
+)
+def test_a_kind_holds_for_its_default(
+    kind: str, schema: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
+) -> None:
+    assert kind in schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "ours", "theirs"),
+    [
+        ({"kind": "int32"}, {"default": 2}, {"default": 1}),
+        ({"kind": "int32"}, {"default": 12}, {"default": 0}),
+        ({"kind": "int32"}, {"default": -2}, {"default": -3}),
+        ({"kind": "int32"}, {"default": 10}, {"default": 11}),
+        ({"kind": "int32"}, {"default": 19756}, {}),
+        ({"kind": "int32", "name": "io.debezium.time.Date"}, {}, {"default": 19756}),
+        ({"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {"default": 19757}),
+        ({"kind": "bytes", "name": "io.debezium.data.Bits"}, {"default": "VQ=="}, {"default": "VA=="}),
+    ],
+)
+def test_no_kind_holds_for_another_default(
+    schema: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
+) -> None:
+    assert schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs))) == set()
+
+
+def test_a_float4_that_lost_its_values_is_told_from_another_type() -> None:
+    types = column("c", "float"), column("c", "double")
+    assert schema_kinds(*types) == {"lost-float4"}
+    assert schema_kinds(*types, value=1.5) == set()
+    assert schema_kinds(column("c", "double"), column("c", "float")) == {"real-as-float"}
 
 
 def test_lines_end_at_line_feeds_only(tmp_path: Path) -> None:

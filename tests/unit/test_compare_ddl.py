@@ -49,19 +49,20 @@ def test_a_kind_holds_for_its_case_only(kind: str, ours: Any, theirs: Any, holds
 
 
 @pytest.mark.parametrize(
-    ("ours", "theirs", "mine", "other", "kind", "holds"),
+    ("ours", "theirs", "mine", "other", "kind", "ddl", "holds"),
     [
-        ("gbk", "utf8mb4", "gbk", "utf8mb4", "ALTER", True),
-        ("latin1", "utf8mb4", "gbk", "utf8mb4", "ALTER", True),
-        ("gbk", "latin1", "gbk", "utf8mb4", "ALTER", False),
-        ("latin1", "utf8mb4", "utf8mb4", "utf8mb4", "ALTER", False),
-        ("gbk", "utf8mb4", "gbk", "utf8mb4", "CREATE", False),
+        ("gbk", "utf8mb4", "gbk", "utf8mb4", "ALTER", "x", True),
+        ("gbk", "utf8mb4", "gbk", "utf8mb4", "CREATE", "CREATE TABLE b (LIKE a)", True),
+        ("latin1", "utf8mb4", "gbk", "utf8mb4", "ALTER", "x", True),
+        ("gbk", "latin1", "gbk", "utf8mb4", "ALTER", "x", False),
+        ("latin1", "utf8mb4", "utf8mb4", "utf8mb4", "ALTER", "x", False),
+        ("gbk", "utf8mb4", "gbk", "utf8mb4", "CREATE", "CREATE TABLE b (a INT)", False),
     ],
 )
 def test_an_overlooked_character_set_is_the_recorded_default_of_an_altered_table(
-    ours: str, theirs: str, mine: str, other: str, kind: str, holds: bool
+    ours: str, theirs: str, mine: str, other: str, kind: str, ddl: str, holds: bool
 ) -> None:
-    records = (change("x", charset=mine, kind=kind), change("x", charset=other, kind=kind))
+    records = (change(ddl, charset=mine, kind=kind), change(ddl, charset=other, kind=kind))
     path = "value.payload.tableChanges.[0].table.columns.[c].charsetName"
     assert KINDS["overlooked-charset"](difference(ours, theirs, path, *records)) is holds
 
