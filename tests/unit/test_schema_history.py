@@ -196,6 +196,42 @@ def test_tables_that_are_not_captured_are_described_in_order_of_their_names() ->
     assert set(replay(log, until=place(100), epoch=1).tables) == {TableId("a", "first"), *DEFINITIONS.tables}
 
 
+OTHERS = {
+    TableId("d", f"o{i}"): f"CREATE TABLE `o{i}` (\n  `id` int NOT NULL,\n  KEY `k` (`id`)\n) CHARSET=latin1"
+    for i in range(3)
+}
+
+
+@pytest.mark.parametrize(
+    ("statement", "captured", "expected"),
+    [
+        ("ALTER TABLE o1 RENAME TO t2, ADD v CHAR(3)", "t2", ["id", "v"]),
+        ("RENAME TABLE d.o1 TO d.t2", "t2", ["id"]),
+        ("CREATE TABLE t2 LIKE o1", "t2", ["id"]),
+        ("CREATE TABLE IF NOT EXISTS o1 (x INT)", "o1", ["id"]),
+        ("DROP TABLE o1; CREATE TABLE o1 (x INT)", "o1", ["x"]),
+        ("DROP DATABASE d; CREATE DATABASE d; CREATE TABLE d.o1 (x INT)", "o1", ["x"]),
+    ],
+)
+def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
+    statement: str, captured: str, expected: list[str]
+) -> None:
+    definitions = replace(DEFINITIONS, others=OTHERS)
+    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, definitions, place(100), 1)]
+
+    def captures(table: TableId) -> bool:
+        return table in DEFINITIONS.tables
+
+    before = replay(log, until=place(100), epoch=1, captures=captures)
+    assert set(before.unread) == set(OTHERS) and set(before.tables) == set(DEFINITIONS.tables)
+    after = apply(before, statement, DdlContext(default_db="d"), captures).state
+    wanted = TableId("d", captured)
+    assert columns(after, wanted) == expected if wanted in after.tables else wanted in after.unread
+    # With the table captured all along, the history gives the same.
+    log.append(record(150, statement, epoch=2))
+    assert columns(replay(log, until=place(150), epoch=3), wanted) == expected
+
+
 @pytest.mark.req("SNAP-48")
 def test_the_last_schema_change_of_a_snapshot_without_rows_is_marked() -> None:
     for final, expected in ((True, "last"), (False, "true")):

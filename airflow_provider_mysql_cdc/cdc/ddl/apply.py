@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures, classify, full
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
-from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState, Unread
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AddKey,
     AlterTable,
@@ -147,14 +147,28 @@ class _Step:
 
     def structure(self, table_id: TableId) -> Structure | None:
         """Return a table's structure before the statement, or None when it is not known."""
+        unread = self.state.unread.get(table_id)
+        if unread is not None:
+            return _read(self.state, table_id, unread)
         table = self.state.tables.get(table_id)
         return None if table is None else (table, self.state.plain_keys.get(table_id, ()))
+
+
+def _read(state: SchemaState, table_id: TableId, unread: Unread) -> Structure | None:
+    """Return the structure that a CREATE TABLE statement describes; None when it is not understood."""
+    empty = SchemaState(databases=state.databases, server=state.server)
+    try:
+        read = _apply_all(empty, unread.sql, unread.context).state
+    except DdlParseError:
+        return None
+    table = next(iter(read.tables.values()), None)
+    return None if table is None else (replace(table, id=table_id), read.plain_keys.get(table.id, ()))
 
 
 def _create(step: _Step, statement: CreateTable) -> SchemaState:
     state, context = step.state, step.context
     table_id = step.id(statement.name)
-    if statement.if_not_exists and table_id in state.tables:
+    if statement.if_not_exists and state.knows(table_id):
         step.add("NONE", table_id, None)
         return state
     if statement.like is not None:
@@ -222,7 +236,8 @@ def _rename(step: _Step, statement: RenameTables) -> SchemaState:
 
 def _truncate(step: _Step, statement: TruncateTable) -> SchemaState:
     table_id = step.id(statement.name)
-    step.add("TRUNCATE", table_id, step.state.tables.get(table_id))
+    source = step.structure(table_id)
+    step.add("TRUNCATE", table_id, source[0] if source else None)
     return step.state
 
 

@@ -96,6 +96,19 @@ class DdlContext:
 
 
 @dataclass(frozen=True, slots=True)
+class Unread:
+    """Hold the CREATE TABLE statement of a table whose structure nobody has asked for yet.
+
+    Args:
+        sql: The statement, as SHOW CREATE TABLE gives it: it names the character set.
+        context: Its session.
+    """
+
+    sql: str
+    context: DdlContext
+
+
+@dataclass(frozen=True, slots=True)
 class SchemaState:
     """Hold the structures of all tables known. Values are shared between versions; each change copies one dict.
 
@@ -104,29 +117,44 @@ class SchemaState:
         databases: Default character sets by database name.
         server: The server's default character set.
         plain_keys: Indexes which are not unique, by table: MySQL derives names of new indexes from the names in use.
+        unread: Tables that are not captured, with the statements to read their structures from: a server may have
+            thousands, and a statement takes about a millisecond.
     """
 
     tables: Mapping[TableId, Table] = field(default_factory=dict)
     databases: Mapping[str, DbDefaults] = field(default_factory=dict)
     server: DbDefaults = SERVER_DEFAULTS
     plain_keys: Mapping[TableId, tuple[PlainKey, ...]] = field(default_factory=dict)
+    unread: Mapping[TableId, Unread] = field(default_factory=dict)
+
+    def knows(self, table_id: TableId) -> bool:
+        """Return whether a table exists, its structure read or not."""
+        return table_id in self.tables or table_id in self.unread
+
+    def with_unread(self, tables: Mapping[TableId, Unread]) -> SchemaState:
+        """Return the state with these tables added or replaced."""
+        return replace(self.without_tables(*tables), unread={**self.unread, **tables}) if tables else self
 
     def with_table(self, table: Table, plain_keys: tuple[PlainKey, ...] = ()) -> SchemaState:
         """Return the state with this table added or replaced."""
         keys = self.plain_keys
         if plain_keys or table.id in keys:
             keys = {**keys, table.id: plain_keys}
-        return replace(self, tables={**self.tables, table.id: table}, plain_keys=keys)
+        unread = self.unread
+        if table.id in unread:
+            unread = {k: v for k, v in unread.items() if k != table.id}
+        return replace(self, tables={**self.tables, table.id: table}, plain_keys=keys, unread=unread)
 
     def without_tables(self, *ids: TableId) -> SchemaState:
         """Return the state without these tables; ``self`` when none of them is known."""
-        if not any(i in self.tables for i in ids):
+        if not any(map(self.knows, ids)):
             return self
         drop = frozenset(ids)
         return replace(
             self,
             tables={k: v for k, v in self.tables.items() if k not in drop},
             plain_keys={k: v for k, v in self.plain_keys.items() if k not in drop},
+            unread={k: v for k, v in self.unread.items() if k not in drop},
         )
 
     def with_database(self, name: str, defaults: DbDefaults) -> SchemaState:
@@ -147,8 +175,8 @@ class SchemaState:
         return self if defaults == self.server else replace(self, server=defaults)
 
     def tables_of(self, db: str) -> tuple[TableId, ...]:
-        """Return the names of a database's tables in order of creation."""
-        return tuple(i for i in self.tables if i.db == db)
+        """Return the names of a database's tables, those that were read first, in order of creation."""
+        return tuple(i for i in (*self.tables, *self.unread) if i.db == db)
 
     def defaults_of(self, db: str, context: DdlContext) -> DbDefaults:
         """Return the character set a new table of ``db`` gets without a CHARSET clause."""
@@ -156,10 +184,12 @@ class SchemaState:
 
     def resolve(self, table_id: TableId, context: DdlContext) -> TableId:
         """Return the name under which the server keeps a table (lower_case_table_names)."""
-        if context.lower_case_table_names == 0 or table_id in self.tables:
+        if context.lower_case_table_names == 0 or self.knows(table_id):
             return table_id
         wanted = TableId(table_id.db.lower(), table_id.table.lower())
         if context.lower_case_table_names == 1:
             return wanted
-        found = (i for i in self.tables if i.table.lower() == wanted.table and i.db.lower() == wanted.db)
+        found = (
+            i for i in (*self.tables, *self.unread) if i.table.lower() == wanted.table and i.db.lower() == wanted.db
+        )
         return next(found, table_id)

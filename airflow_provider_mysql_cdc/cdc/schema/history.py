@@ -16,10 +16,11 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
 from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState, Unread
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts, read_topic_committed
 
@@ -145,6 +146,21 @@ class HistoryRecord:
         """Return what makes two records the same statement, whichever attempt wrote them."""
         return self.position.server_uuid, self.position.file, self.position.pos, self.db, self.ddl
 
+    def created_beside(self, captures: Captures | None) -> TableId | None:
+        """Return the table that a snapshot's CREATE TABLE describes and that is not captured; None for anything else.
+
+        Args:
+            captures: Which tables matter, None for all.
+        """
+        if captures is None or not self.snapshot or len(self.table_changes) != 1 or not self.ddl.startswith("CREATE"):
+            return None
+        change = self.table_changes[0]
+        head, name = f'"{self.db}"."', str(change.get("id", ""))
+        if change.get("type") != "CREATE" or not name.startswith(head):
+            return None
+        table_id = TableId(self.db, name[len(head) : -1])
+        return None if captures(table_id) else table_id
+
     def is_before(self, until: BinlogOffset, epoch: int) -> bool:
         """Return whether the statement was executed at or before an offset.
 
@@ -186,11 +202,16 @@ def replay(
     """
     result = SchemaState() if state is None else state
     seen: set[tuple[str | None, str, int, str, str]] = set()
+    unread: dict[TableId, Unread] = {}
     for record in records:
         identity = record.identity()
         if identity in seen or not record.is_before(until, epoch):
             continue
         seen.add(identity)
+        if (table_id := record.created_beside(captures)) is not None:
+            unread[table_id] = Unread(record.ddl, record.context)
+            continue
+        result, unread = result.with_unread(unread), {}
         try:
             result = apply(result, record.ddl, record.context, captures).state
         except DdlParseError as error:
@@ -201,7 +222,7 @@ def replay(
                     why=error.why,
                     remedy=error.remedy or _REMEDY,
                 ) from error
-    return result
+    return result.with_unread(unread)
 
 
 def require_history(cfg: ConnectorConfig) -> None:

@@ -135,7 +135,10 @@ def history_records(cfg: ConnectorConfig, definitions: Definitions, offset: Binl
     now_ms = time.time_ns() // 1_000_000
     records: list[Record] = []
     for s in _statements(state, creates):
-        described = tuple(change_dict(c) for c in s.changes(state.tables))
+        # The statement says it all; of tables that are not captured nobody reads more (see ``replay``).
+        described = tuple(
+            change_dict(c) | ({} if c.id in definitions.tables else {"table": None}) for c in s.changes(state.tables)
+        )
         context = context_of(definitions, s.db)
         record = HistoryRecord(cfg[F.TOPIC_PREFIX], offset, epoch, now_ms, s.db, s.ddl, context, described, True)
         records.append((cfg.history_topic, None, record.to_bytes()))
