@@ -506,6 +506,21 @@ def nothing_moves_but_schemas(pipeline: Pipeline, where: str) -> Iterator[None]:
     assert pipeline.table_topic("t") not in pipeline.topics() or pipeline.records("t") == []
 
 
+@pytest.mark.req("SNAP-35")
+def test_a_table_that_somebody_has_locked(pipeline: Pipeline, root: Any, database: str) -> None:
+    pipeline.drain()
+    pipeline.properties["snapshot.lock.timeout.ms"] = "1000"
+    execute(root, f"LOCK TABLES `{database}`.t WRITE")
+    try:
+        with nothing_moves(
+            pipeline, SourceConnectionError, retry=True, says="snapshot.lock.timeout.ms", where=address(pipeline)
+        ):
+            pipeline.snapshot(again=True)
+    finally:
+        execute(root, "UNLOCK TABLES")
+    assert pipeline.snapshot().complete
+
+
 # -- the configuration ------------------------------------------------------------------------------------------------
 
 

@@ -101,6 +101,12 @@ _CORRUPT = Meaning(
 _SETTING = Meaning(
     SourceSettingError, "a server setting keeps the binlog from being read", "change the setting the server names"
 )
+_LOCKED = Meaning(
+    SourceConnectionError,
+    "a table stayed locked",
+    "end the statement or the LOCK TABLES that holds it (performance_schema.metadata_locks), or raise "
+    "snapshot.lock.timeout.ms",
+)
 _QUERY = Meaning(SourceError, "MySQL refused a statement", "see the server's message")
 
 # Access denied, anonymous, password expired, account locked, host unknown or blocked, plugin missing.
@@ -111,6 +117,7 @@ _BY_CODE: dict[int, Meaning] = {
     **dict.fromkeys((2002, 2003, 2005), _UNREACHABLE),
     **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3024, 3169, 4031), _LOST),
     TLS_ERROR: _TLS,
+    1205: _LOCKED,
     1381: _NO_BINLOG,
     1220: _PURGED,
     1373: _PURGED,

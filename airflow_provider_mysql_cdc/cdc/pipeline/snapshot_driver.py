@@ -143,7 +143,7 @@ class _Snapshot:
         ledger = self.job.begin(self.plan)
         with connect(self.cfg.connection_settings()) as conn:
             tables = self._tables(conn)
-            guard(conn, list(tables))
+            guard(conn, list(tables), _lock_seconds(self.cfg))
             # The statements are read again under the guard: now they cannot change before the view stands.
             definitions = read_definitions(conn, self.cfg, list(tables))
             state = state_of(definitions)
@@ -317,6 +317,10 @@ class _Snapshot:
         self.job.commit(records, {wiring.schema_topic(cfg): wiring.headers(cfg, self.run_id)})
 
 
+def _lock_seconds(cfg: ConnectorConfig) -> int:
+    return max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000)
+
+
 def _ends(conn: Any, chunks: list[SnapshotChunk]) -> tuple[str, str]:
     """Return the ids of the chunks that hold the snapshot's first and last row.
 
@@ -363,7 +367,7 @@ class _Opener(threading.Thread):
                     self._meet,
                     list(self._definitions.tables),
                     str(cfg[F.SNAPSHOT_LOCKING_MODE]),
-                    max(1, cfg[F.SNAPSHOT_LOCK_TIMEOUT_MS] // 1000),
+                    _lock_seconds(cfg),
                 )
                 self._guard.rollback()
                 self._s.log(f"consistent view at {view.offset}, lock={view.lock}, held {view.locked_ms:.1f} ms")

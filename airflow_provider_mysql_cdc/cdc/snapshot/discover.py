@@ -54,13 +54,19 @@ def _base_tables(conn: Any) -> list[TableId]:
         return sorted((TableId(db, name) for db, name in cursor.fetchall()), key=lambda t: java_order(str(t)))
 
 
-def guard(conn: Any, tables: list[TableId]) -> None:
+def guard(conn: Any, tables: list[TableId], timeout_s: int) -> None:
     """Hold off ALTER TABLE and its kin for these tables until the connection's transaction ends.
 
     A transaction that has read a table holds a metadata lock on it (MySQL manual, "Metadata Locking"), and FLUSH TABLES
     WITH READ LOCK does not wait for such locks. So definitions can be read before the global lock instead of under it.
+
+    Args:
+        conn: An open connection to the source.
+        tables: The tables.
+        timeout_s: Seconds to wait for a table that somebody has locked; MySQL's own default is a year.
     """
     with conn.cursor() as cursor:
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
         cursor.execute("START TRANSACTION READ ONLY")
         for table in tables:
             cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 0")
