@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute, payload
+from kit import ROOT, Pipeline, duplicates, execute, payload, submit_command, submit_env
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
@@ -65,6 +67,107 @@ def test_snapshot_and_stream_treat_columns_alike(pipeline: Pipeline, root: Any, 
         "no_flag": 7,
     }  # fmt: skip
     assert len(shown["mail"]) == 12 and len(shown["phone"]) == 128
+
+
+@pytest.mark.req("TYPE-65")
+def test_snapshot_and_stream_convert_columns_alike(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Every kind of column as Python's text of the value that its converter is given; a key and a NULL among them."""
+    pipeline.properties |= {
+        "converters": "isbn,text",
+        "isbn.type": "sample_converters.IsbnConverter",
+        "isbn.selector": f"{database}.books.isbn",
+        "text.type": "sample_converters.ReprConverter",
+        "text.skip": "n",
+    }
+    columns = (
+        "b BOOL, i INT(9) ZEROFILL, l BIGINT UNSIGNED, y YEAR, t BIT(11), c DECIMAL(40,20), f FLOAT, g FLOAT(9,3), "
+        "d DOUBLE, s VARCHAR(20) CHARACTER SET cp1250, h CHAR(5), e ENUM('x','y'), z SET('p','q'), v BINARY(4), "
+        "w BLOB, j JSON, da DATE, dt DATETIME(5), ts TIMESTAMP(3) NULL, ti TIME(1), p POINT, k GEOMETRY, nu TEXT"
+    )
+    row = (
+        "2, 7, 18446744073709551615, 2024, b'10000000001', -12345678901234567890.12345678901234567891, 0.1, 1.1, "
+        "1e-9, 'Łódź \"\\\\', 'a', 'y', 'p,q', x'00ff', x'80', '{\"b\": 1.50, \"a\": [\"ü\"]}', '1999-12-31', "
+        "'0000-00-00 00:00:00', '2024-02-29 23:59:58.123', '-838:59:58.9', ST_PointFromText('POINT(1 2)'), "
+        "ST_GeomFromText('LINESTRING(0 0, 1 1)', 4326), NULL"
+    )
+    insert = f"INSERT INTO `{database}`.books VALUES ('ISBN', 1, {row})"
+    execute(
+        root,
+        "SET time_zone = '+00:00', sql_mode = ''",
+        f"CREATE TABLE `{database}`.books (isbn VARCHAR(20) PRIMARY KEY, n INT, {columns})",
+        insert.replace("ISBN", "978-3-16"),
+    )
+    pipeline.snapshot()
+    execute(
+        root,
+        insert.replace("ISBN", "978-3-17"),
+        f"UPDATE `{database}`.books SET isbn = '978-3-18' WHERE isbn = '978-3-17'",
+        f"DELETE FROM `{database}`.books WHERE isbn = '978-3-18'",
+    )
+    pipeline.drain()
+    found = images(pipeline, "books")
+    keys = [978316, 978317, 978317, 978318, 978318]
+    assert sorted((k["isbn"], op) for k, op, _ in found) == sorted(zip(keys, "rcdcd", strict=True))
+    assert all(k["isbn"] == row["isbn"] for k, _, row in found)
+    shown = [{name: value for name, value in row.items() if name != "isbn"} for _, _, row in found]
+    assert all(other == shown[0] for other in shown)
+    assert shown[0] | {"p": "", "k": ""} == {
+        "n": 1, "b": "2", "i": "7", "l": "18446744073709551615", "y": "2024", "t": "1025",
+        "c": "Decimal('-12345678901234567890.12345678901234567891')", "f": "0.1", "g": "1.1", "d": "1e-09",
+        "s": repr('Łódź "\\'), "h": "'a'", "e": "'y'", "z": "'p,q'", "v": repr(b"\0\xff\0\0"), "w": repr(b"\x80"),
+        "j": repr('{"a":["ü"],"b":1.5}'), "da": "'1999-12-31'", "dt": "'0000-00-00 00:00:00.00000'",
+        "ts": "'2024-02-29 23:59:58.123'", "ti": "'-838:59:58.9'", "p": "", "k": "", "nu": "None",
+    }  # fmt: skip
+    assert "'x': 1.0, 'y': 2.0" in shown[0]["p"] and "'srid': 4326" in shown[0]["k"]
+
+
+@pytest.mark.req("TYPE-65")
+def test_a_row_that_a_converter_refuses_goes_to_the_dead_letters(
+    pipeline: Pipeline, root: Any, database: str, unique: str
+) -> None:
+    pipeline.properties |= {
+        "converters": "isbn",
+        "isbn.type": "sample_converters.IsbnConverter",
+        "isbn.selector": ".*[.]isbn",
+        "event.processing.failure.handling.mode": "warn",
+        "errors.deadletterqueue.topic.name": f"{unique}.dead",
+    }
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.b (id INT PRIMARY KEY, isbn VARCHAR(20))",
+        f"INSERT INTO `{database}`.b VALUES (1, '1-1'), (2, 'none')",
+    )
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO `{database}`.b VALUES (3, 'nil'), (4, '4-4')")
+    pipeline.drain()
+    assert [(k["id"], row["isbn"]) for k, _, row in images(pipeline, "b")] == [(1, 11), (4, 44)]
+    letters = [payload(r.value) for r in pipeline.read(f"{unique}.dead")]
+    assert ["key id=2" in letters[0]["error"]["where"], letters[1]["key"]] == [True, {"id": 3}]
+    assert all("converter isbn (sample_converters.IsbnConverter)" in x["error"]["why"] for x in letters)
+
+
+@pytest.mark.spark
+@pytest.mark.req("TYPE-65")
+def test_spark_is_given_a_converters_module_with_py_files(
+    pipeline: Pipeline, root: Any, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = tmp_path / "isbn_of_this_test.py"
+    module.write_text((ROOT / "tests" / "sample_converters.py").read_text(encoding="utf-8"), encoding="utf-8")
+    pipeline.properties |= {"converters": "isbn", "isbn.type": "isbn_of_this_test.IsbnConverter"}
+    with pytest.raises(ConfigError, match=r"No module named 'isbn_of_this_test'.*--py-files"):
+        pipeline.cfg  # noqa: B018
+    monkeypatch.syspath_prepend(tmp_path)
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.b (id INT PRIMARY KEY, isbn VARCHAR(20))",
+        f"INSERT INTO `{database}`.b VALUES (1, '1-1'), (2, '2-2')",
+    )
+    command = submit_command(pipeline.prepare("snapshot").spec, tmp_path)
+    command[1:1] = ["--py-files", str(module)]
+    done = subprocess.run(command, env=submit_env(), capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    pipeline.settle()
+    assert sorted((k["id"], row["isbn"]) for k, _, row in images(pipeline, "b")) == [(1, 11), (2, 22)]
 
 
 @pytest.mark.req("COL-13", "COL-14", "EVT-28")

@@ -213,7 +213,7 @@ def test_include_and_exclude_exclude_each_other(pair: tuple[str, str]) -> None:
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("transforms", "unwrap"),
+        ("predicates", "isTombstone"),
         ("signal.data.collection", "a.signals"),
         ("value.converter", "io.confluent.connect.avro.AvroConverter"),
         ("snapshot.mode", "custom"),
@@ -236,8 +236,8 @@ def test_a_property_that_asks_for_what_happens_anyway_is_accepted() -> None:
 
 
 def test_settings_of_listed_plugins_are_not_reported_one_by_one() -> None:
-    more = {"transforms": "u", "transforms.u.type": "x", "predicates": "p", "predicates.p.type": "y"}
-    assert [p.name for p in ConnectorConfig.check({**BASE, **more})] == ["transforms", "predicates"]
+    more = {"post.processors": "u", "u.type": "x", "predicates": "p", "predicates.p.type": "y"}
+    assert [p.name for p in ConnectorConfig.check({**BASE, **more})] == ["post.processors", "predicates"]
 
 
 def test_a_placeholder_of_a_config_provider_is_refused_without_being_shown() -> None:

@@ -101,11 +101,13 @@ def test_whole_configurations_mean_what_they_say(
     assert [note for note in cfg.notes if note.startswith("database.server.name")]
 
 
-@pytest.mark.req("EX-38")
-def test_the_transform_of_reads_into_creates_is_refused_by_name() -> None:
-    found = problems(lines(EX_38))
-    assert list(found) == ["transforms"]
-    assert "transform in the consumer" in found["transforms"].what and found["transforms"].fix == "Remove it"
+@pytest.mark.req("EX-38", "SNAP-41")
+def test_the_transform_of_reads_into_creates_is_taken_from_the_sample() -> None:
+    """The ellipsis stands for transforms of one's own."""
+    assert list(problems(lines(EX_38))) == ["transforms.....type"]
+    cfg = config(lines(EX_38.replace(",...", "")))
+    assert wiring.decoder_options(cfg).read_op == "c" and wiring.decoder_options(config({})).read_op == "r"
+    assert cfg.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -113,18 +115,30 @@ def test_the_transform_of_reads_into_creates_is_refused_by_name() -> None:
     [
         {
             "transforms": "Reroute",
-            "transforms.Reroute.type": "io.debezium.transforms.ByLogicalTableRouter",
-            "transforms.Reroute.topic.regex": "(.*)customers_shard(.*)",
-            "transforms.Reroute.topic.replacement": "$1customers_all_shards",
+            "transforms.Reroute.type": "io.debezium.transforms.ContentBasedRouter",
+            "transforms.Reroute.topic.expression": "value.op",
         },
         {"topic.regex": "(.*)_shard"},
         {"topic.naming.strategy": "io.debezium.schema.DefaultRegexTopicNamingStrategy"},
     ],
 )
-def test_other_topic_names_are_refused_by_name_and_never_left_out(given: dict[str, str]) -> None:
-    """TOPIC-05 needs transforms."""
+def test_other_ways_to_name_topics_are_refused_by_name_and_never_left_out(given: dict[str, str]) -> None:
     (found,) = problems(given).values()
-    assert found.name in given and found.what.startswith("not supported yet: ") and "Remove it" in found.fix
+    assert found.name in given and found.what.startswith("not supported yet: ") and found.fix.startswith("Remove ")
+
+
+@pytest.mark.req("TOPIC-05")
+def test_the_topic_routing_transform_brings_shards_together() -> None:
+    cfg = config(
+        {
+            "transforms": "Reroute",
+            "transforms.Reroute.type": "io.debezium.transforms.ByLogicalTableRouter",
+            "transforms.Reroute.topic.regex": "(.*)customers_shard(.*)",
+            "transforms.Reroute.topic.replacement": "$1customers_all_shards",
+        }
+    )
+    names = [wiring.topic_of(cfg, TableId("db", table)) for table in ("customers_shard1", "customers_shard2", "other")]
+    assert names == ["p.db.customers_all_shards"] * 2 + ["p.db.other"]
 
 
 @pytest.mark.req("EX-39", "EX-40", "TYPE-62", "TYPE-64")
@@ -139,8 +153,8 @@ def test_the_boolean_converter_takes_the_columns_it_names(sample: str, any_width
     assert cfg.notes == ()
 
 
-def test_a_converter_of_ones_own_is_refused_with_what_there_is() -> None:
-    """TYPE-65 needs classes to be loaded."""
+@pytest.mark.req("TYPE-65")
+def test_a_converter_of_java_is_refused_with_what_there_is() -> None:
     found = problems({"converters": "isbn", "isbn.type": "io.debezium.test.IsbnConverter", "isbn.schema.name": "x"})
     assert list(found) == ["isbn.type"]
     assert "there is " + CONVERTER in found["isbn.type"].what and "Remove the converter" in found["isbn.type"].fix

@@ -20,10 +20,8 @@ COMPLETE = ("TOPIC", "TXN", "EVT", "TYPE", "COL", "EX")
 
 _AVRO, _SIGNALS, _TICDC = "Avro and schema registries", "signals and incremental snapshots", "the TiCDC Avro protocol"
 WAITING: dict[str, str] = {
-    "TOPIC-05": "topic routing by transforms",
     "EVT-02": _AVRO,
     "EVT-40": _AVRO,
-    "TYPE-65": "converters of one's own",
     "TYPE-72": _SIGNALS,
     **dict.fromkeys(("EX-12", "EX-13", "EX-15"), _SIGNALS),
     **{f"EX-{number}": _TICDC for number in range(24, 36)},

@@ -88,12 +88,14 @@ CONVERTERS: Field[tuple[str, ...]] = Field(
     "converters",
     lambda value: tuple(filter(None, map(str.strip, value.split(",")))),
     (),
-    "Names of converters. Each has `<name>.type`, which must be "
-    "`io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter`: TINYINT(1) columns become booleans, true "
-    "above zero. `<name>.selector` is a list of regular expressions for `database.table.column` (all when absent); "
-    "`<name>.length.checker=false` takes TINYINT of any display width.",
+    "Names of converters; of several for a column the first counts. Each has `<name>.type`, which is "
+    "`io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter` or a Python class of your own. The former "
+    "makes TINYINT(1) columns booleans, true above zero: `<name>.selector` is a list of regular expressions for "
+    "`database.table.column` (all when absent); `<name>.length.checker=false` takes TINYINT of any display width. The "
+    "latter is a dotted path `package.module.Class` and gets all other properties `<name>.*`: see "
+    "[custom converters](custom-converters.md). Other classes of Java are refused.",
     Group.COLUMNS,
-    refs=("TYPE-62", "TYPE-63", "TYPE-64"),
+    refs=("TYPE-62", "TYPE-63", "TYPE-64", "TYPE-65"),
 )
 SNAPSHOT_INCLUDE_COLLECTION_LIST: Field[Patterns] = Field(
     "snapshot.include.collection.list",

@@ -10,6 +10,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from airflow_provider_mysql_cdc.cdc.config.converters import (
+    BOOLEAN_CONVERTERS,
+    ConverterRefusedError,
+    LoadedConverter,
+    load,
+)
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.names import hide_salt
 from airflow_provider_mysql_cdc.cdc.config.parse import Patterns, boolean, patterns
@@ -23,10 +29,6 @@ HASH = "column.mask.hash."
 PREFIXES = (TRUNCATE, MASK, HASH_V2, HASH)
 """Family prefixes; a longer one stands before its own prefix."""
 
-BOOLEAN_CONVERTERS = (
-    "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter",
-    "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter",
-)
 _CHARS = re.compile(r"(\d+)\.chars")
 _SALTED = re.compile(r"([^.]+)\.with\.salt\.(.+)", re.DOTALL)
 
@@ -75,12 +77,12 @@ class ColumnFamilies:
 
     Args:
         rules: Rules and the columns they are for, in the order in which the first match counts.
-        booleans: Converters of TINYINT columns.
+        converters: Converters in the order in which the first that takes a column counts.
         problems: What cannot be used.
     """
 
     rules: tuple[tuple[ColumnRule, Patterns], ...] = ()
-    booleans: tuple[BooleanConverter, ...] = ()
+    converters: tuple[BooleanConverter | LoadedConverter, ...] = ()
     problems: list[Problem] = field(default_factory=list)
 
 
@@ -150,17 +152,16 @@ def read_converters(out: ColumnFamilies, given: Mapping[str, Mapping[str, str]])
         out: Gets converters and problems.
         given: Per name in ``converters``, its settings by name.
     """
-    found = []
+    found: list[BooleanConverter | LoadedConverter] = []
     for name, settings in given.items():
-        kind = settings.get("type", "").strip()
-        if kind not in BOOLEAN_CONVERTERS:
-            what = f"is no converter that exists here; there is {BOOLEAN_CONVERTERS[0]}" if kind else "is missing"
-            out.problems.append(
-                Problem(f"{name}.type", what, "Remove the converter, or name that one", settings.get("type"))
-            )
+        if settings.get("type", "").strip() in BOOLEAN_CONVERTERS:
+            found.append(_boolean_converter(out, name, settings))
             continue
-        found.append(_boolean_converter(out, name, settings))
-    out.booleans = tuple(found)
+        try:
+            found.append(load(name, settings))
+        except ConverterRefusedError as e:
+            out.problems.append(Problem(f"{name}.type", str(e), e.fix, settings.get("type")))
+    out.converters = tuple(found)
 
 
 def _boolean_converter(out: ColumnFamilies, name: str, settings: Mapping[str, str]) -> BooleanConverter:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, read
+from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
 from airflow_provider_mysql_cdc.cdc.config.families import Families
 from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
@@ -15,9 +17,12 @@ from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = TypeVar("T")
+
+_TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
 
 BUILTIN_DATABASES = frozenset({"mysql", "performance_schema", "sys", "information_schema"})
 """Source: ``BinlogConnectorConfig.BUILT_IN_DB_NAMES`` of Debezium 3.6.1; compared without case."""
@@ -128,6 +133,31 @@ class ConnectorConfig:
         """Return the statement that the snapshot runs in place of reading the whole table (SNAP-50), or None."""
         return self.families.selects.get(str(table))
 
+    def route(self, topic: str) -> Destination:
+        """Return where the records of a topic go behind the transforms (TOPIC-05).
+
+        Args:
+            topic: The topic's name before them; a topic of events, schema changes, transactions or heartbeats.
+
+        Raises:
+            ConfigError: Kafka does not allow the new name, or the topic is one that this provider needs for itself.
+        """
+        to = self.families.transforms.route(topic)
+        if to.topic == topic:
+            return to
+        what = ""
+        if not _TOPIC.fullmatch(to.topic) or to.topic in (".", ".."):
+            what = "is no topic name that Kafka allows"
+        elif to.topic in (self.ledger_topic, self.history_topic, self[F.DEAD_LETTER_TOPIC]):
+            what = "is not for events: it is the ledger, the schema history or the dead letters"
+        if what:
+            raise ConfigError(
+                f"{F.TRANSFORMS.name} routes to {to.topic!r}, which {what}",
+                where=f"records of topic {topic}",
+                remedy="correct the replacement, or narrow the regular expression of the transform",
+            )
+        return to
+
     def includes_column(self, table: TableId, column: str) -> bool:
         """Say whether a column goes into the values of events (COL-02)."""
         name = f"{table}.{column}"
@@ -160,7 +190,10 @@ class ConnectorConfig:
             length: Its display width as declared, or None.
         """
         name = f"{table}.{column}"
-        return any(c.selects(name, datatype, length) for c in self.families.columns.booleans)
+        return any(
+            isinstance(c, BooleanConverter) and c.selects(name, datatype, length)
+            for c in self.families.columns.converters
+        )
 
     def connection_settings(self) -> ConnectionSettings:
         """Return how to reach the MySQL server."""

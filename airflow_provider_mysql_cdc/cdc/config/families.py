@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.config.column_rules import ColumnFamilies
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.names import suggestion
 from airflow_provider_mysql_cdc.cdc.config.parse import INT32_MAX, integer, text
+from airflow_provider_mysql_cdc.cdc.model.routing import Transforms
 
 TOPIC_CREATION = "topic.creation.default."
 DRIVER = "database."
@@ -39,6 +40,7 @@ class Families:
         kafka: librdkafka settings by family prefix.
         columns: How columns are treated.
         selects: Statements of ``snapshot.select.statement.overrides`` by table.
+        transforms: What ``transforms`` does.
         notes: What a person should know.
         problems: What cannot be used.
     """
@@ -48,6 +50,7 @@ class Families:
     kafka: dict[str, dict[str, str]] = field(default_factory=dict)
     columns: ColumnFamilies = field(default_factory=ColumnFamilies)
     selects: dict[str, str] = field(default_factory=dict)
+    transforms: Transforms = field(default_factory=Transforms)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 

@@ -10,6 +10,7 @@ from airflow_provider_mysql_cdc.cdc.config import (
     failure_fields,
     sink_fields,
     source_fields,
+    transform_fields,
 )
 from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
@@ -17,11 +18,12 @@ from airflow_provider_mysql_cdc.cdc.config.failure_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.transform_fields import *  # noqa: F403
 
 ALL: tuple[Field[Any], ...] = tuple(
     dict.fromkeys(
         value
-        for module in (source_fields, event_fields, column_fields, failure_fields, sink_fields)
+        for module in (source_fields, event_fields, column_fields, failure_fields, sink_fields, transform_fields)
         for value in vars(module).values()
         if isinstance(value, Field)
     )

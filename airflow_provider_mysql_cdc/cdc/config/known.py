@@ -130,7 +130,7 @@ class Refused:
     harmless: tuple[str, ...] = ()
 
 
-_TRANSFORMS = "transforms are Java code of Kafka Connect; transform in the consumer"
+_PREDICATES = "predicates are Java code of Kafka Connect; narrow the transforms' own expressions"
 _SIGNALS = "signals and incremental snapshots are not part of this release"
 _CONTRACT = "this release writes one form of events, Debezium 3's"
 _CLASSES = "Java classes cannot be loaded here"
@@ -185,8 +185,7 @@ REFUSED: tuple[Refused, ...] = (
              "io.debezium.relational.history.kafkadatabasehistory")),
     Refused("schema.history.internal.ddl.filter", "statements are judged by what they touch"),
     Refused("schema.history.internal.file.*", "the schema history is kept in Kafka"),
-    Refused("transforms", _TRANSFORMS, ("",)),
-    Refused("predicates", _TRANSFORMS, ("",)),
+    Refused("predicates", _PREDICATES, ("",)),
     Refused("post.processors", "post-processors are Java code", ("",)),
     Refused("header.converter", _CLASSES, ("org.apache.kafka.connect.storage.simpleheaderconverter",)),
     Refused("key.converter.replace.null.with.default", "key columns are never NULL with a default", ("true", "false")),
@@ -210,7 +209,6 @@ _EXACT = {r.name: r for r in REFUSED if "*" not in r.name}
 _WILD = tuple((re.compile(".+".join(map(re.escape, r.name.split("*")))), r) for r in REFUSED if "*" in r.name)
 
 PLUGIN_LISTS = {
-    "transforms": "transforms.",
     "predicates": "predicates.",
     "post.processors": "",
 }

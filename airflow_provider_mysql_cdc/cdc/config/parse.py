@@ -138,8 +138,12 @@ def split_list(value: str) -> list[str]:
     return [stripped.replace("\\,", ",") for part in parts if (stripped := part.strip())]
 
 
-def pattern(expression: str) -> re.Pattern[str]:
+def pattern(expression: str, *, ignore_case: bool = True) -> re.Pattern[str]:
     r"""Compile one Java regular expression; ``\Q..\E`` and named groups are translated, the rest must be common ground.
+
+    Args:
+        expression: The expression.
+        ignore_case: Whether ASCII letters match without case.
 
     Raises:
         ValueError: The expression is wrong, or means something else to Python than to Java.
@@ -150,7 +154,7 @@ def pattern(expression: str) -> re.Pattern[str]:
         with warnings.catch_warnings():
             # Python warns where a set operation of other dialects ([a-z&&[^b]], nested sets) would be read as letters.
             warnings.simplefilter("error")
-            return re.compile(translated, re.IGNORECASE | re.ASCII)
+            return re.compile(translated, re.ASCII | (re.IGNORECASE if ignore_case else 0))
     except (re.error, Warning) as e:
         raise ValueError(f"the regular expression {expression!r} cannot be used: {e}") from None
 

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import families, known
+from airflow_provider_mysql_cdc.cdc.config import families, known, transforms
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.config.families import Families
 from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Alias, Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret, suggestion
@@ -77,9 +78,17 @@ def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str
     texts = _texts(out, properties)
     plugins = known.plugin_prefixes(texts)
     converters: dict[str, dict[str, str]] = {c: {} for c in F.CONVERTERS.parse(texts.get(F.CONVERTERS.name, ""))}
+    listed = F.TRANSFORMS.parse(texts.get(F.TRANSFORMS.name, ""))
+    steps: dict[str, dict[str, str]] = {t: {} for t in listed}
     for name, text in texts.items():
+        step = next(
+            (t for t in sorted(steps, key=len, reverse=True) if name.startswith(f"{transforms.PREFIX}{t}.")), None
+        )
         converter = next((c for c in converters if name.startswith(f"{c}.") and name not in F.BY_NAME), None)
-        if converter is not None:
+        if step is not None:
+            _set(out, name, text, name)
+            steps[step][name.removeprefix(f"{transforms.PREFIX}{step}.")] = text
+        elif converter is not None:
             _set(out, name, text, name)
             converters[converter][name.removeprefix(f"{converter}.")] = text
         elif not (plugins and name.startswith(plugins)):
@@ -91,6 +100,7 @@ def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str
     for name, text in out.texts.items():
         if name in F.BY_NAME:
             _parse(out, F.BY_NAME[name], text)
+    _transforms(out, listed, steps)
     _required(out, looked_in)
     _cross_checks(out)
     return out
@@ -187,6 +197,9 @@ def _unknown(out: Reading, name: str, text: str) -> None:
         out.origin.setdefault(today, name)
         shown = HIDDEN if is_secret(name) or is_secret(today) else text
         out.problems.append(Problem(name, "unknown property", f"Write {near}, if that is meant", shown))
+    elif name.startswith(transforms.PREFIX):
+        what = f"belongs to no transform that {F.TRANSFORMS.name} lists"
+        out.refuse(name, text, what, f"Remove it, or add its transform to {F.TRANSFORMS.name}")
     elif name.startswith(families.DRIVER):
         options = ", ".join(sorted(drivers))
         out.refuse(
@@ -215,6 +228,14 @@ def _parse(out: Reading, declared: Field[Any], text: str) -> None:
         if declared.enum and (near := suggestion(text, declared.enum, cutoff=0.5)):
             fix = f"Write {near}, if that is meant"
         out.refuse(name, text, str(e), fix)
+
+
+def _transforms(out: Reading, names: tuple[str, ...], given: Mapping[str, Mapping[str, str]]) -> None:
+    old = Lookup(out.values)[F.EVENT_CONTRACT] is EventContract.OLD
+    found = transforms.read(names, given, old_contract=old)
+    out.families.transforms = found.made
+    out.problems += found.problems
+    out.notes += found.notes
 
 
 def _required(out: Reading, looked_in: Callable[[Field[Any]], str] | None) -> None:

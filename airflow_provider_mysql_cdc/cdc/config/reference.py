@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import column_rules, families, kafka, known
+from airflow_provider_mysql_cdc.cdc.config import column_rules, families, kafka, known, transforms
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group
 from airflow_provider_mysql_cdc.cdc.config.sources import ENV_DOCUMENT, env_name
@@ -112,10 +112,28 @@ def family_lines() -> Iterator[str]:
     yield from table(("Option of the MySQL driver", "Meaning"), options)
     yield ""
     yield _COLUMNS.format(algorithms=", ".join(f"`{name}`" for name in column_rules.ALGORITHMS))
+    yield from transform_lines()
     yield "### Kafka clients"
     yield _KAFKA
     yield from table(("Java", "librdkafka"), kafka_rows())
     yield ""
+
+
+def transform_lines() -> Iterator[str]:
+    """Yield the chapter on transforms."""
+    yield "### Transforms"
+    yield ""
+    yield f"Settings stand under `{transforms.PREFIX}<name>.`, where `{transforms.PREFIX[:-1]}` lists the name. Regular"
+    yield "expressions and replacements are Java's; letters count as they are written."
+    yield ""
+    for name, kind in transforms.KINDS.items():
+        yield f"`{name}`: {kind.doc}."
+        yield ""
+        if kind.settings:
+            rows = [(f"`{s}`", d.doc + (" (required)" if d.required else "")) for s, d in kind.settings.items()]
+            rows += [(f"`{s}`", f"no effect: {why}") for s, why in kind.no_effect.items()]
+            yield from table(("Setting", "Meaning"), rows)
+            yield ""
 
 
 def kafka_rows() -> Iterator[tuple[str, str]]:

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 
@@ -40,6 +41,9 @@ class TypeModes(Protocol):
 
     def boolean_test(self, column: Column) -> str | None:
         """Return how a TINYINT value becomes a boolean, or None when the column is a number."""
+
+    def custom(self, column: Column) -> CustomColumn | None:
+        """Return what a converter of one's own said of a column, or None."""
 
     def single_float(self, column: Column) -> bool:
         """Return whether a FLOAT or DOUBLE column has Connect's 4-byte type."""
@@ -251,6 +255,11 @@ def connect_type(column: Column, modes: TypeModes) -> ConnectType:
     Raises:
         SchemaError: No Connect type is known for the column's type.
     """
+    custom = modes.custom(column)
+    if custom is not None:
+        return ConnectType(
+            custom.type, custom.name, custom.version, custom.parameters, doc=custom.doc, optional=custom.optional
+        )
     builder = _BUILDERS.get(column.type_name)
     if builder is None:
         raise SchemaError(

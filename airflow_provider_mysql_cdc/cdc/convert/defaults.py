@@ -9,6 +9,7 @@ doubled, hexadecimal literals cut, YEAR 0 as 2000), the value MySQL stores is wr
 from __future__ import annotations
 
 import base64
+import json
 import re
 import struct
 from collections.abc import Callable
@@ -18,7 +19,10 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
+from airflow_provider_mysql_cdc.cdc.decode.custom import converted_text
+from airflow_provider_mysql_cdc.cdc.decode.jsontext import java_float
 from airflow_provider_mysql_cdc.cdc.decode.temporal import adjust_year
+from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 EPOCH_TEXT = "1970-01-01 00:00:00"
@@ -59,6 +63,9 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
         column: The column.
         modes: The type settings.
     """
+    custom = modes.custom(column)
+    if custom is not None:
+        return _custom_default(column, custom)
     literal = default_literal(column)
     convert = _CONVERTERS.get(column.type_name)
     if literal is None or convert is None:
@@ -69,6 +76,18 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
     except (ValueError, InvalidOperation, OverflowError):
         # A literal MySQL itself reads with a warning only; the row values do not depend on it.
         return None
+
+
+def _custom_default(column: Column, custom: CustomColumn) -> Any:
+    """Return what a converter makes of a literal default; None where it makes nothing of it."""
+    if column.default_is_expression or default_literal(column) is None or column.type_name not in _PLAIN:
+        return None
+    try:
+        plain = _PLAIN[column.type_name](column.default or "", column)
+        value = json.loads(converted_text(custom, plain).encode("latin-1"))
+    except (ValueError, InvalidOperation, OverflowError):
+        return None
+    return Float32(value) if custom.type == "float" and value is not None else value
 
 
 def _whole(text: str) -> int:
@@ -251,6 +270,10 @@ def _time(text: str, column: Column, modes: ct.TypeModes) -> Any:
 
 
 def _year(text: str, column: Column, modes: ct.TypeModes) -> int:
+    return _year_number(text)
+
+
+def _year_number(text: str) -> int:
     value = _whole(text)
     if len(text.strip()) >= 3 or text.strip() == "0":
         return value
@@ -270,4 +293,67 @@ _CONVERTERS: dict[str, Callable[[str, Column, ct.TypeModes], Any]] = {
     "TIMESTAMP": _timestamp,
     "TIME": _time,
     "YEAR": _year,
+}
+
+
+# -- plain values, as converters of one's own are given them ----------------------------------------------------------
+
+
+def _plain_decimal(text: str, column: Column) -> Decimal:
+    with localcontext() as context:
+        context.prec = 130
+        return Decimal(text.strip()).quantize(Decimal(1).scaleb(-ct.decimal_precision(column)[1]), ROUND_HALF_UP)
+
+
+def _plain_float(text: str, column: Column) -> float:
+    if column.type_name == "DOUBLE":
+        return float(text)
+    return float(java_float(_FLOAT.unpack(_FLOAT.pack(float(text)))[0]))
+
+
+def _plain_bytes(text: str, column: Column) -> bytes:
+    digits = _HEX.fullmatch(text)
+    raw = bytes.fromhex(digits[1] or digits[2] or "") if digits else text.encode("utf-8", "surrogateescape")
+    return raw.ljust(column.length or 1, b"\0") if column.type_name == "BINARY" else raw
+
+
+def _plain_text(text: str, column: Column) -> str | bytes:
+    return _plain_bytes(text, column) if column.charset == "binary" else text
+
+
+def _plain_fraction(us: int, column: Column) -> str:
+    digits = ct.fraction_digits(column)
+    return f".{us % 1_000_000:06d}"[: digits + 1] if digits else ""
+
+
+def _plain_datetime(text: str, column: Column) -> str:
+    us = parse_datetime_us(text)
+    if us is None and text.strip(" 0.-:T"):
+        raise ValueError(text)  # a date with a zero month or day
+    fraction = _plain_fraction(us or 0, column)
+    day = "0000-00-00" if us is None else date.fromordinal(us // _DAY_US + _EPOCH_DAY).isoformat()
+    if column.type_name == "DATE":
+        return day
+    seconds = (us or 0) % _DAY_US // 1_000_000
+    return f"{day} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
+
+
+def _plain_time(text: str, column: Column) -> str:
+    us = parse_time_us(text)
+    seconds, fraction = divmod(abs(us), 1_000_000)
+    clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{_plain_fraction(fraction, column)}"
+    return f"-{clock}" if us < 0 else clock
+
+
+# A TIMESTAMP's literal is a time in the zone of the session that altered the table, so it is left out.
+_PLAIN: dict[str, Callable[[str, Column], Any]] = {
+    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "BIT"), lambda text, column: _whole(text)),
+    "YEAR": lambda text, column: _year_number(text),
+    "DECIMAL": _plain_decimal,
+    **dict.fromkeys(("FLOAT", "DOUBLE"), _plain_float),
+    **dict.fromkeys(("CHAR", "VARCHAR"), _plain_text),
+    **dict.fromkeys(("ENUM", "SET"), lambda text, column: text),
+    **dict.fromkeys(("BINARY", "VARBINARY"), _plain_bytes),
+    **dict.fromkeys(("DATE", "DATETIME"), _plain_datetime),
+    "TIME": _plain_time,
 }

@@ -103,12 +103,16 @@ def _mask(table: Table, column: Column, rule: ColumnRule, modes: TypeModes) -> V
             type_expression(column),
         )
         return None
+    custom = modes.custom(column)
     if connect_type(column, modes).type != "string":
         raise SchemaError(
-            f"column {where} holds bytes, which cannot be masked as text",
+            f"column {where} holds {custom.type if custom else 'bytes'}, which cannot be masked as text",
             where=where,
-            why="its character set is binary and binary.handling.mode is bytes",
-            remedy="leave the column out with column.exclude.list, or choose another binary.handling.mode",
+            why=f"{custom.label} represents it as {custom.type}"
+            if custom
+            else "its character set is binary and binary.handling.mode is bytes",
+            remedy="leave the column out with column.exclude.list, or choose another "
+            + ("type in the converter" if custom else "binary.handling.mode"),
         )
     if rule.kind is RuleKind.MASK:
         return ValueChange(Change.CONSTANT, text="*" * rule.length)

@@ -12,6 +12,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.custom import conversion, null_conversion, plain_answer
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
 from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
@@ -68,8 +69,15 @@ def column_codes(
         null = "null"
         if options.replace_null_with_default:
             null = to_byte_text(envelope.null_text.get(column.name, "null"))
-        layout, render = column_answer(Request(column, wire, options, null))
         change = options.treatment(column).change
+        custom, convert, refuse_null = options.custom(column), None, None
+        if custom is None:
+            layout, render = column_answer(Request(column, wire, options, null))
+        else:
+            layout, render = plain_answer(column, wire, options)
+            convert = conversion(column, custom, hidden=change is not None)
+            if column.nullable:
+                null, refuse_null = null_conversion(custom, null, hidden=change is not None)
         codes.append(
             ColumnCode(
                 name=column.name,
@@ -81,6 +89,8 @@ def column_codes(
                 in_key=column.name.lower() in key_columns,
                 constant=constant_text(change),
                 change=change_text(change),
+                convert=convert,
+                refuse_null=refuse_null,
             )
         )
     return tuple(codes)
@@ -109,6 +119,11 @@ def after_row_of(options: DecoderOptions) -> Callable[[EventContext, str], str]:
     return _after_row_1_9_transaction if options.transaction else _after_row_1_9
 
 
+def key_members(options: DecoderOptions) -> str:
+    """Return the members behind the columns of every key, byte text; a comma stands before each."""
+    return "".join(f",{quote_byte_text(name)}:{quote_byte_text(value)}" for name, value in options.key_fields)
+
+
 def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
     """Return the indexes of the event key's columns in key order, or empty."""
     names = table.key_columns() if options.key_columns is None else options.key_columns
@@ -135,6 +150,7 @@ class RowDecoder:
         self._columns = column_codes(table, wires, options, envelope, names)
         self._size = (len(self._columns) + 7) >> 3
         self._key_wrap = schema_wrap(envelope.key_schema)
+        self._key_more = key_members(options)
         self._value_wrap = schema_wrap(envelope.value_schema)
         self._after_row = after_row_of(options)
         self._namespace: dict[str, Any] = {}
@@ -218,7 +234,7 @@ class RowDecoder:
 
     def salvage(self) -> Salvage:
         """Return what reads rows of this table value by value."""
-        return Salvage(self.table, self._columns, self._keys)
+        return Salvage(self.table, self._columns, self._keys, self._key_more)
 
     # -- drivers ------------------------------------------------------------------------------------------------
 
@@ -278,7 +294,11 @@ class RowDecoder:
                 table=self.table,
                 columns=self._columns,
                 keys=self._keys,
-                absent=tuple(unavailable(c, self._options, self._envelope, code.null) for c, code in pairs),
+                key_more=self._key_more,
+                absent=tuple(
+                    unavailable(c, self._options, self._envelope, code.null, refused=code.refuse_null is not None)
+                    for c, code in pairs
+                ),
                 tombstones=self._options.tombstones,
                 key_wrap=self._key_wrap,
                 value_wrap=self._value_wrap,
@@ -321,7 +341,7 @@ class RowDecoder:
         if bitmap is None:
             emitter.line(f"nulls = int.from_bytes(b[p - {self._size}:p], 'little')")
         nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
-        value, key = emit_image(emitter, self._columns, nulls, self._keys)
+        value, key = emit_image(emitter, self._columns, nulls, self._keys, self._key_more)
         return emitter.lines, value, key
 
     def _define(self, lines: list[str]) -> Any:

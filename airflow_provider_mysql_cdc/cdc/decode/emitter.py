@@ -48,7 +48,10 @@ class ColumnCode:
         in_value: Whether it goes into the value.
         in_key: Whether it goes into the key.
         constant: JSON text that stands in the value whatever the column holds, byte text; or None.
-        change: Turns the JSON text of a value into the one that is shown, not called for NULL; or None.
+        change: Turns the JSON text of a value into the one that is shown; not called for NULL, unless a converter
+            handles the column; or None.
+        convert: Turns what ``render`` makes into the JSON text (a converter of one's own, TYPE-65); or None.
+        refuse_null: Raises, because the converter cannot convert NULL; or None.
     """
 
     name: str
@@ -60,6 +63,8 @@ class ColumnCode:
     in_key: bool = False
     constant: str | None = None
     change: Callable[[str], str] | None = None
+    convert: Callable[[str], str] | None = None
+    refuse_null: Callable[[], str] | None = None
 
 
 def literal(text: str) -> str:
@@ -111,7 +116,7 @@ class Emitter:
             self._run.extend(("", f"{calcsize('<' + fmt)}x", "") for _, fmt in wire.fields)
         else:
             names = [self._part(order, fmt) for order, fmt in wire.fields]
-            self._later.append(lambda: done(code.render(self, names)))
+            self._later.append(lambda: done(self._rendered(code, names)))
 
     def _part(self, order: str, fmt: str) -> str:
         name = self.name("v")
@@ -132,7 +137,21 @@ class Emitter:
         self._take()
         self.line(f"p = q + {length}")
         self.line(f"{data} = {'b' if code.wire.as_bytes else 't'}[q:p]")
-        done(code.render(self, [data, length]))
+        done(self._rendered(code, [data, length]))
+
+    def _rendered(self, code: ColumnCode, names: list[str]) -> str:
+        body = code.render(self, names)
+        if code.convert is None:
+            return body
+        value = self.name("v")
+        self.line(f"{value} = {self.bind(f'convert_{code.name.encode().hex()}', code.convert)}(f'{body}')")
+        return f"{{{value}}}"
+
+    def null(self, code: ColumnCode) -> str | None:
+        """Return the call that raises for a NULL which a converter cannot convert, or None."""
+        if code.refuse_null is None or not ((code.in_value and code.constant is None) or code.in_key):
+            return None
+        return f"{self.bind(f'refuse_{code.name.encode().hex()}', code.refuse_null)}()"
 
     def _take(self) -> str:
         offset, self._offset = self._offset, 0
@@ -178,7 +197,11 @@ class Emitter:
 
 
 def emit_image(
-    emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int | None, key_order: tuple[int, ...]
+    emitter: Emitter,
+    columns: tuple[ColumnCode, ...],
+    nulls: int | None,
+    key_order: tuple[int, ...],
+    key_more: str = "",
 ) -> tuple[str, str]:
     """Add the reading of one row image and return the f-string bodies of value and key objects.
 
@@ -188,13 +211,14 @@ def emit_image(
         nulls: NULL columns, column 0 in bit 0; None makes code for every combination, which looks at the name
             ``nulls`` column by column.
         key_order: Indexes of the key columns in key order, or empty.
+        key_more: Members behind them (``key_members``).
 
     Returns:
         Bodies of the row object and of the key object (without key: an empty one).
     """
     bodies, shown = image_bodies(emitter, columns, nulls)
     value = object_body(columns, shown)
-    return value, object_body(columns, {i: bodies[i] for i in key_order}) if key_order else ""
+    return value, object_body(columns, {i: bodies[i] for i in key_order}, key_more) if key_order else ""
 
 
 def image_bodies(
@@ -212,20 +236,21 @@ def image_bodies(
     return bodies, shown
 
 
-def object_body(columns: tuple[ColumnCode, ...], bodies: dict[int, str]) -> str:
-    """Return the f-string body of an object with these columns as members."""
-    return "{{" + ",".join(literal(columns[i].label) + body for i, body in bodies.items()) + "}}"
+def object_body(columns: tuple[ColumnCode, ...], bodies: dict[int, str], more: str = "") -> str:
+    """Return the f-string body of an object with these columns as members, and more behind them."""
+    return "{{" + ",".join(literal(columns[i].label) + body for i, body in bodies.items()) + literal(more) + "}}"
 
 
 def _shown(emitter: Emitter, index: int, code: ColumnCode, body: str, nulls: int | None) -> str:
     """Return the f-string body of a column in the value: constant, changed, or as it is."""
     if code.constant is not None:
         return literal(code.constant)
-    if code.change is None or (nulls is not None and nulls >> index & 1):
+    plain_null = code.convert is None
+    if code.change is None or (plain_null and nulls is not None and nulls >> index & 1):
         return body
     change = emitter.bind(f"change_{index}", code.change)
     call = f"{change}(f'{body}')"
-    if nulls is None:
+    if nulls is None and plain_null:
         call = f"w{index} if nulls & {1 << index} else {call}"
     emitter.line(f"c{index} = {call}")
     return f"{{c{index}}}"
@@ -236,6 +261,8 @@ def _known_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int) 
     for index, code in enumerate(columns):
         if nulls >> index & 1:
             bodies[index] = literal(code.null)
+            if (refusal := emitter.null(code)) is not None:
+                emitter.line(refusal)
         else:
             bodies[index] = ""  # stays so when nobody wants the value
             emitter.column(code, partial(bodies.__setitem__, index))
@@ -250,7 +277,8 @@ def _any_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...]) -> dict[int, s
         found: list[str] = []
         inner.column(code, found.append)
         inner.finish()
-        emitter.line(f"if nulls & {1 << index}: w{index} = f'{literal(code.null)}'")
+        null = emitter.null(code) or f"f'{literal(code.null)}'"
+        emitter.line(f"if nulls & {1 << index}: w{index} = {null}")
         emitter.line("else:")
         for line in inner.lines:
             emitter.line(" " + line)

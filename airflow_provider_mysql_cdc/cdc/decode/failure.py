@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.temporal import date_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.conversion import REMEDY, ConverterError
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
@@ -92,7 +93,7 @@ class Failure:
             f"{what} of table {self._table.id} cannot be decoded",
             where=place + (f", key {key}" if key else ""),
             why=f"{type(error).__name__}: {error}",
-            remedy=_REMEDY,
+            remedy=REMEDY if isinstance(error, ConverterError) else _REMEDY,
         )
 
     def _column(self, data: bytes, text: str, pos: int) -> tuple[str, str]:
@@ -102,6 +103,8 @@ class Failure:
         seen: dict[int, str] = {}
         for index, code in enumerate(self._columns):
             if nulls >> index & 1:
+                if code.refuse_null is not None and (code.in_key or (code.in_value and code.constant is None)):
+                    return code.name, self._key(seen)
                 seen[index] = code.null
                 continue
             try:
@@ -162,7 +165,8 @@ def _header_value(value: Any, column: Column, options: DecoderOptions) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, _Number):
-        unit = _CONNECT_DATES.get(column.type_name) if options.time_mode == "connect" else None
+        dates = options.time_mode == "connect" and options.custom(column) is None
+        unit = _CONNECT_DATES.get(column.type_name) if dates else None
         return value if unit is None else _java_date(int(value) * unit)
     if isinstance(value, str):
         if _is_decimal(column, options):
@@ -189,6 +193,8 @@ def _java_date(millis: int) -> str:
 
 
 def _is_decimal(column: Column, options: DecoderOptions) -> bool:
+    if options.custom(column) is not None:
+        return False
     if column.type_name == "DECIMAL":
         return options.decimal_mode == "precise"
     return column.type_name == "BIGINT" and column.unsigned and options.bigint_unsigned_mode == "precise"

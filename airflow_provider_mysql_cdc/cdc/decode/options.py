@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment
+from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 TIME_MODES = (
@@ -50,7 +51,11 @@ class DecoderOptions:
         schema_names: ``schema.name.adjustment.mode``.
         treatments: What is done with columns in the value, by column name.
         booleans: Names of the TINYINT columns that a converter makes booleans.
+        conversions: Columns that converters of one's own handle, by column name (TYPE-65).
         unavailable: ``unavailable.value.placeholder``: what stands for a value that the row image leaves out.
+        schema_titles: Names of the table's schemas by part, where a transform changed them.
+        key_fields: Names and values of the fields that a transform adds to every key.
+        read_op: Operation letter of snapshot rows.
         unavailable_as_null: ``unavailable.value.as.null``: null stands for one whose type cannot hold the placeholder.
     """
 
@@ -70,14 +75,22 @@ class DecoderOptions:
     schema_names: str = "none"
     treatments: tuple[tuple[str, ColumnTreatment], ...] = ()
     booleans: frozenset[str] = frozenset()
+    conversions: tuple[tuple[str, CustomColumn], ...] = ()
     unavailable: str = "__debezium_unavailable_value"
     unavailable_as_null: bool = False
     source_struct: str = "v2"
     transaction: bool = False
+    schema_titles: tuple[tuple[str, str], ...] = ()
+    key_fields: tuple[tuple[str, str], ...] = ()
+    read_op: str = "r"
 
     def treatment(self, column: Column) -> ColumnTreatment:
         """Return what is done with a column in the value."""
         return next((t for name, t in self.treatments if name == column.name), _NO_TREATMENT)
+
+    def custom(self, column: Column) -> CustomColumn | None:
+        """Return what a converter of one's own said of a column, or None (TYPE-65)."""
+        return next((c for name, c in self.conversions if name == column.name), None)
 
     def boolean_test(self, column: Column) -> str | None:
         """Return the comparison that makes a TINYINT value a boolean, or None when the column is a number.

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.salvage import Blame, Salvage, Shape,
 from airflow_provider_mysql_cdc.cdc.decode.unavailable import Unavailable, UnavailableError
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS, Variants, run_source
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.model.conversion import REMEDY, ConverterError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Record = tuple[bytes | None, bytes | None, int, int, tuple[str, bytes] | None]
@@ -50,6 +51,7 @@ class Frame:
         table: The table.
         columns: Code of its columns.
         keys: Indexes of the key columns in key order.
+        key_more: Members behind them in every key.
         absent: What stands for each column when it is absent.
         tombstones: Whether a tombstone follows a delete.
         key_wrap: Text before and after a key.
@@ -61,6 +63,7 @@ class Frame:
     table: Table
     columns: tuple[ColumnCode, ...]
     keys: tuple[int, ...]
+    key_more: str
     absent: tuple[Unavailable, ...]
     tombstones: bool
     key_wrap: tuple[str, str]
@@ -101,8 +104,10 @@ def _text(text: str | None) -> str | None:
 
 def _stored(code: ColumnCode, absent: Unavailable) -> str | None:
     if absent.stored is None:
-        return absent.after
-    return absent.stored if code.change is None or absent.stored == code.null else code.change(absent.stored)
+        # What the server stored is NULL, perhaps, which the converter cannot convert.
+        return absent.after if code.refuse_null is None else None
+    plain_null = code.convert is None and absent.stored == code.null
+    return absent.stored if code.change is None or plain_null else code.change(absent.stored)
 
 
 def _plans(frame: Frame, shape: Shape, write: bool) -> tuple[Plan, ...]:
@@ -191,9 +196,10 @@ class ImageCode:
         in_key = {i: bodies.get(n) for n, i in enumerate(plan.present)} | plan.key
         in_value = {i: shown.get(n) for n, i in enumerate(plan.present) if n in shown} | plan.shown
         value = self._value(emitter, in_value)
-        key = (
-            object_body(frame.columns, {i: self._told(emitter, i, in_key[i]) for i in frame.keys}) if frame.keys else ""
-        )
+        key = ""
+        if frame.keys:
+            told = {i: self._told(emitter, i, in_key[i]) for i in frame.keys}
+            key = object_body(frame.columns, told, frame.key_more)
         texts = [f"f'{in_value[i]}'" if name[0] == "o" else f"f'{in_key[i]}'" for name, i in self._named(plan.keep)]
         kept = f"({', '.join(texts)}{',' if texts else ''})"
         held = "".join(f"document_{i}, " for i in plan.documents) if plan.whole else ""
@@ -245,7 +251,7 @@ class PatternRows:
         self._first = ImageCode(frame, self._plans[0])
         self._second: dict[frozenset[int], ImageCode] = {}
         self._documents = frame.documents()
-        self._salvage = Salvage(frame.table, frame.columns, frame.keys)
+        self._salvage = Salvage(frame.table, frame.columns, frame.keys, frame.key_more)
 
     def single(self, op: str, data: bytes, ctx: EventContext, append: Callable[[Record], None]) -> int:
         """Add the records of inserts or deletes; return the number of rows.
@@ -333,6 +339,8 @@ class PatternRows:
             pass
         if isinstance(error, UnavailableError):
             blame = Blame(error.column, str(error), _REMEDY_ABSENT)
+        elif isinstance(error, ConverterError):
+            blame = Blame(error.column, f"{type(error).__name__}: {error}", REMEDY)
         else:
             column, why = failed[0] if failed else ("", f"{type(error).__name__}: {error}")
             blame = Blame(column, why, _REMEDY_ROW)

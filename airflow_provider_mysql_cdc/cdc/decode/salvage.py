@@ -98,10 +98,13 @@ class Salvage:
         table: The table.
         columns: Code of its columns.
         keys: Indexes of the key columns in key order.
+        key_more: Members behind them in every key.
     """
 
-    def __init__(self, table: Table, columns: tuple[ColumnCode, ...], keys: tuple[int, ...]) -> None:
-        self.table, self._columns, self._keys = table, columns, keys
+    def __init__(
+        self, table: Table, columns: tuple[ColumnCode, ...], keys: tuple[int, ...], key_more: str = ""
+    ) -> None:
+        self.table, self._columns, self._keys, self._key_more = table, columns, keys, key_more
         self._json = tuple(i for i, column in enumerate(table.columns) if column.type_name == "JSON")
         self._reads: dict[int, _Read] = {}
 
@@ -132,7 +135,7 @@ class Salvage:
             )
         found.end = pos
         if self._keys and all(i in known for i in self._keys):
-            found.key = "{" + ",".join(self._columns[i].label + known[i] for i in self._keys) + "}"
+            found.key = "{" + ",".join(self._columns[i].label + known[i] for i in self._keys) + self._key_more + "}"
         return found
 
     def _image(
@@ -151,7 +154,10 @@ class Salvage:
         for number, index in enumerate(present):
             code = self._columns[index]
             if nulls >> number & 1:
-                values[index] = code.null
+                if code.refuse_null is None:
+                    values[index] = code.null
+                else:
+                    _try_null(code, failed)
                 continue
             end = pos + _width(code.wire, data, pos)
             if end > len(data):
@@ -170,7 +176,8 @@ class Salvage:
         code = self._columns[index]
         if code.constant is not None:
             return code.constant
-        return text if code.change is None or text == code.null else code.change(text)
+        plain_null = code.convert is None and text == code.null
+        return text if code.change is None or plain_null else code.change(text)
 
     def _read(self, index: int) -> _Read:
         read = self._reads.get(index)
@@ -182,6 +189,14 @@ class Salvage:
             exec(source, emitter.namespace)  # source generated here from the table
             read = self._reads[index] = emitter.namespace["run"]
         return read
+
+
+def _try_null(code: ColumnCode, failed: list[tuple[str, str]]) -> None:
+    try:
+        if code.refuse_null is not None and (code.in_key or (code.in_value and code.constant is None)):
+            code.refuse_null()
+    except ValueError as error:
+        failed.append((code.name, f"{type(error).__name__}: {error}"))
 
 
 def _width(wire: Wire, data: bytes, pos: int) -> int:

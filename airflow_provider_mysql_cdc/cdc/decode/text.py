@@ -12,9 +12,11 @@ from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_
 from airflow_provider_mysql_cdc.cdc.decode.compile import (
     after_row_of,
     key_indexes,
+    key_members,
     schema_wrap,
 )
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.custom import conversion, null_conversion, plain_text
 from airflow_provider_mysql_cdc.cdc.decode.emitter import literal
 from airflow_provider_mysql_cdc.cdc.decode.header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
@@ -22,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, Envelo
 from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.conversion import REMEDY, ConverterError
 from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, quote_name
 
@@ -81,7 +84,7 @@ def compile_text_decoder(
 ) -> TextDecoder:
     """Return the function that reads one row packet.
 
-    It appends ``(key, value, row, leg, header)`` with op ``r`` to the list it is given.
+    It appends ``(key, value, row, leg, header)`` with op ``r`` (or ``read_op``) to the list it is given.
 
     Args:
         table: The table.
@@ -154,7 +157,7 @@ def _body(
         lines += _column(index, column, TextRequest(column, options, null, bind))
     head, tail = schema_wrap(envelope.value_schema)
     bind("after_row", after_row_of(options))
-    lines += [" h = f',\"source\":{ctx.src_head}{ctx.first_row}' + after_row(ctx, 'r')"]
+    lines += [" h = f',\"source\":{ctx.src_head}{ctx.first_row}' " + f"+ after_row(ctx, {options.read_op!r})"]
     lines += [" if not h.isascii(): h = to_byte_text(h)"]
     lines += [" if p != len(b): raise ValueError('the row does not end where the packet ends')"]
     lines += [f" k = {_key(keys, chosen, options, envelope)}"]
@@ -183,25 +186,34 @@ def _key(keys: list[int], chosen: tuple[Column, ...], options: DecoderOptions, e
     if not keys:
         return "None"
     head, tail = map(literal, schema_wrap(envelope.key_schema))
-    members = ",".join(_label(chosen[i], options) + f"{{v{i}}}" for i in keys)
+    members = ",".join(_label(chosen[i], options) + f"{{v{i}}}" for i in keys) + literal(key_members(options))
     return f"f'{head}{{{{{members}}}}}{tail}'.encode('latin-1')"
 
 
 def _column(index: int, column: Column, request: TextRequest) -> list[str]:
-    code = text_code(request)
+    change = change_text(request.options.treatment(column).change)
+    custom = request.options.custom(column)
+    code = text_code(request) if custom is None else plain_text(request)
+    result, null = code.result, repr(request.null)
+    if custom is not None:
+        hidden = request.options.treatment(column).change is not None
+        result = f"{request.bind(f'convert_{index}', conversion(column, custom, hidden=hidden))}({result})"
+        if column.nullable:
+            text, refuse = null_conversion(custom, request.null, hidden=hidden)
+            null = repr(text) if refuse is None else f"{request.bind(f'refuse_{index}', refuse)}()"
     value = [
         "if n < 251: q = p + 1",
         "else: n, q = lenenc(b, p)",
         "p = q + n",
         "d = b[q:p]" if code.as_bytes else "s = t[q:p]",
         *code.lines,
-        f"v{index} = {code.result}",
+        f"v{index} = {result}",
     ]
-    nothing = [f"v{index} = {request.null!r}"]
-    change = change_text(request.options.treatment(column).change)
+    nothing = [f"v{index} = {null}"]
     if change is not None:
-        value.append(f"c{index} = {request.bind(f'change_{index}', change)}(v{index})")
-        nothing.append(f"c{index} = v{index}")
+        changed = f"c{index} = {request.bind(f'change_{index}', change)}(v{index})"
+        value.append(changed)
+        nothing.append(f"c{index} = v{index}" if custom is None else changed)
     lines = [f" n = b[p]  # {index}"]
     # A first byte of 251 is NULL; for a NOT NULL column lenenc refuses it.
     if not column.nullable:
@@ -236,7 +248,9 @@ def _failure(
         f"{what} of table {table.id} cannot be read",
         where=place,
         why=f"{type(error).__name__}: {error}",
-        remedy=(
+        remedy=REMEDY
+        if isinstance(error, ConverterError)
+        else (
             "compare the row with SELECT on the server; if the table was changed since its structure was read, "
             "take the snapshot again; else exclude the column (column.exclude.list)"
         ),

@@ -61,6 +61,13 @@ def placeholder_bytes(placeholder: str) -> bytes:
 def placeholder_text(column: Column, options: DecoderOptions) -> str | None:
     """Return the placeholder as JSON in byte text, or None for a type that cannot hold it."""
     data = placeholder_bytes(options.unavailable)
+    custom = options.custom(column)
+    if custom is not None:
+        if custom.name is not None or custom.type not in ("string", "bytes"):
+            return None
+        if custom.type == "bytes":
+            return f'"{BINARY_TEXTS["bytes"](data)}"'
+        return quote_byte_text(data.decode("utf-8", "replace"))
     if column.type_name in _BINARY_TYPES or (column.type_name in _TEXT_TYPES and column.charset == "binary"):
         return f'"{BINARY_TEXTS[options.binary_mode](data)}"'
     if column.type_name in _TEXT_TYPES:
@@ -82,7 +89,9 @@ class Unavailable(NamedTuple):
     after: str | None
 
 
-def unavailable(column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str) -> Unavailable:
+def unavailable(
+    column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str, *, refused: bool = False
+) -> Unavailable:
     """Return what stands for a column that is absent, as JSON in byte text.
 
     Args:
@@ -90,11 +99,14 @@ def unavailable(column: Column, options: DecoderOptions, envelope: EnvelopeText,
         options: Placeholder and modes.
         envelope: Gives the values that an INSERT stores in columns it does not name.
         null: JSON text of NULL.
+        refused: Whether a converter cannot convert NULL.
     """
     text = placeholder_text(column, options)
-    before = text or (null if column.nullable else None)
-    after = text or (null if column.nullable and options.unavailable_as_null else None)
+    # A converter's text of NULL would say that the value is NULL.
+    unknown = null if options.custom(column) is None else "null"
+    before = text or (unknown if column.nullable else None)
+    after = text or (unknown if column.nullable and options.unavailable_as_null else None)
     stored = envelope.insert_text.get(column.name)
-    if stored is None:
+    if stored is None or (stored == "null" and refused):
         return Unavailable(None, before, after)
     return Unavailable(null if stored == "null" else to_byte_text(stored), before, after)

@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.convert.connect_schema import Schema, field_
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract, struct
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, contract, struct
 from airflow_provider_mysql_cdc.cdc.emit.topics import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import names
@@ -53,6 +53,9 @@ def schema_name(table: Table, options: DecoderOptions, part: str) -> str:
         options: Prefix and mode.
         part: ``Key``, ``Value`` or ``Envelope``.
     """
+    title = dict(options.schema_titles).get(part)
+    if title is not None:
+        return title
     name = f"{options.prefix}.{table.id.db}.{table.id.table}"
     old = options.contract == "1.9"
     if not old or part == "Envelope":
@@ -66,6 +69,7 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
     Raises:
         SchemaError: Two columns of the value or of the key have one field name.
     """
+    added = [name for name, _ in options.key_fields if key_columns(table, options)]
     for columns in (value_columns(table, options), key_columns(table, options)):
         found: dict[str, str] = {}
         for column in columns:
@@ -78,6 +82,14 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
                     remedy="rename one, leave one out with column.exclude.list, or use another mode",
                 )
             found[name] = column.name
+    for name in added:
+        if name in found or added.count(name) > 1:
+            raise SchemaError(
+                f"the key has a field {name} already",
+                where=str(table.id),
+                why="a transform adds a field of this name to keys",
+                remedy="set key.field.name of the transform to another name",
+            )
 
 
 def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comments: bool = False) -> Schema | None:
@@ -86,6 +98,7 @@ def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comme
     if not columns:
         return None
     fields = [field_schema(c, options, comments=comments, names=options.field_names) for c in columns]
+    fields += [Member(name).to_schema() for name, _ in options.key_fields]
     order = layout.key_field_order
     if order:
         fields = [{**{k: f[k] for k in order}, **f} for f in fields]

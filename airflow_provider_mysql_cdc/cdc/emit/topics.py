@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -52,25 +52,43 @@ def heartbeat_topic(prefix: str, heartbeat_prefix: str = HEARTBEAT_PREFIX) -> st
     return sanitised(f"{heartbeat_prefix}.{prefix}")
 
 
-def table_topics(prefix: str, tables: Iterable[TableId], *, reserved: Iterable[str] = ()) -> dict[TableId, str]:
+def table_topics(
+    prefix: str,
+    tables: Iterable[TableId],
+    *,
+    reserved: Iterable[str] = (),
+    route: Callable[[str], str] = str,
+) -> dict[TableId, str]:
     """Return every table's topic.
+
+    Names are compared before they are routed: tables that transforms bring together share a topic because somebody
+    asked for it.
 
     Args:
         prefix: ``topic.prefix``.
         tables: The captured tables.
         reserved: Topics that tables must not use (schema changes, transactions, heartbeats, ledger, history).
+        route: Gives the topic that the transforms make of a name (TOPIC-05).
 
     Raises:
         ConfigError: Two tables, or a table and a reserved topic, get the same name after replacement, or a name is
             longer than Kafka allows (FAULT-32, EVT-05).
     """
     topics = {table: topic_name(prefix, table) for table in tables}
-    check_collisions(topics, reserved=reserved)
-    return topics
+    routed = {table: route(topic) for table, topic in topics.items()}
+    check_collisions(topics, reserved=reserved, longest=routed.values())
+    return routed
 
 
-def check_collisions(topics: Mapping[TableId, str], *, reserved: Iterable[str] = ()) -> None:
+def check_collisions(
+    topics: Mapping[TableId, str], *, reserved: Iterable[str] = (), longest: Iterable[str] | None = None
+) -> None:
     """Refuse topic names that cannot be told apart or are too long.
+
+    Args:
+        topics: Topic by table.
+        reserved: Topics that tables must not use.
+        longest: The names whose length counts; None means all of ``topics``.
 
     Raises:
         ConfigError: See ``table_topics``; the message names every collision.
@@ -79,7 +97,11 @@ def check_collisions(topics: Mapping[TableId, str], *, reserved: Iterable[str] =
     for table, topic in sorted(topics.items()):
         users.setdefault(topic, []).append(str(table))
     problems = [f"{topic}: {', '.join(names)}" for topic, names in sorted(users.items()) if len(names) > 1]
-    problems += [f"{topic}: longer than {MAX_LENGTH} characters" for topic in sorted(users) if len(topic) > MAX_LENGTH]
+    problems += [
+        f"{topic}: longer than {MAX_LENGTH} characters"
+        for topic in sorted(set(users if longest is None else longest))
+        if len(topic) > MAX_LENGTH
+    ]
     if problems:
         raise ConfigError(
             "tables cannot get a topic of their own",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -11,9 +11,12 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_av
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
+from airflow_provider_mysql_cdc.cdc.snapshot.discover import captured_tables
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
 
 
@@ -55,7 +58,9 @@ def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
     return sizes.get(first, start.pos) - start.pos + between + end.pos
 
 
-def assign(partitions: Mapping[str, int], weights: Mapping[str, int], writers: int) -> dict[str, tuple[int, ...]]:
+def assign(
+    partitions: Mapping[str, int], weights: Mapping[str, int], writers: int, first: Collection[str] = ()
+) -> dict[str, tuple[int, ...]]:
     """Deal topics out to writers by the record counts of earlier batches.
 
     Whole topics go to the writer with the least load; only a topic that outweighs a writer's share is split by
@@ -65,6 +70,8 @@ def assign(partitions: Mapping[str, int], weights: Mapping[str, int], writers: i
         partitions: Topic -> partition count.
         weights: Topic -> records in earlier batches.
         writers: Number of writers.
+        first: Topics that the first writer owns whole: it alone writes schema changes, transactions and heartbeats, and
+            transforms may route tables into their topics.
 
     Returns:
         Topic -> one writer index for each partition.
@@ -74,6 +81,10 @@ def assign(partitions: Mapping[str, int], weights: Mapping[str, int], writers: i
     out: dict[str, tuple[int, ...]] = {}
     for topic in sorted(partitions, key=lambda t: (-weights.get(t, 0), t)):
         weight, count = float(max(weights.get(topic, 0), 1)), partitions[topic]
+        if topic in first:
+            load[0] += weight
+            out[topic] = (0,) * count
+            continue
         if writers > 1 and count > 1 and weight > total / writers:
             owners = []
             for _ in range(count):
@@ -88,11 +99,17 @@ def assign(partitions: Mapping[str, int], weights: Mapping[str, int], writers: i
     return out
 
 
-def topic_partitions(cfg: ConnectorConfig) -> dict[str, int]:
-    """Return the partition count of every topic of the prefix."""
+def topic_partitions(cfg: ConnectorConfig, tables: Iterable[TableId] = ()) -> dict[str, int]:
+    """Return the partition count of every topic of the prefix, and of those to which transforms route tables.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: The captured tables; only looked at when there are transforms.
+    """
     prefix = cfg[F.TOPIC_PREFIX] + "."
     counts = all_partition_counts(make_admin(cfg.kafka_settings()))
-    return {topic: count for topic, count in counts.items() if topic.startswith(prefix)}
+    routed = {wiring.topic_of(cfg, t) for t in tables if cfg.captures(t)} if cfg.families.transforms.routers else set()
+    return {topic: count for topic, count in counts.items() if topic.startswith(prefix) or topic in routed}
 
 
 def plan_drain(
@@ -121,7 +138,9 @@ def plan_drain(
     writers = cfg[F.DRAIN_WRITERS]
     if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
         writers = 1
-    counts = topic_partitions(cfg)
+    routed = bool(cfg.families.transforms.routers)
+    counts = topic_partitions(cfg, captured_tables(conn, cfg) if routed else ())
+    first = {cfg.route(topic).topic for topic in wiring.side_topics(cfg)} if routed else set()
     return BatchPlan(
         epoch=epoch,
         kind="drain",
@@ -129,9 +148,10 @@ def plan_drain(
         end=end,
         writers=writers,
         partitions=counts,
-        assignment=assign(counts, weights, writers),
+        assignment=assign(counts, weights, writers, first),
         owner=owner,
         created_ms=time.time_ns() // 1_000_000,
         server_id=cfg.server_id(0),
         prepared=prepared,
+        transforms=wiring.transforms_mark(cfg),
     )

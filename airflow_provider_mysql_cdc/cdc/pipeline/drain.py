@@ -98,6 +98,7 @@ def _run_batch(
     cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log
 ) -> dict[str, int]:
     ledger = job.begin(plan)
+    _require_same_routes(cfg, plan, ledger)
     faults.fault_point("plan.after_store")
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
     if plan.epoch == 1:
@@ -137,6 +138,22 @@ def _run_batch(
             totals[topic] = totals.get(topic, 0) + n
     log(progress.summary(totals))
     return totals
+
+
+def _require_same_routes(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState) -> None:
+    """Refuse to go on with a batch whose topics have moved to other writers.
+
+    Raises:
+        ConfigError: Several writers have begun the batch under other transforms (TOPIC-05).
+    """
+    begun = plan.writers > 1 and any(m.epoch == plan.epoch for m in ledger.markers.values())
+    if begun and plan.transforms != wiring.transforms_mark(cfg):
+        raise ConfigError(
+            f"{F.TRANSFORMS.name} was changed inside a batch",
+            where=f"batch {plan.epoch}, {plan.start} to {plan.end}",
+            why="topics decide which writer writes what, so a part of the batch would be written twice or not at all",
+            remedy="set it back until this batch is done, then change it",
+        )
 
 
 def _next(

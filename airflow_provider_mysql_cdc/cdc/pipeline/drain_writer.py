@@ -333,14 +333,14 @@ class DrainWriter:
             or (self._at.boundary.key() == reached.offset.key() and reached.events > 0)
         )
         if self.index == 0 and not done:
-            self._produce(*transactions.begin_record(), 0)
+            self._produce(*transactions.begin_record(), 0, headed=False)
 
     def _end_transaction(self, event: Event) -> None:
         at = self._at
         if self._transactions is not None and self._transactions.open:
             reached = self._skip_until
             if self.index == 0 and (reached is None or at.boundary.key() >= reached.offset.key()):
-                self._produce(*self._transactions.end_record(), 0)
+                self._produce(*self._transactions.end_record(), 0, headed=False)
             self._transactions.end()
         if at.gtid is not None:
             self._tracker.add(at.gtid)
@@ -365,8 +365,12 @@ class DrainWriter:
         self._skip_until = None
         return False
 
-    def _produce(self, topic: str, key: bytes | None, value: bytes | None, partition: int) -> None:
-        self.sink.produce(topic, key, value, partition, self._routes.headers_for(topic))
+    def _produce(
+        self, topic: str, key: bytes | None, value: bytes | None, partition: int, *, headed: bool = True
+    ) -> None:
+        """Produce a record that is no row event; transaction records get no context headers, as in Debezium."""
+        headers = self._routes.headers if headed and topic != self.cfg.history_topic else None
+        self.sink.produce(topic, key, value, partition, headers)
         if topic != self.cfg.history_topic:
             self.counts[topic] = self.counts.get(topic, 0) + 1
 

@@ -10,7 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.emit.topics import heartbeat_topic, table_topics, transaction_topic
+from airflow_provider_mysql_cdc.cdc.emit.topics import schema_change_topic, table_topics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers
@@ -121,23 +121,22 @@ class JobLedger:
             state: The tables.
 
         Raises:
-            ConfigError: Two tables would share a topic (FAULT-32).
+            ConfigError: Two tables would share a topic, and no transform says so (FAULT-32).
         """
         cfg = self._cfg
         tables = [t for t in state.tables if cfg.captures(t)]
-        named = table_topics(cfg[F.TOPIC_PREFIX], tables, reserved=wiring.reserved_topics(cfg))
+        named = table_topics(
+            cfg[F.TOPIC_PREFIX], tables, reserved=wiring.reserved_topics(cfg), route=lambda t: cfg.route(t).topic
+        )
         specs = {topic: wiring.table_topic(cfg) for topic in named.values()}
         replication = cfg[F.TOPIC_CREATION_REPLICATION_FACTOR]
         # SCH-05, SCH-06: one partition, kept for ever.
         specs[cfg.history_topic] = TopicSpec(
             1, replication, {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
         )
-        if cfg[F.INCLUDE_SCHEMA_CHANGES]:
-            specs[wiring.schema_topic(cfg)] = TopicSpec(1, replication)
-        if cfg[F.PROVIDE_TRANSACTION_METADATA]:
-            specs[transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])] = TopicSpec(1, replication)
-        if cfg[F.HEARTBEAT_INTERVAL_MS]:
-            specs[heartbeat_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_HEARTBEAT_PREFIX])] = TopicSpec(1, replication)
+        for side in wiring.side_topics(cfg):
+            if cfg[F.INCLUDE_SCHEMA_CHANGES] or side != schema_change_topic(cfg[F.TOPIC_PREFIX]):
+                specs.setdefault(cfg.route(side).topic, TopicSpec(1, replication))
         ensure_topics(make_admin(cfg.kafka_settings()), specs)
 
 

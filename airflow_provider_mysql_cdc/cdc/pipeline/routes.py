@@ -16,14 +16,13 @@ from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_de
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
-from airflow_provider_mysql_cdc.cdc.emit.topics import transaction_topic
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.pipeline.owner import TopicShare, share_of
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import ensure_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, ensure_topics
 from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
 
 log = logging.getLogger(__name__)
@@ -71,18 +70,13 @@ class Routes:
         # Rows of the last event that could not be decoded; None when such a row stops the run.
         self.failed: list[BadRow] | None = [] if DeadLetters.wanted(cfg) else None
         self.options = wiring.decoder_options(cfg)
-        # Debezium gives the context headers to events and schema changes only.
-        self._plain = {cfg.history_topic, transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])}
+        self._born: dict[str, int] = {}
         self.identity: bool = cfg[F.CDC_ID_HEADER]
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
 
     def forget(self) -> None:
         """Drop all routes."""
         self._cache.clear()
-
-    def headers_for(self, topic: str) -> list[tuple[str, bytes]] | None:
-        """Return the headers of records other than row events."""
-        return None if topic in self._plain else self.headers
 
     def of_table_map(self, event: Event, state: SchemaState) -> tuple[int, Route]:
         """Return the table id and the route of a TABLE_MAP event.
@@ -110,7 +104,11 @@ class Routes:
             return Route(table_id, topic, share, None, None, ())
         if share.mine and topic not in self._plan.partitions:
             # A table created inside the batch, or one whose topic did not exist when the batch was planned.
-            ensure_topics(make_admin(cfg.kafka_settings()), {topic: wiring.table_topic(cfg)})
+            admin = make_admin(cfg.kafka_settings())
+            ensure_topics(admin, {topic: wiring.table_topic(cfg)})
+            if cfg.families.transforms.routers:  # the topic may be an old one, with partitions of its own number
+                self._born[topic] = all_partition_counts(admin)[topic]
+                share = self.share(table_id)
         table = state.tables.get(table_id)
         if table is None and self._unknown_passes(table_id, event):
             return Route(table_id, topic, share, None, None, ())
@@ -143,7 +141,7 @@ class Routes:
     def share(self, table: TableId) -> TopicShare:
         """Return what this writer owns of a captured table's topic."""
         topic = wiring.topic_of(self._cfg, table)
-        return share_of(self._plan, self._writer, topic, self._cfg[F.TOPIC_CREATION_PARTITIONS])
+        return share_of(self._plan, self._writer, topic, self._born.get(topic, self._cfg[F.TOPIC_CREATION_PARTITIONS]))
 
     def unknown_table(self, event: Event, table_id: int) -> BinlogCorruptError:
         """Return the error for rows without a TABLE_MAP before them."""

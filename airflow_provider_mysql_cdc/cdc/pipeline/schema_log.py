@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, TableChange, apply
 from airflow_provider_mysql_cdc.cdc.ddl.classify import leading_words
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.topics import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.pipeline import wiring
@@ -160,9 +161,10 @@ class SchemaLog:
             at: The writer's position (GTID and commit time).
         """
         if self._cfg[F.INCLUDE_SCHEMA_CHANGES]:
+            topic = schema_change_topic(self._cfg[F.TOPIC_PREFIX])
             written = self._format.streamed(changes, event, at, in_transaction=at.begun, wanted=self._described)
             for record in written:
-                yield wiring.schema_topic(self._cfg), record.key, record.value
+                yield wiring.routed(self._cfg, topic, record.key, record.value)
 
     def _described(self, change: TableChange) -> bool:
         """Return whether a change gets a record (SCH-10)."""

@@ -47,4 +47,5 @@ def heartbeat(cfg: ConnectorConfig) -> Record:
         key_schema=cfg[F.KEY_SCHEMAS_ENABLE],
         value_schema=cfg[F.VALUE_SCHEMAS_ENABLE],
     )
-    return heartbeat_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_HEARTBEAT_PREFIX]), key, value
+    topic = heartbeat_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_HEARTBEAT_PREFIX])
+    return wiring.routed(cfg, topic, key, value)

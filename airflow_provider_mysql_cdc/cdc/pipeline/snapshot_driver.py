@@ -257,7 +257,7 @@ class _Snapshot:
         arguments = {
             "properties": self.cfg.properties(),
             "plan": self.plan.to_json(),
-            "partitions": topic_partitions(self.cfg),
+            "partitions": topic_partitions(self.cfg, state.tables),
             "run_id": self.run_id,
             "tables": dict(state.tables),
             "address": coordinator.address,
@@ -310,7 +310,8 @@ class _Snapshot:
             recovery.require_no_ddl(cfg, plan.start, offset)
             offset = plan.start
         elif cfg[F.INCLUDE_SCHEMA_CHANGES]:
-            records += schema_change_records(cfg, definitions, offset, view.ts_ms, final=rowless)
+            changes = schema_change_records(cfg, definitions, offset, view.ts_ms, final=rowless)
+            records += [wiring.routed(cfg, *change) for change in changes]
         records += history_records(cfg, definitions, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records.append(self.job.record(VIEW_KEY, record))

@@ -35,7 +35,7 @@ def read_whole(cfg: ConnectorConfig, table: Table) -> bool:
     shown = {table.columns[i].name for i in key_indexes(table, options)}
     for name in chunk_columns(table):
         column = table.column(name)
-        if column is None or column.name not in shown or options.boolean_test(column):
+        if column is None or column.name not in shown or options.boolean_test(column) or options.custom(column):
             return True
     return False
 

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
+from airflow_provider_mysql_cdc.cdc.emit.topics import topic_name
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -187,6 +188,8 @@ class _Emitter:
     def __init__(self, task: SnapshotTask, table: Table, decode: Any, where: str) -> None:
         cfg = task.cfg
         self.topic, self.where = wiring.topic_of(cfg, table.id), where
+        # Tables that share a topic may have equal keys.
+        self._own_topic = topic_name(cfg[F.TOPIC_PREFIX], table.id)
         self._partitions = task.partitions.get(self.topic, cfg[F.TOPIC_CREATION_PARTITIONS])
         self._sink, self._headers, self._decode = task.sink, task.headers, decode
         self._block = wiring.table_source(cfg, table.id)
@@ -230,5 +233,5 @@ class _Emitter:
                 # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
                 # row number tell rows apart.
                 row = key if key is not None and self._unique else f"{self.where}/{self._rows}".encode()
-                headers = [*headers, ("cdc-id", f"{self._identity}/{self.topic}/".encode() + row)]
+                headers = [*headers, ("cdc-id", f"{self._identity}/{self._own_topic}/".encode() + row)]
             self._sink.produce(self.topic, key, value, partition_of(key, self._partitions), headers)

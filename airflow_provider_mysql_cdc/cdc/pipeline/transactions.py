@@ -10,11 +10,12 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
 from airflow_provider_mysql_cdc.cdc.emit.topics import transaction_topic
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 
 PLACEHOLDER = "\0"
 """Stands for the transaction block in a decoded value; JSON text never holds this byte, it would be escaped."""
 _MARK = PLACEHOLDER.encode()
-Record = tuple[str, bytes, bytes]
+Record = tuple[str, bytes | None, bytes | None]
 Row = tuple[bytes | None, bytes | None, int, int, Any]
 
 
@@ -29,7 +30,7 @@ class Transactions:
 
     def __init__(self, cfg: ConnectorConfig) -> None:
         self._cfg = cfg
-        self.topic = transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])
+        self._topic = transaction_topic(cfg[F.TOPIC_PREFIX], cfg[F.TOPIC_TRANSACTION])
         self.open = False
         self._id = ""
         self._counts: dict[str, int] = {}
@@ -91,7 +92,7 @@ class Transactions:
             key_schema=self._cfg[F.KEY_SCHEMAS_ENABLE],
             value_schema=self._cfg[F.VALUE_SCHEMAS_ENABLE],
         )
-        return self.topic, key, value
+        return wiring.routed(self._cfg, self._topic, key, value)
 
 
 def _java_order(counts: dict[str, int]) -> dict[str, int]:

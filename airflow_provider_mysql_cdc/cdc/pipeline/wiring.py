@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.custom import custom_column
 from airflow_provider_mysql_cdc.cdc.convert.treatment import treatments
 from airflow_provider_mysql_cdc.cdc.convert.type_names import type_expression
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.emit import envelope, topics
 from airflow_provider_mysql_cdc.cdc.emit.headers import Header, context_headers
+from airflow_provider_mysql_cdc.cdc.emit.routing import routed_key
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock, source_block
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.routing import Destination
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -42,6 +48,7 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
         schema_names=str(cfg[F.SCHEMA_NAME_ADJUSTMENT_MODE]),
         unavailable=cfg[F.UNAVAILABLE_VALUE_PLACEHOLDER],
         unavailable_as_null=cfg[F.UNAVAILABLE_VALUE_AS_NULL],
+        read_op="c" if cfg.families.transforms.read_is_create else "r",
     )
 
 
@@ -54,18 +61,26 @@ def table_options(cfg: ConnectorConfig, table: Table) -> DecoderOptions:
 
     Raises:
         SchemaError: A column cannot be treated as the configuration says.
+        ConfigError: A converter of one's own cannot be used for a column.
     """
-    options = decoder_options(cfg)
+    options, to = decoder_options(cfg), table_destination(cfg, table.id)
     names = tuple(c.name for c in table.columns)
     included = tuple(n for n in names if cfg.includes_column(table.id, n))
+    conversions = tuple((c.name, custom) for c in table.columns if (custom := _conversion(cfg, table, c)))
+    converted = {name for name, _ in conversions}
     booleans = frozenset(
-        c.name for c in table.columns if cfg.is_boolean(table.id, c.name, type_expression(c), c.length)
+        c.name
+        for c in table.columns
+        if c.name not in converted and cfg.is_boolean(table.id, c.name, type_expression(c), c.length)
     )
     options = replace(
         options,
         key_columns=cfg[F.MESSAGE_KEY_COLUMNS].select(table.id, names) or None,
         included=None if included == names else included,
         booleans=booleans,
+        schema_titles=tuple(to.schema_names().items()),
+        key_fields=to.key_fields,
+        conversions=conversions,
     )
     found = treatments(
         table,
@@ -74,6 +89,17 @@ def table_options(cfg: ConnectorConfig, table: Table) -> DecoderOptions:
         comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
     )
     return replace(options, treatments=found)
+
+
+def _conversion(cfg: ConnectorConfig, table: Table, column: Column) -> CustomColumn | None:
+    """Return what the first converter that takes a column says of it; None when that is the boolean one, or none is."""
+    for converter in cfg.families.columns.converters:
+        if isinstance(converter, BooleanConverter):
+            if converter.selects(f"{table.id}.{column.name}", type_expression(column), column.length):
+                return None
+        elif (found := custom_column(converter, table, column)) is not None:
+            return found
+    return None
 
 
 def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
@@ -113,14 +139,53 @@ def headers(cfg: ConnectorConfig, run_id: str) -> list[Header]:
     return context_headers(cfg[F.TOPIC_PREFIX], run_id)
 
 
+def table_destination(cfg: ConnectorConfig, table: TableId) -> Destination:
+    """Return where a table's events go, and what the transforms change in them."""
+    return cfg.route(topics.topic_name(cfg[F.TOPIC_PREFIX], table))
+
+
 def topic_of(cfg: ConnectorConfig, table: TableId) -> str:
     """Return a table's topic."""
-    return topics.topic_name(cfg[F.TOPIC_PREFIX], table)
+    return table_destination(cfg, table).topic
 
 
 def schema_topic(cfg: ConnectorConfig) -> str:
     """Return the schema change topic."""
-    return topics.schema_change_topic(cfg[F.TOPIC_PREFIX])
+    return cfg.route(topics.schema_change_topic(cfg[F.TOPIC_PREFIX])).topic
+
+
+def routed(
+    cfg: ConnectorConfig, topic: str, key: bytes | None, value: bytes | None
+) -> tuple[str, bytes | None, bytes | None]:
+    """Return topic, key and value of a schema change, transaction or heartbeat record behind the transforms.
+
+    Args:
+        cfg: The connector's configuration.
+        topic: Its topic before them.
+        key: Its key before them.
+        value: Its value; no transform changes it.
+    """
+    to = cfg.route(topic)
+    return to.topic, routed_key(to, key, schema=cfg[F.KEY_SCHEMAS_ENABLE]), value
+
+
+def transforms_mark(cfg: ConnectorConfig) -> str:
+    """Return a text that is another one when transforms route otherwise; empty when they route nothing."""
+    if not cfg.families.transforms.routers:
+        return ""
+    own = sorted((name, text) for name, text in cfg.properties().items() if f"{name}.".startswith("transforms."))
+    return hashlib.sha256(repr(own).encode()).hexdigest()[:16]
+
+
+def side_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
+    """Return the topics of schema changes, transactions and heartbeats, before the transforms, as far as used."""
+    prefix = cfg[F.TOPIC_PREFIX]
+    names = [topics.schema_change_topic(prefix)]
+    if cfg[F.PROVIDE_TRANSACTION_METADATA]:
+        names.append(topics.transaction_topic(prefix, cfg[F.TOPIC_TRANSACTION]))
+    if cfg[F.HEARTBEAT_INTERVAL_MS]:
+        names.append(topics.heartbeat_topic(prefix, cfg[F.TOPIC_HEARTBEAT_PREFIX]))
+    return tuple(names)
 
 
 def table_topic(cfg: ConnectorConfig) -> TopicSpec:
@@ -152,13 +217,8 @@ def ledger(cfg: ConnectorConfig) -> Ledger:
 
 
 def reserved_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
-    """Return the topics that no table may use."""
-    prefix = cfg[F.TOPIC_PREFIX]
-    names = [schema_topic(cfg), cfg.history_topic, cfg.ledger_topic]
-    if cfg[F.PROVIDE_TRANSACTION_METADATA]:
-        names.append(topics.transaction_topic(prefix, cfg[F.TOPIC_TRANSACTION]))
-    if cfg[F.HEARTBEAT_INTERVAL_MS]:
-        names.append(topics.heartbeat_topic(prefix, cfg[F.TOPIC_HEARTBEAT_PREFIX]))
+    """Return the topics that no table may use; names before the transforms."""
+    names = [*side_topics(cfg), cfg.history_topic, cfg.ledger_topic]
     if cfg[F.DEAD_LETTER_TOPIC]:
         names.append(cfg[F.DEAD_LETTER_TOPIC])
     return tuple(names)

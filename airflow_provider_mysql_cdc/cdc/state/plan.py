@@ -57,6 +57,7 @@ class BatchPlan:
         server_id: Server id of writer 0; writer n registers with ``server_id + n``.
         prefix: ``topic.prefix`` of the connector, put in by the ledger; empty in plans of older versions.
         prepared: XA transactions whose rows lie before ``start`` and that are not decided yet.
+        transforms: Mark of the transforms that route topics; empty without them.
     """
 
     epoch: int
@@ -71,6 +72,7 @@ class BatchPlan:
     server_id: int = 0
     prefix: str = field(default="", compare=False)
     prepared: tuple[PreparedXa, ...] = ()
+    transforms: str = ""
 
     def owner_of(self, topic: str, partition: int) -> int:
         """Return the writer that owns a partition; a topic born during the batch goes whole to one writer.
@@ -108,6 +110,7 @@ class BatchPlan:
             "server_id": self.server_id,
             "prefix": self.prefix,
             "prepared": [xa.to_json() for xa in self.prepared],
+            "transforms": self.transforms,
         }
 
     @classmethod
@@ -126,6 +129,7 @@ class BatchPlan:
             server_id=int(data.get("server_id", 0)),
             prefix=str(data.get("prefix", "")),
             prepared=tuple(PreparedXa.from_json(xa) for xa in data.get("prepared", ())),
+            transforms=str(data.get("transforms", "")),
         )
 
 

@@ -1,0 +1,97 @@
+"""Converters named by a property: the boolean one of Debezium, and classes of one's own (TYPE-62 to TYPE-65)."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+BOOLEAN_CONVERTERS = (
+    "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter",
+    "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter",
+)
+JAVA_PACKAGES = ("io.debezium.", "io.confluent.", "org.apache.kafka.", "java.", "javax.")
+"""Packages of Java that no Python module is looked for in."""
+
+IMPORTABLE = (
+    "its module must be importable by the Airflow worker and by the Spark driver and executors "
+    "(spark-submit --py-files, or installed there)"
+)
+_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_METHODS = ("configure", "converter_for")
+
+
+class ConverterRefusedError(ValueError):
+    """Say why a class cannot be used.
+
+    Args:
+        what: The reason.
+        fix: What to do.
+    """
+
+    def __init__(self, what: str, fix: str) -> None:
+        super().__init__(what)
+        self.fix = fix
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LoadedConverter:
+    """Hold a converter of one's own.
+
+    Args:
+        name: Its name in ``converters``.
+        path: ``module.Class``.
+        instance: The object (``convert.custom.CustomConverter``).
+    """
+
+    name: str
+    path: str
+    instance: Any
+
+
+def load(name: str, settings: Mapping[str, str]) -> LoadedConverter:
+    """Return a converter, made and configured.
+
+    Args:
+        name: Its name in ``converters``.
+        settings: Its properties, by name without ``<name>.``; ``type`` is the path of its class.
+
+    Raises:
+        ConverterRefusedError: It cannot be used.
+    """
+    path = settings.get("type", "").strip()
+    if not path or path.startswith(JAVA_PACKAGES):
+        what = f"is no converter that exists here; there is {BOOLEAN_CONVERTERS[0]}" if path else "is missing"
+        fix = "Remove the converter, or name that one, or one written in Python (docs/custom-converters.md)"
+        raise ConverterRefusedError(what, fix)
+    made = _class(path)
+    try:
+        instance = made()
+        instance.configure({k: v for k, v in settings.items() if k != "type"})
+    except Exception as error:
+        raise ConverterRefusedError(
+            f"the converter cannot be configured: {type(error).__name__}: {error}",
+            f"Correct the {name}.* properties, or the converter",
+        ) from error
+    return LoadedConverter(name, path, instance)
+
+
+def _class(path: str) -> type[Any]:
+    fix = f"Name a class as package.module.Class; {IMPORTABLE}"
+    if not _PATH.fullmatch(path):
+        raise ConverterRefusedError("is no dotted path of a Python class", fix)
+    module, _, name = path.rpartition(".")
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except Exception as error:
+        why = f"module {module} cannot be imported: {type(error).__name__}: {error}"
+        raise ConverterRefusedError(why, f"{fix}; a class of Java cannot be used: write it in Python") from error
+    if found is None:
+        raise ConverterRefusedError(f"module {module} has no class {name}", fix)
+    missing = [m for m in _METHODS if not callable(getattr(found, m, None))]
+    if not isinstance(found, type) or missing:
+        lacks = f": it lacks {' and '.join(missing)}" if missing else ""
+        raise ConverterRefusedError(f"is not a class of a converter{lacks}", f"See docs/custom-converters.md; {fix}")
+    return found

@@ -1,0 +1,216 @@
+"""Kafka Connect's single message transforms, as far as they are supported.
+
+Source: ``ReadToInsertEvent`` and ``ByLogicalTableRouter`` of Debezium 3.6.1, ``RegexRouter`` of Kafka 4.1.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
+from airflow_provider_mysql_cdc.cdc.config.field import Problem
+from airflow_provider_mysql_cdc.cdc.config.parse import boolean, choice, pattern
+from airflow_provider_mysql_cdc.cdc.model.routing import LogicalTable, Rewrite, Router, Transforms, replacement
+
+PREFIX = "transforms."
+READ_TO_INSERT = "io.debezium.connector.mysql.transforms.ReadToInsertEvent"
+REGEX_ROUTER = "org.apache.kafka.connect.transforms.RegexRouter"
+LOGICAL_ROUTER = "io.debezium.transforms.ByLogicalTableRouter"
+KEY_FIELD = "__dbz__physicalTableIdentifier"
+
+_PREDICATES = "not supported yet: predicates are Java code of Kafka Connect"
+
+
+def _expression(text: str) -> re.Pattern[str]:
+    return pattern(text, ignore_case=False)
+
+
+def _filled(text: str) -> str:
+    if not text.strip():
+        raise ValueError("must not be empty")
+    return text
+
+
+def _optional(text: str) -> re.Pattern[str] | None:
+    return _expression(text) if text.strip() else None
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Declare a setting of a transform.
+
+    Args:
+        parse: Turns the text into the value; raises ``ValueError``.
+        doc: Words for the reference page.
+        required: Whether it must be given.
+    """
+
+    parse: Callable[[str], Any]
+    doc: str
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Declare a transform.
+
+    Args:
+        doc: Words for the reference page.
+        settings: Its settings beside ``type``.
+        no_effect: Settings that are accepted, with the reason why they do nothing.
+    """
+
+    doc: str
+    settings: Mapping[str, Setting] = field(default_factory=dict)
+    no_effect: Mapping[str, str] = field(default_factory=dict)
+
+
+KINDS: dict[str, Kind] = {
+    READ_TO_INSERT: Kind("snapshot rows have `op` `c` in place of `r`"),
+    REGEX_ROUTER: Kind(
+        "renames topics; schemas and keys stay",
+        {
+            "regex": Setting(_expression, "matches the whole topic name", required=True),
+            "replacement": Setting(str, "the new name; `$1` is the first group", required=True),
+        },
+    ),
+    LOGICAL_ROUTER: Kind(
+        "renames topics so that several tables share one; the schemas are named after the new topic",
+        {
+            "topic.regex": Setting(
+                lambda text: _expression(_filled(text)), "matches the whole topic name", required=True
+            ),
+            "topic.replacement": Setting(_filled, "the new name; `$1` is the first group", required=True),
+            "key.enforce.uniqueness": Setting(boolean, "whether keys get a field that names the table; default `true`"),
+            "key.field.name": Setting(_filled, f"that field's name; default `{KEY_FIELD}`"),
+            "key.field.regex": Setting(_optional, "matches the old topic name; without it the field holds that name"),
+            "key.field.replacement": Setting(str, "makes the field's value of the match"),
+            "schema.name.adjustment.mode": Setting(
+                choice(NameAdjustmentMode), "how schema names are adjusted; default `none`, with contract 1.9 `avro`"
+            ),
+        },
+        {"logical.table.cache.size": "names are made once for each table version"},
+    ),
+}
+"""Supported transforms by the name of their class."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """Collect what the settings of transforms say.
+
+    Args:
+        old_contract: Whether the event contract is 1.9.
+        made: The transforms.
+        notes: What a person should know.
+        problems: What cannot be used.
+    """
+
+    old_contract: bool = False
+    made: Transforms = field(default_factory=Transforms)
+    notes: list[str] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+
+    def refuse(self, transform: str, setting: str, what: str, fix: str, value: str | None = None) -> None:
+        """Add a problem."""
+        self.problems.append(Problem(f"{PREFIX}{transform}.{setting}", what, fix, value))
+
+
+def read(names: tuple[str, ...], given: Mapping[str, Mapping[str, str]], *, old_contract: bool = False) -> Reading:
+    """Read transforms.
+
+    Args:
+        names: The names in ``transforms``.
+        given: Settings by transform and name.
+        old_contract: Whether the event contract is 1.9; its router always adjusted schema names to Avro's.
+    """
+    out = Reading(old_contract)
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        out.problems.append(Problem("transforms", f"names {', '.join(twice)} twice", "Name each transform once"))
+    routers: list[Router] = []
+    insert = False
+    for name in dict.fromkeys(names):
+        kind = _kind(out, name, given.get(name, {}))
+        if kind == READ_TO_INSERT:
+            insert = True
+        before = len(out.problems)
+        values = _values(out, name, KINDS[kind], given[name]) if kind else {}
+        if kind in _ROUTERS and len(out.problems) == before and (router := _ROUTERS[kind](out, name, values)):
+            routers.append(router)
+    out.made = Transforms(tuple(routers), insert)
+    return out
+
+
+def _kind(out: Reading, name: str, given: Mapping[str, str]) -> str:
+    kind = given.get("type", "").strip()
+    for setting in ("predicate", "negate"):
+        if setting in given:
+            out.refuse(name, setting, _PREDICATES, "Remove it; narrow a router's expression instead", given[setting])
+    if kind in KINDS:
+        return kind
+    what = "not supported yet: it is Java code of Kafka Connect" if kind else "is missing"
+    fix = f"Remove {name} from transforms and transform in the consumer; supported are {', '.join(KINDS)}"
+    out.refuse(name, "type", what, fix, given.get("type"))
+    return ""
+
+
+def _values(out: Reading, name: str, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for setting, text in given.items():
+        if setting in ("type", "predicate", "negate"):
+            continue
+        if setting in kind.no_effect:
+            out.notes.append(f"{PREFIX}{name}.{setting} has no effect: {kind.no_effect[setting]}")
+        elif setting not in kind.settings:
+            known = ", ".join(kind.settings) or "none"
+            out.refuse(name, setting, "is no setting of this transform", f"Remove it; there is {known}", text)
+        else:
+            try:
+                values[setting] = kind.settings[setting].parse(text)
+            except ValueError as e:
+                out.refuse(name, setting, str(e), "Correct the value", text)
+    for setting, declared in kind.settings.items():
+        if declared.required and setting not in given:
+            out.refuse(name, setting, "is required and missing", f"Set it: {declared.doc}")
+    return values
+
+
+def _rewrite(out: Reading, name: str, expression: re.Pattern[str], text: str, setting: str) -> Rewrite | None:
+    try:
+        return Rewrite(expression, replacement(text, expression))
+    except ValueError as e:
+        out.refuse(name, setting, str(e), "Correct the value", text)
+        return None
+
+
+def _regex_router(out: Reading, name: str, values: Mapping[str, Any]) -> Router | None:
+    rewrite = _rewrite(out, name, values["regex"], values["replacement"], "replacement")
+    return None if rewrite is None else Router(rewrite)
+
+
+def _logical_router(out: Reading, name: str, values: Mapping[str, Any]) -> Router | None:
+    rewrite = _rewrite(out, name, values["topic.regex"], values["topic.replacement"], "topic.replacement")
+    expression: re.Pattern[str] | None = values.get("key.field.regex")
+    text: str = values.get("key.field.replacement", "")
+    identifier = None
+    if expression is not None and not text.strip():
+        what = "must not be empty beside key.field.regex"
+        out.refuse(name, "key.field.replacement", what, "Set it, or remove key.field.regex", text or None)
+    elif expression is not None:
+        identifier = _rewrite(out, name, expression, text, "key.field.replacement")
+    if rewrite is None:
+        return None
+    key_field = values.get("key.field.name", KEY_FIELD) if values.get("key.enforce.uniqueness", True) else None
+    mode = values.get("schema.name.adjustment.mode", "avro" if out.old_contract else "none")
+    return Router(rewrite, LogicalTable(key_field, identifier, str(mode), not out.old_contract))
+
+
+_ROUTERS: dict[str, Callable[[Reading, str, Mapping[str, Any]], Router | None]] = {
+    REGEX_ROUTER: _regex_router,
+    LOGICAL_ROUTER: _logical_router,
+}

@@ -1,0 +1,180 @@
+"""Where records go: topic, schema names and added key fields after the transforms that rename topics.
+
+Source: ``RegexRouter`` of Kafka 4.1 and ``ByLogicalTableRouter`` of Debezium 3.6.1.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.model import names
+
+_GROUP_NAME = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
+
+
+@dataclass(frozen=True, slots=True)
+class Rewrite:
+    """Rewrite a whole name as Java's ``matches`` and then ``replaceFirst`` do.
+
+    Args:
+        pattern: The expression.
+        parts: The replacement: texts, and the numbers of groups.
+    """
+
+    pattern: re.Pattern[str]
+    parts: tuple[str | int, ...]
+
+    def __call__(self, name: str) -> str | None:
+        """Return the new name, or None when the expression does not match the whole name.
+
+        ``replaceFirst`` searches anew, so its match may be shorter than the whole name; the rest then stays.
+        """
+        if self.pattern.fullmatch(name) is None or (found := self.pattern.search(name)) is None:
+            return None
+        made = "".join(part if isinstance(part, str) else found[part] or "" for part in self.parts)
+        return name[: found.start()] + made + name[found.end() :]
+
+
+def replacement(text: str, pattern: re.Pattern[str]) -> tuple[str | int, ...]:
+    r"""Return the parts of a Java replacement: ``$1`` and ``${name}`` are groups, a backslash quotes a character.
+
+    Args:
+        text: The replacement.
+        pattern: The expression whose groups it names.
+
+    Raises:
+        ValueError: It is no replacement for this expression.
+    """
+    parts: list[str | int] = []
+    i = 0
+    while i < len(text):
+        char = text[i]
+        i += 1
+        if char == "\\":
+            if i == len(text):
+                raise ValueError("ends in a backslash that escapes nothing")
+            parts.append(text[i])
+            i += 1
+        elif char == "$":
+            group, i = _group(text, i, pattern)
+            parts.append(group)
+        else:
+            parts.append(char)
+    return tuple(parts)
+
+
+def _group(text: str, i: int, pattern: re.Pattern[str]) -> tuple[int, int]:
+    """Return the number of the group that a dollar refers to, and the index behind the reference."""
+    if (named := _GROUP_NAME.match(text, i)) is not None:
+        if named[1] not in pattern.groupindex:
+            raise ValueError(f"refers to the group {named[1]!r}, which the expression does not have")
+        return pattern.groupindex[named[1]], named.end()
+    if i == len(text) or text[i] not in "0123456789":
+        raise ValueError(r"has a dollar without the number of a group; write \$ for the character")
+    group = int(text[i])
+    i += 1
+    if group > pattern.groups:
+        raise ValueError(f"refers to group {group}; the expression has {pattern.groups}")
+    # As many digits belong to the number as leave a group that exists.
+    while i < len(text) and text[i] in "0123456789" and group * 10 + int(text[i]) <= pattern.groups:
+        group = group * 10 + int(text[i])
+        i += 1
+    return group, i
+
+
+@dataclass(frozen=True, slots=True)
+class LogicalTable:
+    """Say what ``ByLogicalTableRouter`` changes beside the topic.
+
+    Args:
+        key_field: Name of the field that keys get, or None (``key.enforce.uniqueness=false``).
+        identifier: Makes the field's value of the old topic name; the name itself where it does not match.
+        adjustment: Its ``schema.name.adjustment.mode``.
+        keep_digit: Whether Avro names keep a leading digit behind its underscore; in contract 1.9 they do not.
+    """
+
+    key_field: str | None
+    identifier: Rewrite | None = None
+    adjustment: str = "none"
+    keep_digit: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """Rename topics.
+
+    Args:
+        rewrite: Makes the new name.
+        logical: What else changes; None for ``RegexRouter``.
+    """
+
+    rewrite: Rewrite
+    logical: LogicalTable | None = None
+
+    def apply(self, to: Destination) -> Destination:
+        """Return where the records of a destination go behind this router."""
+        topic = self.rewrite(to.topic)
+        if topic is None:
+            return to
+        if self.logical is None:
+            return Destination(topic, to.key_name, to.value_name, to.envelope_name, to.key_fields)
+        if not topic:
+            return to
+        logical, key_fields = self.logical, to.key_fields
+        if logical.key_field is not None:
+            old = logical.identifier(to.topic) if logical.identifier is not None else None
+            key_fields = (*key_fields, (logical.key_field, to.topic if old is None else old))
+        key, value, envelope = (
+            names.schema_name(f"{topic}.{part}", logical.adjustment, keep_digit=logical.keep_digit)
+            for part in ("Key", "Value", "Envelope")
+        )
+        return Destination(topic, key, value, envelope, key_fields)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """Say where the records of one source topic go and how they are named there.
+
+    Args:
+        topic: The topic.
+        key_name: Name of the key schema; None leaves it as it is.
+        value_name: Name of the row schema of row events; None leaves it as it is.
+        envelope_name: Name of the envelope schema of row events; None leaves it as it is.
+        key_fields: Names and values of the fields at the end of every key.
+    """
+
+    topic: str
+    key_name: str | None = None
+    value_name: str | None = None
+    envelope_name: str | None = None
+    key_fields: tuple[tuple[str, str], ...] = ()
+
+    def schema_names(self) -> dict[str, str]:
+        """Return the names of changed schemas by part (``Key``, ``Value``, ``Envelope``)."""
+        found = {"Key": self.key_name, "Value": self.value_name, "Envelope": self.envelope_name}
+        return {part: name for part, name in found.items() if name is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Transforms:
+    """Hold the transforms of a configuration.
+
+    Args:
+        routers: Those that rename topics, in their order.
+        read_is_create: Whether snapshot rows have op ``c`` in place of ``r``.
+    """
+
+    routers: tuple[Router, ...] = ()
+    read_is_create: bool = False
+
+    def route(self, topic: str) -> Destination:
+        """Return where the records of a topic go.
+
+        Args:
+            topic: Its name before all transforms.
+        """
+        to = Destination(topic)
+        for router in self.routers:
+            to = router.apply(to)
+        return to
