@@ -193,14 +193,15 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
 
 
 def mask_secrets(properties: Mapping[str, Any]) -> None:
-    """Make Airflow mask the values of secret properties in everything the task logs."""
+    """Make Airflow mask the values of secret properties, and salts, in everything the task logs."""
     from airflow.sdk.log import mask_secret
 
-    from airflow_provider_mysql_cdc.cdc.config.names import looks_secret
+    from airflow_provider_mysql_cdc.cdc.config.names import looks_secret, salt_of
 
     for name, value in properties.items():
-        if looks_secret(name) and value:
-            mask_secret(str(value))
+        secret = salt_of(name) or (value if looks_secret(name) else None)
+        if secret:
+            mask_secret(str(secret))
 
 
 def _check_mysql(cfg: ConnectorConfig) -> tuple[bool, list[str]]:

@@ -79,6 +79,17 @@ def test_a_secret_among_the_task_s_properties_is_refused_without_showing_it(name
     assert "visible-secret" not in str(caught.value)
 
 
+def test_secrets_and_salts_are_masked_and_the_columns_of_a_hash_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    masked: list[Any] = []
+    monkeypatch.setattr("airflow.sdk.log.mask_secret", lambda secret, name=None: masked.append(secret))
+    salted = {"column.mask.hash.SHA-256.with.salt.s4lt": r"shop\.customers\.email"}
+    connections(monkeypatch, kafka_conn_id="kafka_cdc", **salted)
+    MySqlCdcHook().get_config()
+    texts = [text for text in masked if isinstance(text, str)]
+    assert {"s4lt", PASSWORD, KAFKA_PASSWORD} <= set(texts)
+    assert not [text for text in texts if "email" in text]
+
+
 @pytest.mark.parametrize(
     ("arguments", "missing"),
     [({"mysql_cdc_conn_id": "nowhere"}, "nowhere"), ({"kafka_conn_id": "no_kafka"}, "no_kafka")],

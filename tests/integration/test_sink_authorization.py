@@ -112,6 +112,7 @@ def test_a_refused_topic_fails_the_transaction_and_nothing_of_it_is_visible(kafk
             w.produce(theirs, b"k", b"refused", 0)
             w.commit([(mine, b"marker", b"m")])
     assert "topic" in caught.value.what and not caught.value.can_retry
+    assert theirs in caught.value.where, caught.value
     assert [r.value for r in read_topic_committed(root, mine)] == [b"allowed"]
     assert list(read_topic_committed(root, theirs)) == []
 

@@ -20,6 +20,12 @@ def hide_salt(name: str) -> str:
     return _SALT.sub(r"\1***", name)
 
 
+def salt_of(name: str) -> str | None:
+    """Return the salt that a property's name holds, or None."""
+    found = _SALT.search(name)
+    return found[0][len(found[1]) :] if found else None
+
+
 def looks_secret(name: str) -> bool:
     """Say whether a property of this name may hold a secret."""
     return _SECRET.search(name) is not None
