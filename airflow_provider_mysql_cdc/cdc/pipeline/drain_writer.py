@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.header import rows_header
 from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.errors import UnsupportedEventError
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
@@ -178,10 +179,16 @@ class DrainWriter:
             self._end_transaction(event)
 
     def _xa_statement(self, event: Event, sql: str) -> None:
-        found = parse_xa(sql)
-        if found is None:  # XA END
+        verb, xid = parse_xa(sql) or ("", "")
+        if verb == "END":
             return
-        verb, xid = found
+        if verb not in ("START", "COMMIT", "ROLLBACK"):
+            raise UnsupportedEventError(
+                "an XA statement is not understood",
+                where=f"{event.file}:{event.start_pos}: {sql[:200]}",
+                why="whether its transaction commits decides about rows",
+                remedy="report the statement; no setting passes it over",
+            )
         if verb == "START":  # Debezium gives XA transactions neither a thread nor metadata
             self._at.begun = True
             self._xa.start(xid, self._at.boundary)

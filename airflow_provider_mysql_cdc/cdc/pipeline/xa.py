@@ -25,13 +25,13 @@ from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 # As mysqlbinlog registers: a reader without an id of its own never ends another reader's dump.
 SIDE_SERVER_ID = 0
-_STATEMENT = re.compile(r"XA (START|COMMIT|ROLLBACK)\s+(\S+)$", re.IGNORECASE)
+_STATEMENT = re.compile(r"XA\s+(\w+)\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
 def parse_xa(sql: str) -> tuple[str, str] | None:
     """Return verb and xid of an XA statement as the binlog holds it, or None for any other statement."""
     found = _STATEMENT.match(sql)
-    return (found[1].upper(), found[2]) if found else None
+    return (found[1].upper(), "".join(found[2].split())) if found else None
 
 
 def is_one_phase(event: Event) -> bool:
@@ -134,7 +134,7 @@ def find_prepared(
             statement = parse_xa(ev.parse_query(event).sql.strip())
             if statement is not None and statement[0] == "START":
                 known.start(statement[1], boundary)
-            elif statement is not None:
+            elif statement is not None and statement[0] in ("COMMIT", "ROLLBACK"):
                 known.decide(statement[1])
         elif event.type == c.XA_PREPARE_LOG_EVENT:
             known.end(event)
