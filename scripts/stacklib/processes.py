@@ -54,11 +54,15 @@ def alive(identity: Identity | None) -> bool:
     """Return whether the process that was started is still the one that runs under its id."""
     if identity is None or _start_time(identity.pid) != identity.started:
         return False
+    return os.fsencode(identity.marker) in _command(identity.pid)
+
+
+def _command(pid: int) -> bytes:
+    """Return a process's command line, its words apart by zero bytes; empty when there is none."""
     try:
-        command = Path(f"/proc/{identity.pid}/cmdline").read_bytes()
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
-        return False
-    return os.fsencode(identity.marker) in command
+        return b""
 
 
 def load(path: Path) -> Identity | None:
@@ -94,6 +98,10 @@ def spawn(
             cwd=record.parent,
             start_new_session=True,
         )
+    # Linux lets the parent go on before the new program's command line can be read.
+    limit = time.monotonic() + 5
+    while not _command(process.pid) and _start_time(process.pid) is not None and time.monotonic() < limit:
+        time.sleep(0.001)
     started = _start_time(process.pid)
     write_private(record, json.dumps(asdict(Identity(process.pid, started or 0, marker))))
     return Started(process, log, since)
