@@ -22,9 +22,11 @@ from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, ap
 from airflow_provider_mysql_cdc.operators.common import (
     DEFAULT_ASSET,
     Properties,
+    accessor_of,
     airflow_error,
     merge_properties,
     owner_of,
+    reference_asset,
     seconds,
 )
 
@@ -110,11 +112,7 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         application: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.offset_asset = Asset(offset_asset) if isinstance(offset_asset, str) else offset_asset
-        # Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset
-        # that nothing references.
-        for side in ("inlets", "outlets"):
-            kwargs[side] = [*(kwargs.get(side) or []), self.offset_asset]
+        self.offset_asset = reference_asset(offset_asset, kwargs)
         super().__init__(
             application=application or "",
             conf={**DEFAULT_CONF, **(conf or {})},
@@ -165,12 +163,8 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
     def _run(self, context: Any) -> dict[str, Any]:
         hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
         cfg = hook.get_config(self._properties())
-        accessors = context.get("asset_state_store")
-        store = hook.get_offset_store(
-            cfg,
-            accessor=None if accessors is None else accessors[self.offset_asset],
-            offset_conn_id=self.offset_conn_id,
-        )
+        accessor = accessor_of(context, self.offset_asset)
+        store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
         deadline = time.monotonic() + seconds(self.run_for)
         self._check_spark()
         job = self._prepare(cfg, store, owner_of(context), deadline)

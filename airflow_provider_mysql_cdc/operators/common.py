@@ -8,12 +8,35 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 
 DEFAULT_ASSET = "mysql_cdc_offsets"
 
 Properties = Mapping[str, Any] | str
+
+
+def reference_asset(asset: Asset | str, arguments: dict[str, Any]) -> Asset:
+    """Return the asset that keeps the offset, and make it inlet and outlet of a task.
+
+    Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
+    nothing references.
+
+    Args:
+        asset: The asset or its name.
+        arguments: The operator's arguments, which are changed.
+    """
+    found = Asset(asset) if isinstance(asset, str) else asset
+    for side in ("inlets", "outlets"):
+        arguments[side] = [*(arguments.get(side) or []), found]
+    return found
+
+
+def accessor_of(context: Any, asset: Asset) -> Any:
+    """Return Airflow's accessor of an asset's state, or None before Airflow 3.3."""
+    accessors = context.get("asset_state_store")
+    return None if accessors is None else accessors[asset]
 
 
 def airflow_error(error: CdcError) -> AirflowException:

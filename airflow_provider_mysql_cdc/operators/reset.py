@@ -12,9 +12,11 @@ from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.common import (
     DEFAULT_ASSET,
     Properties,
+    accessor_of,
     airflow_error,
     merge_properties,
     owner_of,
+    reference_asset,
 )
 
 
@@ -62,9 +64,7 @@ class MySqlCdcResetOffsetOperator(BaseOperator):  # type: ignore[misc]
         offset_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.offset_asset = Asset(offset_asset) if isinstance(offset_asset, str) else offset_asset
-        for side in ("inlets", "outlets"):
-            kwargs[side] = [*(kwargs.get(side) or []), self.offset_asset]
+        self.offset_asset = reference_asset(offset_asset, kwargs)
         super().__init__(**kwargs)
         self.offset = offset
         self.confirm = confirm
@@ -91,12 +91,8 @@ class MySqlCdcResetOffsetOperator(BaseOperator):  # type: ignore[misc]
                     why=f"the connection's topic.prefix is {cfg.topic_prefix!r}",
                     remedy="write the topic.prefix of the stream that is to be reset into confirm",
                 )
-            accessors = context.get("asset_state_store")
-            store = hook.get_offset_store(
-                cfg,
-                accessor=None if accessors is None else accessors[self.offset_asset],
-                offset_conn_id=self.offset_conn_id,
-            )
+            accessor = accessor_of(context, self.offset_asset)
+            store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
             offset = reset_offset(cfg, store, owner_of(context), self.log.info, to=self.offset)
         except CdcError as error:
             raise airflow_error(error) from error

@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, replay
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     context_of,
+    describe,
     history_records,
     schema_change_records,
     state_of,
@@ -149,7 +150,7 @@ def test_a_snapshots_definitions_become_structures() -> None:
 
 @pytest.mark.req("SCH-02", "SNAP-15")
 def test_the_snapshots_history_replays_to_the_same_structures() -> None:
-    written = history_records(CFG, DEFINITIONS, place(100), 1)
+    written = history_records(CFG, describe(DEFINITIONS), place(100), 1)
     assert {(topic, key) for topic, key, _ in written} == {("history.p", None)}
     log = [HistoryRecord.from_bytes(value or b"") for _, _, value in written]
     assert all(r.snapshot for r in log)
@@ -164,8 +165,12 @@ def test_the_snapshots_history_replays_to_the_same_structures() -> None:
 
 
 def test_a_second_snapshot_replaces_the_first() -> None:
-    first = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, DEFINITIONS, place(100), 1)]
-    second = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, DEFINITIONS, place(500), 4)]
+    first = [
+        HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(DEFINITIONS), place(100), 1)
+    ]
+    second = [
+        HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(DEFINITIONS), place(500), 4)
+    ]
     log = [*first, record(200, "ALTER TABLE t ADD w INT", epoch=2), *second]
     assert columns(replay(log, until=place(200), epoch=3)) == ["id", "v", "w"]
     assert columns(replay(log, until=place(500), epoch=5)) == ["id", "v"]
@@ -176,10 +181,12 @@ def test_the_history_knows_databases_without_tables_and_the_schema_changes_do_no
     """A table created there later gets the database's character set, not the server's."""
     databases = {**DEFINITIONS.databases, "empty": "CREATE DATABASE `empty` CHARSET latin2 COLLATE latin2_general_ci"}
     definitions = replace(DEFINITIONS, databases=databases)
-    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, definitions, place(100), 1)]
+    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(definitions), place(100), 1)]
     assert replay(log, until=place(100), epoch=1).databases["empty"] == DbDefaults("latin2", "latin2_general_ci")
-    assert schema_change_records(CFG, definitions, place(100), 1)
-    assert not [v for _, _, v in schema_change_records(CFG, definitions, place(100), 1) if b"empty" in (v or b"")]
+    assert schema_change_records(CFG, describe(definitions), place(100), 1)
+    assert not [
+        v for _, _, v in schema_change_records(CFG, describe(definitions), place(100), 1) if b"empty" in (v or b"")
+    ]
 
 
 @pytest.mark.req("SCH-10", "SCH-26")
@@ -190,9 +197,11 @@ def test_tables_that_are_not_captured_are_described_in_order_of_their_names() ->
         TableId("d", "odd"): "CREATE TABLE `odd` (\n  `id` frobnicated\n)",
     }
     definitions = replace(DEFINITIONS, others=others, databases={**DEFINITIONS.databases, "a": "CREATE DATABASE `a`"})
-    records = [json.loads(v or b"")["payload"] for _, _, v in schema_change_records(CFG, definitions, place(100), 1)]
+    records = [
+        json.loads(v or b"")["payload"] for _, _, v in schema_change_records(CFG, describe(definitions), place(100), 1)
+    ]
     assert [r["source"]["table"] for r in records if r["ddl"].startswith("CREATE TABLE")] == ["first", "t", "u`x"]
-    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, definitions, place(100), 1)]
+    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(definitions), place(100), 1)]
     assert set(replay(log, until=place(100), epoch=1).tables) == {TableId("a", "first"), *DEFINITIONS.tables}
 
 
@@ -217,7 +226,7 @@ def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
     statement: str, captured: str, expected: list[str]
 ) -> None:
     definitions = replace(DEFINITIONS, others=OTHERS)
-    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, definitions, place(100), 1)]
+    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(definitions), place(100), 1)]
 
     def captures(table: TableId) -> bool:
         return table in DEFINITIONS.tables
@@ -235,7 +244,7 @@ def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
 @pytest.mark.req("SNAP-48")
 def test_the_last_schema_change_of_a_snapshot_without_rows_is_marked() -> None:
     for final, expected in ((True, "last"), (False, "true")):
-        written = schema_change_records(CFG, DEFINITIONS, place(100), 1, final=final)
+        written = schema_change_records(CFG, describe(DEFINITIONS), place(100), 1, final=final)
         markers = [json.loads(value or b"")["payload"]["source"]["snapshot"] for _, _, value in written]
         assert (set(markers[:-1]), markers[-1]) == ({"true"}, expected)
 
@@ -265,7 +274,7 @@ def test_a_statement_not_understood_about_tables_nobody_captures_does_not_stop_t
 
 @pytest.mark.req("SCH-26")
 def test_the_snapshots_schema_changes_name_every_step() -> None:
-    written = schema_change_records(CFG, DEFINITIONS, place(100), 1)
+    written = schema_change_records(CFG, describe(DEFINITIONS), place(100), 1)
     assert {topic for topic, _, _ in written} == {"p"}
     ddls = [json.loads(value or b"")["payload"]["ddl"].split("\n")[0] for _, _, value in written]
     assert ddls == [

@@ -45,6 +45,8 @@ HEARTBEAT_LOG_EVENT_V2: int = 41
 GTID_TAGGED_LOG_EVENT: int = 42
 
 # Passed on as they are; all others are handled by the stream itself or refused.
+GTID_EVENTS: frozenset[int] = frozenset({GTID_LOG_EVENT, GTID_TAGGED_LOG_EVENT, ANONYMOUS_GTID_LOG_EVENT})
+"""Events that begin a transaction."""
 PLAIN_EVENTS: frozenset[int] = frozenset(
     {
         QUERY_EVENT, STOP_EVENT, INTVAR_EVENT, APPEND_BLOCK_EVENT, DELETE_FILE_EVENT, RAND_EVENT, USER_VAR_EVENT,

@@ -129,9 +129,7 @@ class DrainWriter:
             c.QUERY_EVENT: self._query,
             c.XID_EVENT: self._end_transaction,
             c.XA_PREPARE_LOG_EVENT: self._end_xa,
-            c.GTID_LOG_EVENT: self._gtid,
-            c.GTID_TAGGED_LOG_EVENT: self._gtid,
-            c.ANONYMOUS_GTID_LOG_EVENT: self._gtid,
+            **dict.fromkeys(c.GTID_EVENTS, self._gtid),
             c.ROWS_QUERY_LOG_EVENT: self._rows_query,
             c.ROTATE_EVENT: self._rotate,
             c.EXECUTE_LOAD_QUERY_EVENT: self._load_statement,
@@ -209,17 +207,19 @@ class DrainWriter:
         """Produce the rows of an XA transaction that commits; DDL cannot have come between (see ``xa``)."""
         if rows is None:
             return
-        at, handlers = self._at, self._handlers()
+        at = self._at
         gtid, commit_us = at.gtid, at.commit_us
         self._committing = commit
         for event in read_rows(self.cfg, rows):
             if event.type in _ROWS_VERSIONS:
                 self._rows(event)
-            elif event.type in _GTID_EVENTS:
+            elif event.type in c.GTID_EVENTS:
                 parsed = ev.parse_gtid(event)
                 at.gtid, at.commit_us = parsed.gtid, parsed.commit_us
-            elif event.type in (c.TABLE_MAP_EVENT, c.ROWS_QUERY_LOG_EVENT):
-                handlers[event.type](event)
+            elif event.type == c.TABLE_MAP_EVENT:
+                self._table_map(event)
+            elif event.type == c.ROWS_QUERY_LOG_EVENT:
+                self._rows_query(event)
         self._committing = None
         at.gtid, at.commit_us = gtid, commit_us
 
@@ -391,4 +391,3 @@ _ROWS_VERSIONS: dict[int, int] = {
     c.DELETE_ROWS_EVENT_V2: 2,
     c.PARTIAL_UPDATE_ROWS_EVENT: 3,
 }
-_GTID_EVENTS = frozenset({c.GTID_LOG_EVENT, c.GTID_TAGGED_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT})

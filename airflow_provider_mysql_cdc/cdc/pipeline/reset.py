@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, So
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.pipeline import runlock, wiring
 from airflow_provider_mysql_cdc.cdc.pipeline.job import JobLedger
+from airflow_provider_mysql_cdc.cdc.sink.takeover import FENCE_AFTER_S
 from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.state.plan import reset_plan
 from airflow_provider_mysql_cdc.cdc.state.reconcile import reconcile
@@ -56,7 +57,7 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
     with connect(cfg.connection_settings()) as conn:
         runlock.acquire(conn, cfg.topic_prefix, owner)
         with JobLedger(cfg) as job:
-            stored, found = store.load(), wiring.ledger(cfg).read(fence_after_s=2.0, fence_planner=False)
+            stored, found = store.load(), wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S, fence_planner=False)
             offset = _target(conn, to, stored, found)
             plan = found.plan if found else None
             epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1

@@ -28,7 +28,13 @@ from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import check_override, read_whole
 from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_task import snapshot_task
 from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import history_records, schema_change_records, state_of
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
+    Described,
+    describe,
+    history_records,
+    schema_change_records,
+    state_of,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.discover import captured_tables, guard, read_definitions
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
@@ -252,7 +258,9 @@ class _Snapshot:
             self.runner.host,
             on_lost=lambda task, cause: rendezvous.fail(cause or _lost(task)),
         )
-        opener = _Opener(self, rendezvous, definitions, guard_conn, self._schemas_written(ledger), queue.ends[1] == "")
+        # Before the view opens: a server may have thousands of tables, and the tasks wait meanwhile.
+        described = None if self._schemas_written(ledger) else describe(definitions)
+        opener = _Opener(self, rendezvous, list(definitions.tables), guard_conn, described, queue.ends[1] == "")
         opener.start()
         arguments = {
             "properties": self.cfg.properties(),
@@ -301,7 +309,7 @@ class _Snapshot:
         counts |= {c + SKIPPED: int(r["left_out"]) for c, r in done.items() if r.get("left_out")}
         return counts, lowest
 
-    def write_schemas(self, view: View, definitions: Any, rowless: bool) -> None:
+    def write_schemas(self, view: View, described: Described, rowless: bool) -> None:
         """Write schema changes and history of the view, once for each snapshot."""
         cfg, plan = self.cfg, self.plan
         records: list[tuple[str, bytes | None, bytes | None]] = []
@@ -310,9 +318,9 @@ class _Snapshot:
             recovery.require_no_ddl(cfg, plan.start, offset)
             offset = plan.start
         elif cfg[F.INCLUDE_SCHEMA_CHANGES]:
-            changes = schema_change_records(cfg, definitions, offset, view.ts_ms, final=rowless)
+            changes = schema_change_records(cfg, described, offset, view.ts_ms, final=rowless)
             records += [wiring.routed(cfg, *change) for change in changes]
-        records += history_records(cfg, definitions, offset, plan.epoch)
+        records += history_records(cfg, described, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records.append(self.job.record(VIEW_KEY, record))
         self.job.commit(records, {wiring.schema_topic(cfg): wiring.headers(cfg, self.run_id)})
@@ -345,14 +353,14 @@ class _Opener(threading.Thread):
         self,
         snapshot: _Snapshot,
         rendezvous: Rendezvous,
-        definitions: Any,
+        tables: list[TableId],
         guard_conn: Any,
-        written: bool,
+        described: Described | None,
         rowless: bool,
     ) -> None:
         super().__init__(name="cdc-view", daemon=True)
         self._s, self._meet = snapshot, rendezvous
-        self._definitions, self._guard, self._written = definitions, guard_conn, written
+        self._tables, self._guard, self._described = tables, guard_conn, described
         self._rowless = rowless
         self._ended = threading.Event()
         self.error: CdcError | None = None
@@ -366,15 +374,15 @@ class _Opener(threading.Thread):
                 view, unlock = open_view(
                     conn,
                     self._meet,
-                    list(self._definitions.tables),
+                    self._tables,
                     str(cfg[F.SNAPSHOT_LOCKING_MODE]),
                     _lock_seconds(cfg),
                 )
                 self._guard.rollback()
                 self._s.log(f"consistent view at {view.offset}, lock={view.lock}, held {view.locked_ms:.1f} ms")
                 faults.fault_point("snapshot.view_open")
-                if not self._written:
-                    self._s.write_schemas(view, self._definitions, self._rowless)
+                if self._described is not None:
+                    self._s.write_schemas(view, self._described, self._rowless)
                 stage = self._meet.last_opened()
                 self._meet.release(stage, {"offset": view.offset.to_json(), "ts_ms": view.ts_ms})
                 self._ended.wait()

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 # As mysqlbinlog registers: a reader without an id of its own never ends another reader's dump.
@@ -129,7 +129,7 @@ def find_prepared(
     boundary = BinlogOffset(first, FILE_START)
     for event in _read(cfg, first, FILE_START, before):
         if event.type == c.PREVIOUS_GTIDS_LOG_EVENT and event.file == first:
-            complete = _is_first(first) and not str(ev.parse_previous_gtids(event))
+            complete = file_number(first) == 1 and not str(ev.parse_previous_gtids(event))
         elif event.type == c.QUERY_EVENT:
             statement = parse_xa(ev.parse_query(event).sql.strip())
             if statement is not None and statement[0] == "START":
@@ -138,7 +138,7 @@ def find_prepared(
                 known.decide(statement[1])
         elif event.type == c.XA_PREPARE_LOG_EVENT:
             known.end(event)
-        elif event.type in _GTID_EVENTS:
+        elif event.type in c.GTID_EVENTS:
             boundary = BinlogOffset(event.file, event.start_pos)
     found = known.decide(xid)
     if found is None and not complete:
@@ -150,10 +150,3 @@ def find_prepared(
             "(mysql_cdc_snapshot with again=true): the rows are in the tables",
         )
     return found
-
-
-def _is_first(file: str) -> bool:
-    return int(file.rpartition(".")[2]) == 1
-
-
-_GTID_EVENTS = frozenset({c.GTID_LOG_EVENT, c.GTID_TAGGED_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT})

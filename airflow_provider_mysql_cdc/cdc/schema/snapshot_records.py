@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -65,10 +66,31 @@ def state_of(definitions: Definitions) -> SchemaState:
     return state
 
 
-def _described(definitions: Definitions) -> tuple[SchemaState, dict[TableId, str]]:
-    """Return the structures and statements of all tables; others than captured ones only if they are understood.
+@dataclass(frozen=True, slots=True)
+class Described:
+    """Hold what the records of a snapshot describe.
+
+    Args:
+        definitions: The source's statements.
+        state: The structures of all tables.
+        creates: The statements of all tables, in the order of the records.
+    """
+
+    definitions: Definitions
+    state: SchemaState
+    creates: dict[TableId, str]
+
+
+def describe(definitions: Definitions) -> Described:
+    """Read the structures of all tables; others than captured ones only if they are understood.
 
     Beside others the captured tables stand in the order of their names (read from Debezium 3.6.1).
+
+    Args:
+        definitions: The source's statements.
+
+    Raises:
+        DdlParseError: A captured table's statement is not understood.
     """
     state, creates = state_of(definitions), dict(definitions.tables)
     for table_id, statement in definitions.others.items():
@@ -77,7 +99,7 @@ def _described(definitions: Definitions) -> tuple[SchemaState, dict[TableId, str
             creates[table_id] = statement
     if definitions.others:
         creates = {t: creates[t] for t in sorted(creates, key=lambda t: java_order(str(t)))}
-    return state, creates
+    return Described(definitions, state, creates)
 
 
 def change_format(cfg: ConnectorConfig) -> ChangeFormat:
@@ -96,50 +118,49 @@ def change_format(cfg: ConnectorConfig) -> ChangeFormat:
     )
 
 
-def _statements(state: SchemaState, creates: dict[TableId, str], *, empty: bool = True) -> list[SnapshotStatement]:
+def _statements(described: Described, *, empty: bool = True) -> list[SnapshotStatement]:
     """Return the statements of a snapshot, with those of databases without tables or without."""
-    filled = {table.db for table in creates}
+    state, filled = described.state, {table.db for table in described.creates}
     databases = {db: defaults for db, defaults in state.databases.items() if empty or db in filled}
-    return snapshot_statements(state.server, databases, creates)
+    return snapshot_statements(state.server, databases, described.creates)
 
 
 def schema_change_records(
-    cfg: ConnectorConfig, definitions: Definitions, offset: BinlogOffset, ts_ms: int, *, final: bool = False
+    cfg: ConnectorConfig, described: Described, offset: BinlogOffset, ts_ms: int, *, final: bool = False
 ) -> list[Record]:
     """Return the snapshot's records of the schema change topic (SNAP-15, SCH-26); an empty database has none.
 
     Args:
         cfg: The connector's configuration.
-        definitions: The source's statements.
+        described: From ``describe``.
         offset: Position of the view.
         ts_ms: Not used: Debezium writes the time of each record, not that of the view.
         final: Whether the snapshot reads no rows.
     """
-    state, creates = _described(definitions)
-    statements = _statements(state, creates, empty=False)
-    written = change_format(cfg).snapshot(statements, state.tables, offset, final=final)
+    statements = _statements(described, empty=False)
+    written = change_format(cfg).snapshot(statements, described.state.tables, offset, final=final)
     topic = schema_change_topic(cfg[F.TOPIC_PREFIX])
     return [(topic, r.key, r.value) for r in written]
 
 
-def history_records(cfg: ConnectorConfig, definitions: Definitions, offset: BinlogOffset, epoch: int) -> list[Record]:
+def history_records(cfg: ConnectorConfig, described: Described, offset: BinlogOffset, epoch: int) -> list[Record]:
     """Return the snapshot's records of the schema history (SCH-02).
 
     Args:
         cfg: The connector's configuration.
-        definitions: The source's statements.
+        described: From ``describe``.
         offset: Position of the view.
         epoch: The snapshot's epoch.
     """
-    state, creates = _described(definitions)
+    definitions, tables = described.definitions, described.state.tables
     now_ms = time.time_ns() // 1_000_000
     records: list[Record] = []
-    for s in _statements(state, creates):
+    for s in _statements(described):
         # The statement says it all; of tables that are not captured nobody reads more (see ``replay``).
-        described = tuple(
-            change_dict(c) | ({} if c.id in definitions.tables else {"table": None}) for c in s.changes(state.tables)
+        changes = tuple(
+            change_dict(c) | ({} if c.id in definitions.tables else {"table": None}) for c in s.changes(tables)
         )
         context = context_of(definitions, s.db)
-        record = HistoryRecord(cfg[F.TOPIC_PREFIX], offset, epoch, now_ms, s.db, s.ddl, context, described, True)
+        record = HistoryRecord(cfg[F.TOPIC_PREFIX], offset, epoch, now_ms, s.db, s.ddl, context, changes, True)
         records.append((cfg.history_topic, None, record.to_bytes()))
     return records
