@@ -54,7 +54,10 @@ def format_body(*, algorithm: int = 1, version: int = 4, lengths: dict[int, int]
 def lenenc(value: int) -> bytes:
     if value < 251:
         return bytes([value])
-    return b"\xfc" + struct.pack("<H", value) if value < 1 << 16 else b"\xfd" + value.to_bytes(3, "little")
+    for first, size in ((b"\xfc", 2), (b"\xfd", 3)):
+        if value < 1 << 8 * size:
+            return first + value.to_bytes(size, "little")
+    return b"\xfe" + struct.pack("<Q", value)
 
 
 def payload_body(inner: bytes, *, compression: int = 0, size: int = 0) -> bytes:

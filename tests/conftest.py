@@ -12,15 +12,40 @@ from typing import Any
 
 import pymysql
 import pytest
+from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 sys.path.insert(0, str(ROOT / "tests"))
 
+# Property tests without settings of their own follow the profile. The suite tries the same examples each time;
+# scripts/fuzz sets MYSQL_CDC_HYPOTHESIS=fuzz and new seeds. fuzzing.py limits the time of an example.
+_SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.large_base_example]
+settings.register_profile("suite", max_examples=60, derandomize=True, deadline=None, suppress_health_check=_SLOW)
+settings.register_profile(
+    "fuzz",
+    max_examples=int(os.environ.get("MYSQL_CDC_FUZZ_EXAMPLES", "2000")),
+    deadline=None,
+    suppress_health_check=_SLOW,
+    print_blob=True,
+)
+settings.load_profile(os.environ.get("MYSQL_CDC_HYPOTHESIS", "suite"))
+
 QUICK = ("unit", "golden", "property")
+# Files whose tests share nothing dear, so that workers may divide them.
+DIVISIBLE = {
+    "test_peer_captures",
+    "test_driver_kills",
+    "test_random_workload",
+    "test_modes",
+    "test_pipeline",
+    "test_xa",
+}
 _serial = itertools.count()
 
 
+# xdist reads the groups in this hook too, and would come first.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs no server, and run it first."""
     for item in items:
@@ -29,15 +54,27 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.quick)
         elif part in ("integration", "fault"):
             item.add_marker(pytest.mark.stack)
+        if part not in QUICK and item.path.stem not in DIVISIBLE:
+            # A module's servers and Airflow homes are started once when one worker has all its tests.
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda i: 0 if i.get_closest_marker("quick") else 1)
 
 
 @pytest.fixture(scope="session")
-def stack() -> Any:
-    """Return the addresses of a running MySQL and Kafka; started when they do not run."""
+def stack() -> Iterator[Any]:
+    """Return a running MySQL and Kafka, started when they do not run; each xdist worker has its own."""
     from stacklib import ensure_stack
+    from stacklib.stack import stop_stack
 
-    return ensure_stack(Path(os.environ.get("MYSQL_CDC_STACK_DIR", ROOT / ".stack")))
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is None:
+        yield ensure_stack(Path(os.environ.get("MYSQL_CDC_STACK_DIR", ROOT / ".stack")))
+        return
+    folder = ROOT / ".stack" / "workers" / worker
+    try:
+        yield ensure_stack(folder)
+    finally:
+        stop_stack(folder, wipe=True)
 
 
 @pytest.fixture

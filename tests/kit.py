@@ -11,20 +11,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.pipeline.drain import run_drain
-from airflow_provider_mysql_cdc.cdc.pipeline.operate import (
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.operate.around_job import (
     Outcome,
     PreparedJob,
     prepare_drain,
     prepare_snapshot,
     settle,
 )
-from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord, all_partition_counts, read_topic_committed
-from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore, OffsetStore
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py"}

@@ -43,6 +43,13 @@ class PrivateServer:
         """End it at once; its data are not needed any more."""
         processes.stop("mysql", mysql.record(self.folder), seconds=0)
 
+    def crash(self) -> None:
+        """Kill it; it recovers at its next start."""
+        self.discard()
+        # The lock names a process that may still be there as a zombie; a new server would not start beside it.
+        for lock in self.folder.rglob("*.lock"):
+            lock.unlink()
+
     def connect(self) -> Any:
         """Return an open root connection, autocommit, utf8mb4."""
         return pymysql.connect(

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.convert.custom import ColumnInfo, Conversion
+from airflow_provider_mysql_cdc.cdc.convert.custom_converters import ColumnInfo, Conversion
 
 
 class IsbnConverter:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore, StoredState
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 START = BinlogOffset("binlog.000009", 4, f"{UUID}:1-7", UUID)

@@ -21,12 +21,14 @@
     │   ├── SinkConnectionError     brokers cannot be reached; retriable
     │   ├── SinkAuthorizationError  topic, group or transactional id refused
     │   ├── RecordTooLargeError     a record exceeds what the broker takes
+    │   ├── TopicChangedError       a topic was deleted, made anew or given more partitions by somebody else
     │   └── FencedError             a newer attempt took over this writer
     └── StateError                  offsets, plans and the ledger
         ├── OffsetConflictError     another run moved the stored state first
         ├── RunInProgressError      another run of this topic.prefix is at work
         ├── LedgerMissingError      offsets exist but the ledger is gone
         ├── LedgerMismatchError     stored offset and ledger contradict each other
+        ├── DamagedRecordError      a stored record is not of the form it was written in
         └── NoOffsetError           nothing to start from
 """
 
@@ -162,6 +164,10 @@ class RecordTooLargeError(SinkError):
     """A record is larger than producer or broker accept."""
 
 
+class TopicChangedError(SinkError):
+    """A topic was deleted, made anew or given more partitions since the batch before."""
+
+
 class FencedError(SinkError):
     """A newer attempt with the same transactional id took over."""
 
@@ -192,6 +198,10 @@ class LedgerMismatchError(StateError):
     """Stored offset and ledger contradict each other."""
 
 
+class DamagedRecordError(StateError):
+    """A record of the ledger, the offset store or a job spec is not of the form it was written in."""
+
+
 class NoOffsetError(StateError):
     """There is no offset and the configuration forbids to choose one."""
 
@@ -202,15 +212,22 @@ ERRORS: dict[str, type[CdcError]] = {
         CdcError, ConfigError, SourceError, SourceConnectionError, SourceAuthError, SourcePrivilegeError,
         SourceSettingError, BinlogPurgedError, ServerIdInUseError, BinlogCorruptError, UnsupportedEventError,
         SchemaError, DdlParseError, SchemaMismatchError, ValueDecodeError, SinkError, SinkConnectionError,
-        SinkAuthorizationError, RecordTooLargeError, FencedError, StateError, OffsetConflictError,
-        RunInProgressError, LedgerMissingError, LedgerMismatchError, NoOffsetError,
+        SinkAuthorizationError, RecordTooLargeError, TopicChangedError, FencedError, StateError, OffsetConflictError,
+        RunInProgressError, LedgerMissingError, LedgerMismatchError, DamagedRecordError,
+        NoOffsetError,
     )
 }  # fmt: skip
 
 
-def from_json(data: dict[str, Any]) -> CdcError:
-    """Rebuild an error from ``CdcError.to_json`` output; an unknown type becomes ``CdcError``."""
-    cls = ERRORS.get(str(data.get("type")), CdcError)
-    return _rebuild(
-        cls, str(data["what"]), str(data["where"]), str(data["why"]), str(data["remedy"]), bool(data["retriable"])
-    )
+def from_json(data: object) -> CdcError:
+    """Rebuild an error from ``CdcError.to_json`` output; an unknown type becomes ``CdcError``, as does anything else.
+
+    Args:
+        data: What was recorded or sent.
+    """
+    given = data if isinstance(data, dict) else {"what": f"an error without its text: {data!r:.200}"}
+    texts = {name: given.get(name, "") for name in ("what", "where", "why", "remedy")}
+    shown = {name: text if isinstance(text, str) else f"{text!r:.200}" for name, text in texts.items()}
+    cls = ERRORS.get(str(given.get("type")), CdcError)
+    what = shown["what"] or "an error whose text was not recorded"
+    return _rebuild(cls, what, shown["where"], shown["why"], shown["remedy"], given.get("retriable") is True)

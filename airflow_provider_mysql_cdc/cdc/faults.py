@@ -19,7 +19,9 @@ from collections.abc import Callable
 from typing import Any
 
 POINTS = (
+    "takeover.after_plan",  # the plan stands in the ledger, writers of older plans are not fenced
     "plan.after_store",  # the plan stands in the ledger, nothing is read yet
+    "writer.before_init",  # the plan was found in force, older attempts are not fenced
     "writer.after_init",  # older attempts are fenced, nothing is produced
     "writer.mid_batch",  # records are produced, the first commit has not happened
     "writer.before_commit",  # records and marker are produced, the commit has not been asked for
@@ -27,7 +29,9 @@ POINTS = (
     "writer.done",  # this writer's last marker is committed
     "driver.before_outcome",  # all markers are committed, the outcome is not written
     "snapshot.view_open",  # the consistent view stands, the lock is released
+    "snapshot.chunk_read",  # a chunk's rows are read, none is produced
     "snapshot.after_chunk",  # a chunk and its marker are committed
+    "snapshot.before_books",  # all chunks are committed, the snapshot's record is not written
     "airflow.before_commit",  # Kafka holds everything, Airflow's offset has not moved
 )
 

@@ -12,9 +12,9 @@ from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 
 if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.config.sources import Source
-    from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
 
 KAFKA_TIMEOUT_S = 10.0
 # librdkafka settings of consumers only; a Kafka connection made for Airflow's Kafka provider often carries them.
@@ -94,9 +94,9 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             ConfigError: Anything is wrong; every problem is named.
         """
         from airflow_provider_mysql_cdc.cdc.config import sources
-        from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret
+        from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret
 
-        if leaked := sorted(name for name in _filled(properties or {}) if looks_secret(name)):
+        if leaked := sorted(name for name in _filled(properties or {}) if holds_secret(name)):
             raise ConfigError(
                 "a secret stands in the task's properties, where Airflow shows it",
                 where=", ".join(map(hide_salt, leaked)),
@@ -105,6 +105,8 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         resolved = sources.resolve(self.sources(properties))
         mask_secrets(resolved.properties)
         cfg = resolved.config()
+        for settings in cfg.families.kafka.values():
+            mask_secrets(settings)
         for note in cfg.notes:
             self.log.info("%s", note)
         return cfg
@@ -127,7 +129,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
 
         prefix = cfg[F.TOPIC_PREFIX]
         if offset_conn_id:
-            from airflow_provider_mysql_cdc.cdc.state.sql_store import SqlOffsetStore
+            from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 
             return SqlOffsetStore(self._engine(offset_conn_id), prefix)
         if accessor is None:
@@ -196,12 +198,14 @@ def mask_secrets(properties: Mapping[str, Any]) -> None:
     """Make Airflow mask the values of secret properties, and salts, in everything the task logs."""
     from airflow.sdk.log import mask_secret
 
-    from airflow_provider_mysql_cdc.cdc.config.names import looks_secret, salt_of
+    from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret, salt_of
+    from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
     for name, value in properties.items():
-        secret = salt_of(name) or (value if looks_secret(name) else None)
-        if secret:
-            mask_secret(str(secret))
+        plain = value.reveal() if isinstance(value, Secret) else value
+        for secret in (salt_of(name), plain if is_secret(name) else None):
+            if secret:
+                mask_secret(str(secret))
 
 
 def _check_mysql(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
@@ -238,13 +242,13 @@ def _extra(conn: Any) -> dict[str, Any]:
     text = (conn.extra or "").strip()
     try:
         data = json.loads(text) if text else {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         data = error
     if not isinstance(data, dict):
         raise ConfigError(
             "the connection's extra is not a JSON object",
             where=f"connection {conn.conn_id}",
-            why=str(data) if isinstance(data, ValueError) else f"it is a {type(data).__name__}",
+            why=str(data) if isinstance(data, Exception) else f"it is a {type(data).__name__}",
             remedy='write it as {"topic.prefix": "shop", ...}',
         )
     return data

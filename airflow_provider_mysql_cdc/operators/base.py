@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.operators.common import (
     Properties,
     accessor_of,
     airflow_error,
+    mask_rendered,
     merge_properties,
     owner_of,
     reference_asset,
@@ -31,10 +32,10 @@ from airflow_provider_mysql_cdc.operators.common import (
 )
 
 if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.pipeline.operate import Outcome, PreparedJob
-    from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
-    from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+    from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, PreparedJob
 
 # The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
 DEFAULT_CONF = {
@@ -142,6 +143,11 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
             run_for_s: Seconds that are left of ``run_for``.
         """
         raise NotImplementedError
+
+    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
+        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
+        super().render_template_fields(context, jinja_env)
+        mask_rendered(self.properties)
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Plan, run the Spark job and settle.
@@ -259,7 +265,7 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         )
 
     def _settle(self, cfg: ConnectorConfig, store: OffsetStore) -> Outcome:
-        from airflow_provider_mysql_cdc.cdc.pipeline.operate import settle
+        from airflow_provider_mysql_cdc.cdc.operate.around_job import settle
 
         return settle(cfg, store, self.log.info)
 

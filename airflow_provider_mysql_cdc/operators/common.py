@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
@@ -84,6 +85,20 @@ def merge_properties(given: Properties | Sequence[Properties] | None) -> dict[st
     return merged
 
 
+def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
+    """Make Airflow mask the secrets that rendered properties should not hold, before it shows them as rendered fields.
+
+    The task refuses them later (``MySqlCdcHook.get_config``); by then they would stand in the UI.
+
+    Args:
+        properties: The operator's argument, rendered.
+    """
+    from airflow_provider_mysql_cdc.hooks.mysql_cdc import mask_secrets
+
+    with contextlib.suppress(CdcError):
+        mask_secrets(merge_properties(properties))
+
+
 def parse_properties(layer: Properties) -> Mapping[str, Any]:
     """Return properties given as a mapping or as its JSON text.
 
@@ -92,13 +107,13 @@ def parse_properties(layer: Properties) -> Mapping[str, Any]:
     """
     try:
         data = json.loads(layer) if isinstance(layer, str) and layer.strip() else layer or {}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         data = error
     if not isinstance(data, Mapping):
         raise ConfigError(
             "the task's properties are not a JSON object",
             where="properties",
-            why=str(data) if isinstance(data, ValueError) else f"it is a {type(data).__name__}",
+            why=str(data) if isinstance(data, Exception) else f"it is a {type(data).__name__}",
             remedy='write them as {"table.include.list": "shop.orders", ...}',
         )
     return data

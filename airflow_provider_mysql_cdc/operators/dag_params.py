@@ -88,7 +88,10 @@ def again_param() -> dict[str, Param]:
             False,
             type="boolean",
             title="Snapshot again",
-            description="Take a new snapshot although an offset is stored already; every row is written once more.",
+            description=(
+                "Take a new snapshot although an offset is stored already; every row is written once more. Refused "
+                "while changes are not drained: run the drain first, and the snapshot right after it."
+            ),
         )
     }
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.pipeline.operate import PreparedJob
-    from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.operate.around_job import PreparedJob
 
 
 class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
@@ -27,6 +27,6 @@ class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the batch, or return None when the server stands at the stored offset."""
-        from airflow_provider_mysql_cdc.cdc.pipeline.operate import prepare_drain
+        from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
 
         return prepare_drain(cfg, store, owner, self.log.info, run_for_s=run_for_s)

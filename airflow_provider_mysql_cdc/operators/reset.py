@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.operators.common import (
     Properties,
     accessor_of,
     airflow_error,
+    mask_rendered,
     merge_properties,
     owner_of,
     reference_asset,
@@ -73,13 +74,18 @@ class MySqlCdcResetOffsetOperator(BaseOperator):  # type: ignore[misc]
         self.properties = properties
         self.offset_conn_id = offset_conn_id
 
+    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
+        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
+        super().render_template_fields(context, jinja_env)
+        mask_rendered(self.properties)
+
     def execute(self, context: Any) -> dict[str, Any]:
         """Move the offset.
 
         Returns:
             The new offset as JSON, also pushed as XCom.
         """
-        from airflow_provider_mysql_cdc.cdc.pipeline.reset import reset_offset
+        from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
         try:
             hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)

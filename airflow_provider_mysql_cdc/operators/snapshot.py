@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.pipeline.operate import PreparedJob
-    from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.operate.around_job import PreparedJob
 
 
 class MySqlCdcSnapshotOperator(MySqlCdcSparkOperator):
@@ -34,6 +34,6 @@ class MySqlCdcSnapshotOperator(MySqlCdcSparkOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the snapshot, or return None when none is due."""
-        from airflow_provider_mysql_cdc.cdc.pipeline.operate import prepare_snapshot
+        from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_snapshot
 
         return prepare_snapshot(cfg, store, owner, self.log.info, again=str(self.again).lower() == "true")

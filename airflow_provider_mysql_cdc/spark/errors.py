@@ -24,5 +24,5 @@ def named_error(error: BaseException) -> CdcError | None:
     try:
         data, _ = json.JSONDecoder().raw_decode(text[start + len(MARK) :])
         return from_json(data)
-    except (ValueError, KeyError):
+    except (ValueError, RecursionError):
         return None

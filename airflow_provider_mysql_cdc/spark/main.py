@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.pipeline.runner import TaskRunner
-from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.spark.errors import named_error
 
 EXIT_RETRY, EXIT_FAIL = 75, 78
@@ -56,7 +56,7 @@ def main(run: Run, arguments: list[str] | None = None) -> None:
     context = SparkContext(conf=conf)
     context.setLogLevel("ERROR")
     try:
-        from airflow_provider_mysql_cdc.spark.runner import SparkRunner
+        from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
 
         spec = JobSpec.read(spec_path(sys.argv[1:] if arguments is None else arguments))
         run(spec, SparkRunner(context), log)

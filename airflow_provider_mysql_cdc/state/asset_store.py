@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.state.store import StoredState, conflict, same_revision, stamped
+from airflow_provider_mysql_cdc.cdc.commit.store import StoredState, conflict, same_revision, stamped
 
 
 class StateAccessor(Protocol):
@@ -43,7 +43,7 @@ class AssetOffsetStore:
             StateError: The value is not one that this store wrote.
         """
         value = self._accessor.get(self.key, None)
-        return None if value is None else StoredState.from_json(value)
+        return None if value is None else StoredState.from_json(value, f"asset state, key {self.key}")
 
     def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
         """Replace the stored state, if it is still the expected one; see ``OffsetStore.save``.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field
 
 from demolib.events import Event, Layout, RecordError, Row
@@ -89,7 +89,7 @@ def checksum(rows: Iterable[Row]) -> int:
 
 @dataclass(slots=True)
 class _KeyState:
-    partition: int
+    partition: int | None
     row: Row | None = None
     tombstone_due: bool = False
     last: Event | None = None
@@ -101,10 +101,13 @@ class TableCheck:
     Args:
         layout: The table at the end.
         seen: Identities met so far, as hashes; shared by all tables, because an identity is unique among them all.
+        late: Transactions (``GTID source:number``) whose rows come when they are committed, not where they stand in the
+            binlog: those prepared with XA. Their order is followed by the rows alone.
     """
 
-    def __init__(self, layout: Layout, seen: set[bytes] | None = None) -> None:
+    def __init__(self, layout: Layout, seen: set[bytes] | None = None, late: Container[str] = ()) -> None:
         self.verdict = Verdict(layout.name)
+        self._late = late
         self._layout = layout
         self._seen = set() if seen is None else seen
         self._keys: dict[Row, _KeyState] = {}
@@ -124,11 +127,18 @@ class TableCheck:
                 self.verdict.lags_ms.append(event.lag_ms)
             self._identity(event)
             self._order(event)
-            if self._layout.key:
+            if event.op == "x":
+                self._emptied()
+            elif self._layout.key:
                 self._keyed(event)
             else:
                 self._keyless(event)
         return self
+
+    def next_topic(self) -> None:
+        """Go on with the topic under which the table stands after a RENAME: its keys look different there."""
+        for state in self._keys.values():
+            state.partition = None
 
     def finish(self, rows: Iterable[Row]) -> Verdict:
         """Compare with the table.
@@ -169,12 +179,22 @@ class TableCheck:
 
     def _order(self, event: Event) -> None:
         """Within a partition streamed events follow each other as in the binlog."""
-        if event.place is None:
+        if event.place is None or self._is_late(event):
             return
         before = self._last.get(event.partition)
         if before is not None and not _after(event, before):
             self.verdict.report("order", f"{event.record}: {_name(event)} comes after {_name(before)}")
         self._last[event.partition] = event
+
+    def _is_late(self, event: Event) -> bool:
+        place = event.place
+        return place is not None and f"{place.line}:{place.numbers[0]}" in self._late
+
+    def _emptied(self) -> None:
+        """Take all rows away: TRUNCATE."""
+        self._bag.clear()
+        for state in self._keys.values():
+            state.row = None
 
     # -- tables with a key ------------------------------------------------------------------------------------------
 
@@ -185,9 +205,12 @@ class TableCheck:
         state = self._keys.get(event.key)
         if state is None:
             state = self._keys[event.key] = _KeyState(event.partition)
-        if state.partition != event.partition:
+        if state.partition is None:
+            state.partition = event.partition
+        elif state.partition != event.partition:
             self.verdict.report("partition", f"{event.record}: {_show(event.key)} was in {state.partition} before")
-        if state.last is not None and not _after(event, state.last):
+        late = self._is_late(event) or (state.last is not None and self._is_late(state.last))
+        if state.last is not None and not late and not _after(event, state.last):
             self.verdict.report(
                 "order", f"{event.record}: {_show(event.key)}: {_name(event)}, {_name(state.last)} before"
             )

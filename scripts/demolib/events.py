@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import orjson
@@ -56,12 +56,14 @@ class Layout:
         columns: Column names in order.
         key: Names of the primary key's columns, empty for a table without key.
         defaults: Value of each column in rows that were written before the column was added.
+        earlier: Names that columns had before, to their name at the end; None for a column that was dropped.
     """
 
     name: str
     columns: tuple[str, ...]
     key: tuple[str, ...]
     defaults: Row
+    earlier: Mapping[str, str | None] = field(default_factory=dict)
 
     def key_of(self, row: Row) -> Row:
         """Return the key values of a row."""
@@ -87,7 +89,7 @@ class Event:
 
     Args:
         record: Where it stands in the topic.
-        op: ``r``, ``c``, ``u``, ``d``, or ``t`` for a tombstone.
+        op: ``r``, ``c``, ``u``, ``d``, ``t`` for a tombstone, ``x`` for a TRUNCATE.
         key: Key values, None for a table without key.
         before: Row before, by the layout's columns.
         after: Row after.
@@ -161,7 +163,7 @@ class Reader:
     def _event(self, record: Record) -> Event:
         identity = record.headers.get("cdc-id")
         if identity is None:
-            raise RecordError("the header cdc-id is missing")
+            return self._truncation(record)
         key = None if record.key is None else self._key(record.key)
         place = place_of(identity)
         if record.value is None:
@@ -183,6 +185,16 @@ class Reader:
             None if place is None else max(0, record.timestamp_ms - source["ts_ms"]),
         )
 
+    def _truncation(self, record: Record) -> Event:
+        """Return a TRUNCATE, the only change that has no row to be told apart by."""
+        payload = None if record.value is None else self._split(record.value, self._columns)[1]
+        if payload is None or payload["op"] != "t":
+            raise RecordError("the header cdc-id is missing")
+        source = payload["source"]
+        identity = f"truncate/{source['file']}:{source['pos']}".encode()
+        place = (int(source["file"].rpartition(".")[2]), source["pos"])
+        return Event(record.where, record.partition, "x", None, None, None, identity, None, place)
+
     def _key(self, data: bytes) -> Row:
         converts, payload = self._split(data, _fields)
         return tuple(_value(payload[name], converts[name]) for name in self._layout.key)
@@ -190,7 +202,9 @@ class Reader:
     def _row(self, data: Mapping[str, Any], converts: Mapping[str, Convert | None]) -> Row:
         row = list(self._layout.defaults)
         for name, value in data.items():
-            row[self._index[name]] = _value(value, converts[name])
+            final = self._layout.earlier.get(name, name)
+            if final is not None:
+                row[self._index[final]] = _value(value, converts[name])
         return tuple(row)
 
     def _columns(self, schema: Mapping[str, Any]) -> Any:

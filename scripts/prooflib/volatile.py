@@ -206,9 +206,11 @@ def _is_now(read: Callable[[Any], float], value: Any, record: Record) -> bool:
 
 
 def _is_near(read: Callable[[Any], float], clock: float, now: float) -> bool:
-    if read is _midnight:
+    if read in (_midnight, _iso_day):
         now -= now % 86_400
-    elif clock < 86_400:
+        # Besides CURRENT_DATE, the workloads have CURRENT_DATE + INTERVAL 1 YEAR.
+        return clock in (now, _year_later(now))
+    if clock < 86_400:
         now %= 86_400
     return now - _BEFORE_S <= clock <= now + _AFTER_S
 
@@ -220,6 +222,16 @@ def _scaled(unit: int) -> Callable[[Any], float]:
 def _iso(value: Any) -> float:
     moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _iso_day(value: Any) -> float:
+    return datetime.fromisoformat(str(value).removesuffix("Z") + "T00:00:00+00:00").timestamp()
+
+
+def _year_later(midnight: float) -> float:
+    day = datetime.fromtimestamp(midnight, UTC)
+    leap = (day.month, day.day) == (2, 29)  # MySQL gives February 28 of the next year
+    return day.replace(year=day.year + 1, day=28 if leap else day.day).timestamp()
 
 
 def _midnight(value: Any) -> float:
@@ -235,6 +247,8 @@ _CLOCKS: dict[str, Callable[[Any], float]] = {
     "io.debezium.time.ZonedTimestamp": _iso,
     "io.debezium.time.IsoTimestamp": _iso,
     "io.debezium.time.Date": _midnight,
+    "org.apache.kafka.connect.data.Date": _midnight,
+    "io.debezium.time.IsoDate": _iso_day,
     "io.debezium.time.MicroTime": _scaled(1_000_000),
     "io.debezium.time.NanoTime": _scaled(1_000_000_000),
 }

@@ -16,7 +16,7 @@ from stacklib.locks import build_once
 from stacklib.settings import (
     KAFKA_BROKER,
     KAFKA_COORDINATE,
-    KAFKA_HEAP,
+    KAFKA_JVM,
     KAFKA_VERSION,
     LOG4J_COORDINATE,
     LOOPBACK,
@@ -100,7 +100,7 @@ def start(java: Java, folder: Path, port: int, controller_port: int) -> None:
     config, logging, log = folder / "server.properties", folder / "log4j2.properties", folder / "kafka.log"
     config.write_text(properties(folder, port, controller_port), encoding="utf-8")
     logging.write_text(_LOGGING, encoding="utf-8")
-    base = [java.program, KAFKA_HEAP, f"-Dlog4j2.configurationFile={logging}", "-cp", classpath]
+    base = [java.program, *KAFKA_JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", classpath]
     if not (folder / "data" / "meta.properties").exists():
         _format(base, folder, config)
     say("kafka", f"starting {KAFKA_VERSION} on {LOOPBACK}:{port}")

@@ -14,9 +14,9 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 
-OPERATE = "airflow_provider_mysql_cdc.cdc.pipeline.operate"
+OPERATE = "airflow_provider_mysql_cdc.cdc.operate.around_job"
 PASSWORD = "pa55-of-mysql"
 KAFKA_PASSWORD = "pa55-of-kafka"
 

@@ -12,8 +12,8 @@ from airflow_home import run_dag
 from fakes import FakePipeline, connections, install
 from store_contract import StoreContract, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
 
@@ -87,7 +87,7 @@ def test_the_operator_s_store_keeps_the_state_from_run_to_run(
 def test_before_airflow_3_3_the_offset_needs_a_database_connection(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, offset_conn: bool
 ) -> None:
-    from airflow_provider_mysql_cdc.cdc.state.sql_store import SqlOffsetStore
+    from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
     from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 
     connections(monkeypatch)

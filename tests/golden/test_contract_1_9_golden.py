@@ -31,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_1_9, contract
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
@@ -38,7 +39,6 @@ from airflow_provider_mysql_cdc.cdc.emit.source import fill, fill_snapshot, sour
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.pipeline.transactions import PLACEHOLDER, Transactions
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 PLACE = BinlogOffset("binlog.000001", 4)

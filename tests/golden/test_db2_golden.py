@@ -17,9 +17,9 @@ from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.emit.contracts import DB2_1_9, contract
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
-from airflow_provider_mysql_cdc.cdc.emit.events import EventFormat, RowChange
+from airflow_provider_mysql_cdc.cdc.emit.plain_rows import EventFormat, RowChange
 from airflow_provider_mysql_cdc.cdc.emit.source import source_block
-from airflow_provider_mysql_cdc.cdc.emit.topics import topic_name
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Index, Table, TableId
 
 # The statement is Db2's (IDENTITY); Db2's schema stands where MySQL has its database (DB2-01).

@@ -19,12 +19,13 @@ from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.drain import side_records
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record, transaction_record
-from airflow_provider_mysql_cdc.cdc.emit.topics import heartbeat_topic
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import heartbeat_topic
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.pipeline import side_records, wiring
 
 NEW = replace(OLD, contract="3.x")
 BASE = {"topic.prefix": "p-1", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}

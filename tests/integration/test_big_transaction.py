@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kit import ROOT, Pipeline, execute, rows
 
-from airflow_provider_mysql_cdc.cdc.pipeline import wiring
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import read_topic_committed
 
@@ -23,9 +23,9 @@ PEAK_MB, GROWTH_MB = 600, 100
 JOB = """
 import sys
 from pathlib import Path
-from airflow_provider_mysql_cdc.cdc.pipeline.drain import run_drain
-from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.pipeline.spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 run_drain(JobSpec.read(Path(sys.argv[1])), ThreadRunner(1), print)
 """
 

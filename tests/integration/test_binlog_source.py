@@ -98,11 +98,11 @@ def test_the_position_needs_replication_client(root: Any, account: ConnectionSet
 
 
 @pytest.mark.req("FAULT-11")
-def test_availability(root: Any) -> None:
+def test_availability(root: Any, settings: ConnectionSettings) -> None:
     here = current_offset(root)
-    check_available(root, here)
-    check_available(root, here.at(binary_logs(root)[0][0], 4))
-    check_available(root, replace(here, server_uuid=None))
+    check_available(root, settings, here)
+    check_available(root, settings, here.at(binary_logs(root)[0][0], 4))
+    check_available(root, settings, replace(here, server_uuid=None))
     for gone, why in (
         (here.at("binlog.000000", 4), "the server holds"),
         (here.at(here.file, 1 << 40), "bytes"),
@@ -110,17 +110,19 @@ def test_availability(root: Any) -> None:
         (replace(here, server_uuid="another"), "another"),
     ):
         with pytest.raises(BinlogPurgedError) as caught:
-            check_available(root, gone)
+            check_available(root, settings, gone)
         assert why in caught.value.why
 
 
-def test_a_set_with_transactions_that_never_were_is_refused(root: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_set_with_transactions_that_never_were_is_refused(
+    root: Any, settings: ConnectionSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After RESET BINARY LOGS AND GTIDS files of the same names grow again; the GTID set tells."""
     monkeypatch.setattr(position, "_EXECUTED_WAIT_S", 0.2)
     here = current_offset(root)
     ahead = replace(here, gtids=str(GtidSet.parse(here.gtids).add(f"{here.server_uuid}:9999999999")))
     with pytest.raises(BinlogPurgedError, match="lacks transactions"):
-        check_available(root, ahead)
+        check_available(root, settings, ahead)
 
 
 def test_the_stack_account_passes_preflight(properties: dict[str, str]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from decode_rig import DEFAULT, binlog_end, connect, decode, execute, image_text, snapshot
 
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import java_double, java_float
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import java_double, java_float
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 
 LAX = "SET SESSION sql_mode='ALLOW_INVALID_DATES', time_zone='+00:00'"

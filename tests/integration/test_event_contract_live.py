@@ -14,6 +14,7 @@ from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, read_facts
+from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,
@@ -22,7 +23,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RecordTooLargeError,
     SchemaError,
 )
-from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore
 
 PLAIN = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 MEGABYTE = 1 << 20

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode, reset_plan
 from airflow_provider_mysql_cdc.cdc.errors import (
     FencedError,
     LedgerMissingError,
@@ -18,12 +22,11 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkError,
     StateError,
 )
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, Marker, encode, reset_plan
 
 
 @pytest.fixture
@@ -74,8 +77,8 @@ def test_ensure_creates_a_compacted_topic_of_one_partition_and_may_be_repeated(
     ("spec", "why"),
     [
         (TopicSpec(3, 1, {"cleanup.policy": "compact"}), "one partition"),
-        (TopicSpec(1, 1, {"cleanup.policy": "delete"}), "delete records"),
-        (TopicSpec(1, 1, {"cleanup.policy": "compact,delete"}), "delete records"),
+        (TopicSpec(1, 1, {"cleanup.policy": "delete"}), "lose records"),
+        (TopicSpec(1, 1, {"cleanup.policy": "compact,delete"}), "lose records"),
     ],
 )
 def test_a_topic_that_cannot_serve_as_a_ledger_is_refused(
@@ -167,6 +170,32 @@ def test_a_new_plan_fences_a_writer_of_a_larger_w_that_is_still_alive(
     # Had it started later, it would have found that its plan is out of force.
     with pytest.raises(FencedError):
         state.require_plan(wide)
+
+
+def test_a_reset_that_dies_before_it_fences_leaves_the_number_of_writers_behind(
+    settings: dict[str, str], ledger: Ledger, unique: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = ledger.begin(plan(writers=4)).plan_in_force()
+    zombie = writer(settings, f"{unique}.3")
+    zombie.produce("t" + unique, None, b"a row", 0)
+    fault = {"point": "takeover.after_plan", "fired": str(tmp_path / "fired")}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    with pytest.raises(FaultRaised):
+        ledger.begin(reset_plan(2, START, "a person"))
+    assert (tmp_path / "fired").exists()
+    ledger.begin(plan(3, START, writers=1))
+    with pytest.raises(FencedError):
+        zombie.commit([marker(wide, 3).record(ledger.topic)])
+    zombie.close()
+
+
+def test_two_attempts_of_one_owner_are_told_apart(ledger: Ledger) -> None:
+    older = ledger.begin(plan()).plan_in_force()
+    newer = ledger.begin(plan()).plan_in_force()
+    assert older.same_work(newer) and older.attempt != newer.attempt
+    ledger.peek().require_plan(newer)
+    with pytest.raises(FencedError, match="no longer in force"):
+        ledger.peek().require_plan(older)
 
 
 def hang(settings: dict[str, str], ledger: Ledger, unique: str, of: BatchPlan) -> TransactionalWriter:

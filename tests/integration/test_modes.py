@@ -9,7 +9,7 @@ import pytest
 from kit import Pipeline, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.errors import NoOffsetError, SchemaError
-from airflow_provider_mysql_cdc.cdc.pipeline.reset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 

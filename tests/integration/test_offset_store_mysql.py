@@ -13,9 +13,9 @@ import pytest
 import sqlalchemy as sa
 from store_contract import END, StoreContract, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
-from airflow_provider_mysql_cdc.cdc.state.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.state.store import OffsetStore, StoredState
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -77,9 +77,9 @@ import sys
 import sqlalchemy as sa
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.state.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.state.store import StoredState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 here = BinlogOffset("binlog.000001", 4)
 store = SqlOffsetStore(sa.create_engine(sys.argv[1]), "p")
 print("ready", flush=True)

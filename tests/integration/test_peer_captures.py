@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -28,14 +29,17 @@ UNSUPPORTED = {
 
 @pytest.fixture(scope="session")
 def proof_stack() -> Iterator[Any]:
-    """Return the scratch servers of all captures; stopped afterwards when they did not run before."""
+    """Return the scratch servers of a worker's captures; stopped afterwards when they did not run before."""
     from prooflib.scratch import FOLDER, scratch_stack
     from stacklib import kafka, mysql, stop_stack
 
-    ran = mysql.running(FOLDER / "mysql") or kafka.running(FOLDER / "kafka")
-    yield scratch_stack()
+    # A capture empties its servers, so workers cannot share them.
+    worker = os.environ.get("PYTEST_XDIST_WORKER")
+    folder = FOLDER if worker is None else FOLDER / worker
+    ran = mysql.running(folder / "mysql") or kafka.running(folder / "kafka")
+    yield scratch_stack(folder)
     if not ran:
-        stop_stack(FOLDER)
+        stop_stack(folder, wipe=worker is not None)
 
 
 def mode_of(case: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from kit import Pipeline, compacted, duplicates, execute, payload, rows
 
+from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ConfigError,
@@ -17,9 +18,8 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RunInProgressError,
 )
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.pipeline import runlock
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.state.store import MemoryOffsetStore
 
 TABLES = {
     "orders": "CREATE TABLE `{db}`.orders "
@@ -228,11 +228,11 @@ def test_second_run_is_refused_before_it_produces(pipeline: Pipeline, root: Any,
     pipeline.snapshot()
     execute(root, f"INSERT INTO `{database}`.log VALUES (9, 'z')")
     from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-    from airflow_provider_mysql_cdc.cdc.pipeline.drain import run_drain
-    from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
+    from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+    from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
     with connect(pipeline.cfg.connection_settings()) as conn:
-        runlock.acquire(conn, pipeline.properties["topic.prefix"], "another/run/task/-1")
+        run_lock.acquire(conn, pipeline.properties["topic.prefix"], "another/run/task/-1")
         job = pipeline.prepare("drain")
         with pytest.raises(RunInProgressError) as caught:
             run_drain(job.spec, ThreadRunner(), pipeline.log)
@@ -249,8 +249,8 @@ def test_retry_of_the_same_task_takes_over_from_its_predecessor(pipeline: Pipeli
 
     prefix = pipeline.properties["topic.prefix"]
     old, new = (connect(pipeline.cfg.connection_settings()) for _ in range(2))
-    runlock.acquire(old, prefix, "dag/run/task/-1")
-    runlock.acquire(new, prefix, "dag/run/task/-1")
+    run_lock.acquire(old, prefix, "dag/run/task/-1")
+    run_lock.acquire(new, prefix, "dag/run/task/-1")
     with pytest.raises(pymysql.MySQLError):
         old.ping(reconnect=False)
     new.close()

@@ -15,9 +15,9 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
 )
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.pipeline import runlock
-from airflow_provider_mysql_cdc.cdc.pipeline.reset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 
@@ -106,7 +106,7 @@ def test_a_position_inside_a_transaction_is_refused(pipeline: Pipeline, root: An
 
 def test_a_run_at_work_is_not_disturbed(pipeline: Pipeline) -> None:
     with connect(pipeline.cfg.connection_settings()) as conn:
-        runlock.acquire(conn, pipeline.properties["topic.prefix"], "another/run/task/-1")
+        run_lock.acquire(conn, pipeline.properties["topic.prefix"], "another/run/task/-1")
         with pytest.raises(RunInProgressError):
             reset(pipeline, "current")
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
@@ -129,7 +129,13 @@ def test_the_documented_grants_suffice_for_a_ledger(kafka: str, unique: str) -> 
     operations = (AclOperation.CREATE, AclOperation.DESCRIBE, AclOperation.READ, AclOperation.WRITE)
     allow(kafka, ResourceType.TOPIC, unique, *operations)
     allow(kafka, ResourceType.TRANSACTIONAL_ID, unique, AclOperation.WRITE, AclOperation.DESCRIBE)
+    with pytest.raises(SinkAuthorizationError, match=r"DescribeConfigs.*topic\.settings\.verified"):
+        ledger.ensure()
+    assert ledger.read(timeout_s=15) is not None
+    looked_at = Ledger(account(kafka, "cdc", "word"), f"{unique}.ledger", unique, replication=1, verified=True)
+    looked_at.ensure()
+    allow(kafka, ResourceType.TOPIC, unique, AclOperation.DESCRIBE_CONFIGS)
     ledger.ensure()
-    ledger.put({"outcome": b'{"ok":true}'})
+    ledger.put({"outcome": b'{"epoch":1,"ok":true}'})
     state = ledger.read(timeout_s=15)
-    assert state is not None and state.outcome == {"ok": True}
+    assert state is not None and state.outcome == {"epoch": 1, "ok": True}

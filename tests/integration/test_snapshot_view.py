@@ -19,14 +19,16 @@ from kit import Pipeline, compacted, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk, KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.pipeline.filters import KeyFilters
-from airflow_provider_mysql_cdc.cdc.pipeline.runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_driver import run_snapshot
+from airflow_provider_mysql_cdc.cdc.schema.discover import read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import state_of
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
-from airflow_provider_mysql_cdc.cdc.snapshot.discover import read_definitions
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
 
 ACCOUNTS = 300
@@ -278,7 +280,8 @@ def filtered(
     pipeline: Pipeline, table: Table, chunk: SnapshotChunk, keys: list[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
     """Return the keys whose events the filter of a chunk drops."""
-    filters = KeyFilters(pipeline.cfg, {table.id: [(chunk, (7, 1000))]})
+    held = HeldChunk(chunk, ReadAt(BinlogOffset("binlog.000007", 1000)))
+    filters = KeyFilters(pipeline.cfg, {table.id: [held]})
     records = []
     for key in keys:
         plain = {c: (v if isinstance(v, int | str) else str(v)) for c, v in zip(table.key_columns(), key, strict=True)}
@@ -390,6 +393,47 @@ def test_resumed_snapshot_knows_unsigned_keys_in_every_mode(
     early = [("r", 0), ("u", 1), ("u", 2)]
     late = [("r", 1), ("u", 2)]
     assert sorted(per_key.values()) == sorted([early] * 20 + [late] * 40)
+
+
+@pytest.mark.req("SNAP-14", "COL-13")
+def test_the_key_is_another_one_behind_a_resumed_snapshot(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The events' keys do not hold the columns that bound the chunks; rows change them, and move between chunks."""
+    pipeline.properties |= {"snapshot.chunk.rows": "10"}
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.k (id INT PRIMARY KEY, v INT, w VARCHAR(9) NOT NULL)",
+        f"INSERT INTO `{database}`.k VALUES " + ",".join(f"({i}, 0, 'w{i}')" for i in range(30)),
+        f"ANALYZE TABLE `{database}`.k",
+    )
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    execute(
+        root,
+        f"UPDATE `{database}`.k SET v = 1",
+        f"UPDATE `{database}`.k SET w = CONCAT('x', id) WHERE id % 10 = 5",
+        f"UPDATE `{database}`.k SET id = id + 100 WHERE id % 10 = 6",
+        f"DELETE FROM `{database}`.k WHERE id % 10 = 7",
+        f"INSERT INTO `{database}`.k VALUES (1000, 9, 'new'), (-1, 9, 'low')",
+    )
+    assert pipeline.snapshot().complete
+    pipeline.properties["message.key.columns"] = "(.*).k:w"
+    execute(root, f"UPDATE `{database}`.k SET v = v + 10 WHERE id % 2 = 0")
+    assert pipeline.drain() is not None
+    of: dict[Any, list[Any]] = {}
+    for record in pipeline.records("k"):
+        value = payload(record.value)
+        if value is not None:
+            row = value["after"] or value["before"]
+            of.setdefault(row["w"], []).append((value["op"], row["id"], row["v"]))
+            assert value["op"] == "r" or payload(record.key) == {"w": row["w"]}
+    low, high = [("r", 2, 0), ("u", 2, 1), ("u", 2, 11)], [("r", 22, 1), ("u", 22, 11)]
+    assert of["w2"] == low and of["w22"] == high, "what the later view holds comes no second time"
+    assert of["w5"] == [("r", 5, 0), ("u", 5, 1), ("d", 5, 1)] and of["x5"] == [("c", 5, 1)]
+    assert of["x25"] == [("r", 25, 1)] and "w25" not in of
+    assert of["w7"] == [("r", 7, 0), ("u", 7, 1), ("d", 7, 1)] and "w27" not in of
+    assert of["low"] == [("c", -1, 9)] and of["new"] == [("r", 1000, 9), ("u", 1000, 19)]
+    assert of["w6"] == [("r", 6, 0), ("r", 106, 1), ("u", 6, 1), ("u", 106, 11)]
 
 
 def test_tables_altered_dropped_and_created_between_two_attempts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 import struct
 from types import SimpleNamespace
@@ -22,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 
 class Driver:
-    """Stand in for pymysql.connect; fail the first calls."""
+    """Stand in for the driver; fail the first calls."""
 
     def __init__(self, *failures: Exception) -> None:
         self.failures, self.calls = list(failures), list[dict[str, Any]]()
@@ -31,13 +32,13 @@ class Driver:
         self.calls.append(kwargs)
         if self.failures:
             raise self.failures.pop(0)
-        return SimpleNamespace()
+        return SimpleNamespace(_sock=socket.socket())
 
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     fake = Driver()
-    monkeypatch.setattr(module.pymysql, "connect", fake)
+    monkeypatch.setattr(module, "Login", fake)
     return fake
 
 
@@ -93,13 +94,13 @@ def test_a_missing_certificate_is_a_configuration_error(driver: Driver) -> None:
 
 
 def test_time_limits_and_options(driver: Driver) -> None:
-    conn = connect(settings(connect_timeout_s=3, query_timeout_s=7, driver_options=(("max_allowed_packet", 1 << 24),)))
-    assert (conn._read_timeout, conn._write_timeout) == (7, 7)
-    assert connect(settings(query_timeout_s=0))._read_timeout is None
-    assert connect(settings(query_timeout_s=7), replication=True)._read_timeout is None
+    options = (("max_allowed_packet", 1 << 24),)
+    conn = connect(settings(connect_timeout_s=3, silence_timeout_s=9, driver_options=options))
+    assert (conn._read_timeout, conn._write_timeout) == (9, 9)
+    assert conn._sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
     first = driver.calls[0]
     assert (first["connect_timeout"], first["read_timeout"], first["max_allowed_packet"]) == (3, 3, 1 << 24)
-    assert (first["host"], first["port"], first["user"], first["password"]) == ("db", 3307, "cdc", "pw")
+    assert (first["host"], first["port"], first["user"], first["password"]) == ("db", 3307, "cdc", b"pw")
 
 
 def test_an_option_the_driver_does_not_know_is_a_configuration_error(driver: Driver) -> None:

@@ -9,12 +9,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import Demand, Facts, Finding, check, require
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import (
-    CdcError,
-    ServerIdInUseError,
-    SourcePrivilegeError,
-    SourceSettingError,
-)
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ServerIdInUseError, SourcePrivilegeError, SourceSettingError
 
 VARIABLES = {
     "log_bin": "ON",

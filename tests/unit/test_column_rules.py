@@ -17,9 +17,9 @@ from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, select_list
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 NO_SCHEMAS = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}

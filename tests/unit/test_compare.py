@@ -490,3 +490,16 @@ def test_a_mode_is_read_as_java_reads_properties(tmp_path: Path) -> None:
     assert read_properties(path) == {
         "a.b": "x", "c": "y", "d": "z", "empty": "", "long": "one,two", "regex": "d\\.t.u=v", "alone": "", "u": "é",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("day", "now"),
+    [("2027-11-22Z", "2026-11-22"), ("2026-11-22Z", "2026-11-22"), ("2025-02-28Z", "2024-02-29")],
+)
+def test_a_day_is_volatile_when_it_is_that_of_the_record_or_a_year_later(day: str, now: str) -> None:
+    from prooflib import volatile
+
+    noon = volatile._iso_day(now) + 43_200
+    assert volatile._is_near(volatile._iso_day, volatile._iso_day(day), noon)
+    for days in (-1, 1, 366):
+        assert not volatile._is_near(volatile._iso_day, volatile._iso_day(day) + days * 86_400, noon)

@@ -10,6 +10,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import kafka, kafka_names
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 BASE: dict[str, object] = {
     "topic.prefix": "shop",
@@ -21,7 +22,8 @@ BASE: dict[str, object] = {
 
 def settings(role: str | None = None, **more: str) -> dict[str, str]:
     given = {name.replace("__", "."): value for name, value in more.items()}
-    found = ConnectorConfig.from_properties({**BASE, **given}).kafka_settings(role)
+    guarded = ConnectorConfig.from_properties({**BASE, **given}).kafka_settings(role)
+    found = {name: value.reveal() if isinstance(value, Secret) else value for name, value in guarded.items()}
     assert found.pop("bootstrap.servers") == "kafka:9092"
     return found
 

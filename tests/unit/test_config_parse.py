@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
 from airflow_provider_mysql_cdc.cdc.config.enums import Operation, SnapshotMode
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

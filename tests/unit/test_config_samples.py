@@ -11,11 +11,12 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
-from airflow_provider_mysql_cdc.cdc.emit.topics import table_topics
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.pipeline import wiring
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 CONVERTER = "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter"
@@ -233,9 +234,9 @@ def test_the_same_settings_with_converted_stores_reach_the_clients_without_their
             "bootstrap.servers": "k:1",
             "security.protocol": "ssl",
             "ssl.keystore.location": "/var/private/ssl/kafka.server.keystore.p12",
-            "ssl.keystore.password": "test1234",
+            "ssl.keystore.password": Secret("test1234"),
             "ssl.ca.location": "/var/private/ssl/ca.pem",
-            "ssl.key.password": "test1234",
+            "ssl.key.password": Secret("test1234"),
         }
     assert "test1234" not in f"{cfg!r} {cfg.shown()}"
 

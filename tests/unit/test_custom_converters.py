@@ -20,9 +20,9 @@ from airflow_provider_mysql_cdc.cdc.decode.json_diff import REPLACE
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.pipeline import wiring
-from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import read_whole
+from airflow_provider_mysql_cdc.cdc.snapshot.select import read_whole
 
 pytestmark = pytest.mark.req("TYPE-65")
 

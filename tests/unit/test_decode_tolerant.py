@@ -19,8 +19,8 @@ from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, Envelo
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.job.dead_letter import SKIPPED, DeadLetters, letter_headers, letter_value
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
-from airflow_provider_mysql_cdc.cdc.pipeline.dead_letter import SKIPPED, DeadLetters, letter_headers, letter_value
 
 T = table(
     column("id", "INT", nullable=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.emit import topics
+from airflow_provider_mysql_cdc.cdc.emit import topic_names
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -20,22 +20,22 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
     ],
 )
 def test_table_topics(table: TableId, topic: str) -> None:
-    assert topics.topic_name("fulfillment", table) == topic
+    assert topic_names.topic_name("fulfillment", table) == topic
 
 
 @pytest.mark.req("TOPIC-06", "TOPIC-09", "TXN-06")
 def test_other_topics() -> None:
-    assert topics.schema_change_topic("p.1") == "p.1"
-    assert topics.transaction_topic("p") == "p.transaction"
-    assert topics.heartbeat_topic("p") == "__debezium-heartbeat.p"
-    assert topics.heartbeat_topic("p", "hb") == "hb.p"
+    assert topic_names.schema_change_topic("p.1") == "p.1"
+    assert topic_names.transaction_topic("p") == "p.transaction"
+    assert topic_names.heartbeat_topic("p") == "__debezium-heartbeat.p"
+    assert topic_names.heartbeat_topic("p", "hb") == "hb.p"
 
 
 @pytest.mark.req("FAULT-32", "EVT-05")
 def test_every_collision_is_named() -> None:
     tables = [TableId("d", "a b"), TableId("d", "a_b"), TableId("d", "c"), TableId("d.e", "f"), TableId("d", "e.f")]
     with pytest.raises(ConfigError) as caught:
-        topics.table_topics("p", tables)
+        topic_names.table_topics("p", tables)
     assert "p.d.a_b: d.a b, d.a_b" in caught.value.where
     assert "p.d.e.f: d.e.f, d.e.f" in caught.value.where
     assert "p.d.c" not in caught.value.where
@@ -44,14 +44,48 @@ def test_every_collision_is_named() -> None:
 @pytest.mark.req("FAULT-32")
 def test_a_table_cannot_take_a_reserved_topic() -> None:
     with pytest.raises(ConfigError, match=r"the topic p\.d\.t itself, d\.t"):
-        topics.table_topics("p", [TableId("d", "t")], reserved=["p", "p.d.t"])
+        topic_names.table_topics("p", [TableId("d", "t")], reserved=["p", "p.d.t"])
 
 
 def test_a_name_longer_than_kafka_allows_is_refused() -> None:
     with pytest.raises(ConfigError, match="longer than 249"):
-        topics.table_topics("p" * 130, [TableId("d" * 60, "t" * 60)])
+        topic_names.table_topics("p" * 130, [TableId("d" * 60, "t" * 60)])
 
 
 def test_names_that_stay_apart_pass() -> None:
-    found = topics.table_topics("p", [TableId("d", "a"), TableId("d", "A")], reserved=["p"])
+    found = topic_names.table_topics("p", [TableId("d", "a"), TableId("d", "A")], reserved=["p"])
     assert found == {TableId("d", "a"): "p.d.a", TableId("d", "A"): "p.d.A"}
+
+
+def owners(*tables: TableId, reserved: tuple[str, ...] = ()) -> topic_names.TopicOwners:
+    return topic_names.TopicOwners(
+        lambda t: topic_names.topic_name("p", t), str, lambda t: t.db != "no", reserved, tables
+    )
+
+
+@pytest.mark.req("FAULT-32")
+def test_a_table_that_comes_into_the_topic_of_another_is_refused() -> None:
+    spaced, scored, other = TableId("d", "a b"), TableId("d", "a_b"), TableId("d", "c")
+    found = owners(spaced, other)
+    found.follow({spaced, other, TableId("no", "a b")}, "b.1:4")
+    with pytest.raises(ConfigError) as caught:
+        found.follow({spaced, other, scored}, "b.1:9")
+    text = str(caught.value)
+    assert "b.1:9" in text and "p.d.a_b: d.a b, d.a_b" in text and "table.exclude.list" in text
+    with pytest.raises(ConfigError, match=r"p\.x\.y\.z: x\.y\.z, x\.y\.z"):
+        owners(TableId("x.y", "z")).follow({TableId("x.y", "z"), TableId("x", "y.z")}, "b.1:9")
+    with pytest.raises(ConfigError, match="itself"):
+        owners(reserved=("p.d.c",)).follow({other}, "b.1:9")
+    with pytest.raises(ConfigError, match="longer than 249"):
+        owners().follow({TableId("d" * 64, "表" * 10), TableId("d" * 190, "t" * 60)}, "b.1:9")
+    owners().follow({TableId("no", "a b"), TableId("no", "a_b")}, "b.1:9")
+
+
+def test_tables_that_follow_one_another_or_change_places_pass() -> None:
+    spaced, scored, other = TableId("d", "a b"), TableId("d", "a_b"), TableId("d", "c")
+    found = owners(spaced)
+    found.follow({other}, "dropped, another created")
+    found.follow({other, scored}, "the topic is free")
+    found.follow({other, spaced}, "renamed in one statement")
+    with pytest.raises(ConfigError):
+        found.follow({other, spaced, scored}, "and taken again")

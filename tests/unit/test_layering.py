@@ -11,7 +11,6 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = "airflow_provider_mysql_cdc"
-CORE_ORDER = ["model", "config", "binlog", "ddl", "convert", "decode", "schema", "snapshot", "emit", "state", "sink"]
 # what a core folder may import: itself, what stands in its row, and the modules directly under cdc/
 CORE_MAY = {
     "model": {"model"},
@@ -20,12 +19,16 @@ CORE_MAY = {
     "ddl": {"model", "config", "ddl"},
     "decode": {"model", "config", "ddl", "binlog", "decode"},
     "convert": {"model", "config", "ddl", "decode", "convert"},
-    "emit": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "snapshot"},
-    "state": {"model", "config", "state"},
-    "sink": {"model", "config", "state", "sink"},
-    "snapshot": {"model", "config", "ddl", "binlog", "snapshot"},
-    "schema": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "snapshot", "sink", "state", "schema"},
+    "emit": {"model", "config", "ddl", "binlog", "decode", "convert", "emit"},
+    "sink": {"model", "config", "sink"},
+    "schema": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "sink", "schema"},
+    "commit": {"model", "config", "sink", "commit"},
 }
+BELOW_JOBS = set(CORE_MAY)
+CORE_MAY["job"] = BELOW_JOBS | {"job"}
+CORE_MAY["snapshot"] = BELOW_JOBS | {"job", "snapshot"}
+CORE_MAY["drain"] = BELOW_JOBS | {"job", "snapshot", "drain"}
+CORE_MAY["operate"] = BELOW_JOBS | {"job", "snapshot", "drain", "operate"}
 
 
 def imports(path: Path) -> set[str]:
@@ -46,6 +49,16 @@ def files(*parts: str) -> list[Path]:
 
 def top(names: set[str]) -> set[str]:
     return {name.split(".")[0] for name in names}
+
+
+def test_every_core_folder_has_its_row() -> None:
+    folders = {path.name for path in (ROOT / PACKAGE / "cdc").iterdir() if (path / "__init__.py").is_file()}
+    assert folders == set(CORE_MAY)
+
+
+def test_no_two_files_of_the_core_share_a_name() -> None:
+    names = [path.name for path in files(PACKAGE, "cdc") if path.name != "__init__.py"]
+    assert sorted({name for name in names if names.count(name) > 1}) == []
 
 
 def test_core_imports_neither_airflow_nor_spark() -> None:

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model.names import field_name, schema_name
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name, schema_name
 
 
 @pytest.mark.req("EVT-04", "COL-15")

@@ -15,7 +15,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, Sch
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, replay
+from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions
+from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, reaches, replay
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     context_of,
     describe,
@@ -23,7 +24,6 @@ from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     schema_change_records,
     state_of,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.discover import Definitions
 
 T = TableId("d", "t")
 
@@ -100,6 +100,53 @@ def test_members_of_later_versions_are_ignored() -> None:
 def test_a_damaged_record_is_named(damage: bytes) -> None:
     with pytest.raises(SchemaError, match=r"topic h, offset 4.*snapshot\.mode=recovery"):
         HistoryRecord.from_bytes(damage, "topic h, offset 4")
+
+
+def described(
+    pos: int, columns: str, *, epoch: int, server: str = "s1", origin: str | None = None
+) -> list[HistoryRecord]:
+    """Return what a snapshot or a reset writes: the whole of what is captured."""
+    at = BinlogOffset("binlog.000001", pos, None, server, origin)
+    ddl = ("SET character_set_server=latin1, collation_server=latin1_swedish_ci", f"CREATE TABLE t (id INT{columns})")
+    return [HistoryRecord("p", at, epoch, 0, "d", sql, DdlContext(default_db="d"), (), True) for sql in ddl]
+
+
+def test_a_description_takes_the_place_of_all_before_it() -> None:
+    """The same statement at the same place of another binlog is another statement."""
+    log = [*described(100, "", epoch=1, origin="1.a"), ADD_A, *described(100, "", epoch=3, origin="2.b")]
+    again = replace(ADD_A, epoch=4)
+    until = BinlogOffset("binlog.000001", 300, None, "s1", "2.b.c")
+    assert columns(replay(log, until=until, epoch=4)) == ["id"]
+    assert columns(replay([*log, again], until=until, epoch=5)) == ["id", "a"]
+
+
+def test_nothing_of_another_server_counts_beside_a_description_of_the_own_one() -> None:
+    other = described(150, ", x INT", epoch=3, server="s2")
+    log = [*described(100, "", epoch=1), ADD_A, *other, replace(ADD_B, epoch=4)]
+    assert columns(replay(log, until=place(160, server="s2"), epoch=5)) == ["id", "x"]
+    assert columns(replay(log, until=place(299), epoch=5)) == ["id", "a"]
+
+
+def test_statements_that_a_description_contains_or_that_a_fenced_writer_left_do_not_count() -> None:
+    base = described(250, ", a INT", epoch=5)
+    assert columns(replay([CREATE, *base, replace(ADD_A, epoch=6)], until=place(300), epoch=7)) == ["id", "a"]
+    assert columns(replay([CREATE, *base, replace(ADD_B, epoch=4)], until=place(300), epoch=7)) == ["id", "a"]
+    assert columns(replay([CREATE, *base, replace(ADD_B, epoch=6)], until=place(300), epoch=7)) == ["id", "a", "b"]
+
+
+def test_a_description_behind_the_offset_does_not_count() -> None:
+    log = [*described(100, "", epoch=1), ADD_A, *described(250, ", z INT", epoch=3)]
+    assert columns(replay(log, until=place(249), epoch=4)) == ["id", "a"]
+    assert columns(replay(log, until=place(250), epoch=4)) == ["id", "z"]
+
+
+def test_a_history_reaches_what_it_followed_in_one_piece() -> None:
+    first, second = described(100, "", epoch=1, origin="1.a"), described(300, "", epoch=3, origin="1.a")
+    assert reaches([], place(50)) and reaches([CREATE, ADD_A], place(50))
+    assert [reaches([*first, ADD_A], place(pos)) for pos in (99, 100, 250)] == [False, True, True]
+    assert [reaches([*first, ADD_A, *second], place(pos)) for pos in (250, 300)] == [False, True]
+    assert not reaches(first, BinlogOffset("binlog.000001", 500, None, "s1", "2.b"))
+    assert not reaches(first, place(500, server="s2"))
 
 
 @pytest.mark.req("SCH-09", "FAULT-15")

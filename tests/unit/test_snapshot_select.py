@@ -10,10 +10,12 @@ import pytest
 from decode_builder import column, table
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk, KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.pipeline.filters import KeyFilters
-from airflow_provider_mysql_cdc.cdc.pipeline.snapshot_select import check_override, chunk_sql, read_whole
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override, chunk_sql, read_whole
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 OVERRIDES = "snapshot.select.statement.overrides"
@@ -101,7 +103,8 @@ def test_a_statement_of_ones_own_is_asked_for_the_columns_it_gives() -> None:
 def test_filters_of_a_resumed_snapshot_read_adjusted_names() -> None:
     made = table(column("a b", "INT", nullable=False), key=("a b",))
     chunk = SnapshotChunk(made.id, 0, ("a b",), None, (5,))
-    filters = KeyFilters(config({"field.name.adjustment.mode": "avro"}), {made.id: [(chunk, (1, 100))]})
+    held = HeldChunk(chunk, ReadAt(BinlogOffset("binlog.000001", 100)))
+    filters = KeyFilters(config({"field.name.adjustment.mode": "avro"}), {made.id: [held]})
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
     records: list[Any] = [(b'{"a_b":5}', b"", 0, 0, None), (b'{"a_b":6}', b"", 1, 0, None)]
     assert filters.keep(made.id, records, event) == records[1:]

@@ -9,18 +9,11 @@ from dataclasses import replace
 import pytest
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, chunk_key, encode, reset_plan, writer_key
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
-from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.state.plan import (
-    BatchPlan,
-    Marker,
-    chunk_key,
-    encode,
-    reset_plan,
-    transactional_id,
-    writer_key,
-)
+from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
 
 FULL = BatchPlan(
     epoch=7,
@@ -68,22 +61,28 @@ def test_names() -> None:
 
 
 def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:
+    offset = FULL.start.to_json()
+    chunk = {"epoch": 6, "chunk": {}, "offset": offset, "rows": 1}
+    view = {"epoch": 6, "offset": offset, "ts_ms": 1}
     records = {
         "plan": encode(FULL.to_json()),
         "writer/0": encode(marker(0).to_json()),
         "writer/10": encode(marker(10, epoch=3).to_json()),
         "writer/2": None,
-        "chunk/d.t/0": b'{"epoch":6}',
+        "chunk/d.t/0": encode(chunk),
         "chunk/d.t/1": None,
         "snapshot": b'{"epoch":6,"status":"done"}',
         "outcome": b'{"epoch":6,"ok":true}',
-        "view": b'{"x":1}',
+        "view": encode(view),
+        "later": b'{"x":1}',
+        "writers": b'{"count":11}',
     }
     state = LedgerState.from_records(records, "id")
     assert state.plan == FULL and set(state.markers) == {0, 10} and state.topic_id == "id"
-    assert state.chunks == {"d.t/0": {"epoch": 6}}
+    assert state.chunks == {"d.t/0": chunk}
     assert state.snapshot == {"epoch": 6, "status": "done"} and state.outcome == {"epoch": 6, "ok": True}
-    assert state.others == {"view": {"x": 1}}
+    assert state.others == {"view": view, "later": {"x": 1}}
+    assert state.ids == 11
 
 
 @pytest.mark.parametrize("value", [b"{", b"[]", b"\xff", b""])
@@ -93,7 +92,7 @@ def test_a_foreign_record_in_the_ledger_is_named(value: bytes) -> None:
 
 
 def test_a_record_of_another_form_is_named() -> None:
-    with pytest.raises(StateError, match="unexpected form"):
+    with pytest.raises(StateError, match=r"key writer/0.*writer must be there"):
         LedgerState.from_records({"writer/0": b'{"epoch":1}'})
 
 
@@ -125,12 +124,19 @@ def test_every_writer_that_may_have_something_open_is_listed_for_fencing() -> No
     assert state.writer_ids() == (0, 1, 2, 9)
     assert state.writer_ids(5) == (0, 1, 2, 3, 4, 9)
     assert LedgerState().writer_ids() == ()
+    assert ledger(plan=reset_plan(8, START, "a person"), ids=4).writer_ids(1) == (0, 1, 2, 3)
 
 
 def test_a_writer_whose_plan_is_no_longer_in_force_stops() -> None:
     ledger().require_plan(FULL)
     ledger().require_plan(replace(FULL, created_ms=1))
-    for other in (replace(FULL, epoch=8), replace(FULL, owner="other"), replace(FULL, writers=2)):
+    others = (
+        replace(FULL, epoch=8),
+        replace(FULL, owner="other"),
+        replace(FULL, writers=2),
+        replace(FULL, attempt="b"),
+    )
+    for other in others:
         with pytest.raises(FencedError):
             ledger(plan=other).require_plan(FULL)
     with pytest.raises(FencedError):

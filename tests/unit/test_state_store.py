@@ -11,17 +11,15 @@ import pytest
 import sqlalchemy as sa
 from store_contract import END, START, StoreContract, plan
 
-from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.state.sql_store import SqlOffsetStore, create_tables
-from airflow_provider_mysql_cdc.cdc.state.store import (
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore, create_tables
+from airflow_provider_mysql_cdc.cdc.commit.store import (
     HISTORY_ROWS,
     MemoryOffsetStore,
     OffsetStore,
     StoredState,
-    moves_back,
-    same_place,
 )
+from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back, same_place
 
 
 class TestMemoryStore(StoreContract):

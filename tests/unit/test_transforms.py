@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from decode_builder import column, context, image, packet, table, table_map, write
 
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
@@ -19,17 +20,17 @@ from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.salvage import shape_of
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.emit.topics import table_topics
+from airflow_provider_mysql_cdc.cdc.drain import batch, routes
+from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
+from airflow_provider_mysql_cdc.cdc.drain.transactions import Transactions
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.job import topic_partitions, wiring
+from airflow_provider_mysql_cdc.cdc.job.owner import share_of
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.routing import Rewrite, replacement
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.pipeline import batch, drain, routes, wiring
-from airflow_provider_mysql_cdc.cdc.pipeline.owner import share_of
-from airflow_provider_mysql_cdc.cdc.pipeline.side_records import heartbeat
-from airflow_provider_mysql_cdc.cdc.pipeline.transactions import Transactions
-from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 INSERT = "io.debezium.connector.mysql.transforms.ReadToInsertEvent"
@@ -320,18 +321,18 @@ def test_a_topic_of_tables_and_schema_changes_belongs_to_the_first_writer() -> N
 
 def test_a_plan_knows_the_topics_to_which_tables_are_routed(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"p": 1, "p.d.x": 2, "all": 5, "stranger": 9}
-    monkeypatch.setattr(batch, "make_admin", lambda settings: None)
-    monkeypatch.setattr(batch, "all_partition_counts", lambda admin: found)
+    monkeypatch.setattr(topic_partitions, "make_admin", lambda settings: None)
+    monkeypatch.setattr(topic_partitions, "all_partition_counts", lambda admin: found)
     tables = [TableId("d", "t"), TableId("mysql", "user")]
-    assert batch.topic_partitions(config({}), tables) == {"p.d.x": 2}
-    assert batch.topic_partitions(config(steps(a=regex(".*\\.t", "all"))), tables) == {"p.d.x": 2, "all": 5}
+    assert topic_partitions.topic_partitions(config({}), tables) == {"p.d.x": 2}
+    assert topic_partitions.topic_partitions(config(steps(a=regex(".*\\.t", "all"))), tables) == {"p.d.x": 2, "all": 5}
 
 
 def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypatch: pytest.MonkeyPatch) -> None:
     cfg = config(steps(a=regex(".*\\.t", "all")), topic__creation__default__partitions="2")
     monkeypatch.setattr(routes, "make_admin", lambda settings: None)
     monkeypatch.setattr(routes, "ensure_topics", lambda admin, topics: ())
-    monkeypatch.setattr(routes, "all_partition_counts", lambda admin: {"all": 5})
+    monkeypatch.setattr(routes, "describe_topics", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
     announced = SimpleNamespace(db="db", table="t", column_types=MAP.column_types, column_meta=MAP.column_meta)
     monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     shares = []
@@ -341,19 +342,3 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
         event: Any = None
         shares.append(routes.Routes(cfg, plan(), writer, "run")._make(made, state, event).share)
     assert [share.partitions for share in shares if share.mine] == [5]
-
-
-@pytest.mark.parametrize(("writers", "begun", "refused"), [(3, True, True), (3, False, False), (1, True, False)])
-def test_transforms_do_not_change_inside_a_batch_of_several_writers(writers: int, begun: bool, refused: bool) -> None:
-    first, second = (config(steps(a=regex(".*\\.t", name))) for name in ("one", "two"))
-    made = replace(plan(transforms=wiring.transforms_mark(first)), writers=writers)
-    marker = Marker(3 if begun else 2, 0, offset(4), offset(900), Reached(offset(500), 0))
-    ledger = LedgerState(markers={0: marker})
-    assert BatchPlan.from_json(made.to_json()) == made
-    drain._require_same_routes(first, made, ledger)
-    if refused:
-        with pytest.raises(ConfigError, match="changed inside a batch"):
-            drain._require_same_routes(second, made, ledger)
-    else:
-        drain._require_same_routes(second, made, ledger)
-    assert wiring.transforms_mark(config({})) == plan().transforms == ""

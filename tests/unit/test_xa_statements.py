@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, parse_xa
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
-from airflow_provider_mysql_cdc.cdc.pipeline.xa import XaTransactions, parse_xa
 
 XID = "X'6f6e65',X'62',7"
 HERE = BinlogOffset("binlog.000002", 198)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import ssl
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import pymysql
 
+from airflow_provider_mysql_cdc.cdc.binlog.login import ENCRYPTED_MODES, Login, forget_locals, password_bytes
+from airflow_provider_mysql_cdc.cdc.binlog.patience import PatientReads, keep_alive, whereabouts
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR, from_exception
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 __all__ = ["ConnectionSettings", "connect", "fetch_all", "fetch_named"]
@@ -17,6 +20,7 @@ __all__ = ["ConnectionSettings", "connect", "fetch_all", "fetch_named"]
 T = TypeVar("T")
 
 PROGRAM = "airflow-provider-mysql-cdc"
+_BUFFER_BYTES = 1 << 16
 
 
 def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
@@ -24,52 +28,94 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
 
     Args:
         settings: How to reach the server; ``cfg.connection_settings()`` of a ``ConnectorConfig`` returns it.
-        replication: For a binlog dump: the answer may take any time, so there is no limit on reading.
+        replication: For a binlog dump, which waits for events by itself once it has begun.
 
     Returns:
         A pymysql connection: autocommit, utf8mb4, usable as a context manager that closes it.
 
     Raises:
         SourceAuthError: Account or password refused.
-        SourceConnectionError: The server cannot be reached, or not encrypted although that was asked for (FAULT-21).
+        SourceConnectionError: The server cannot be reached, is no MySQL server, or does not encrypt although that was
+            asked for (FAULT-21); it has got neither account nor password then.
         ConfigError: A certificate file cannot be read, or the driver lacks an option or a package.
     """
     try:
         conn = _open(settings, _tls_context(settings), _arguments(settings))
-    except (pymysql.MySQLError, OSError) as error:
-        raise from_exception(error, settings.address()) from error
-    except RuntimeError as error:
+    except CdcError:
+        raise
+    except Exception as error:
+        forget_locals(error)
+        raise _named(error, settings.address()) from error
+    _be_patient(conn, settings)
+    return conn
+
+
+def _be_patient(conn: Any, settings: ConnectionSettings) -> None:
+    """Let a connection wait for answers as ``patience`` says.
+
+    The driver's own connect_timeout ends with the TCP connection; a server that accepts and then says nothing is met by
+    its limit for reading, which holds until here.
+    """
+
+    def open_another() -> Any:
+        return _open(settings, _tls_context(settings), _arguments(settings))
+
+    def gone() -> str | None:
+        return whereabouts(open_another, conn.thread_id())
+
+    reads = PatientReads(conn._sock, settings.silence_timeout_s, settings.query_timeout_s, gone)
+    # Nothing is lost with the driver's own buffer: the answer to the login has been read to its end.
+    conn._rfile = io.BufferedReader(reads, _BUFFER_BYTES)
+    conn._read_timeout = conn._write_timeout = settings.silence_timeout_s
+    keep_alive(conn._sock, settings.silence_timeout_s)
+
+
+def _named(error: Exception, where: str) -> CdcError:
+    """Return the named error of what the driver raises while it connects; it raises anything at a broken server."""
+    if isinstance(error, pymysql.MySQLError | OSError):
+        return from_exception(error, where)
+    why = f"{type(error).__name__}: {error}"
+    if isinstance(error, RuntimeError):
         # caching_sha2_password without TLS needs RSA, which pymysql leaves to the package cryptography.
-        raise ConfigError(
+        return ConfigError(
             "the MySQL driver cannot do this account's authentication",
-            where=settings.address(),
+            where=where,
             why=str(error),
-            remedy="install the package cryptography, or set database.ssl.mode=required",
-        ) from error
-    except TypeError as error:
-        raise ConfigError(
+            remedy="install the package it names, or set database.ssl.mode=required",
+        )
+    if isinstance(error, UnicodeError) and not isinstance(error, UnicodeDecodeError):
+        return ConfigError(
+            "the MySQL driver cannot send the account or find the host",
+            where="database.hostname, database.user",
+            why=why,
+            remedy="correct the property",
+        )
+    if isinstance(error, TypeError) and "argument" in str(error):
+        return ConfigError(
             "the MySQL driver does not know an option",
             where="database.*",
             why=str(error),
             remedy="remove the property; options of pymysql.connect are passed on",
-        ) from error
-    # The driver's own connect_timeout ends with the TCP connection; a server that accepts and then says nothing is
-    # met by its limit for reading, which is therefore set to the time for statements only now.
-    limit = None if replication or settings.query_timeout_s <= 0 else settings.query_timeout_s
-    conn._read_timeout = conn._write_timeout = limit
-    return conn
+        )
+    return SourceConnectionError(
+        "what answers is not understood as a MySQL server",
+        where=where,
+        why=why,
+        remedy="check that database.hostname and database.port lead to MySQL, and what lies between",
+    )
 
 
 def _open(settings: ConnectionSettings, context: ssl.SSLContext | None, arguments: dict[str, Any]) -> Any:
     if context is None:
-        return pymysql.connect(ssl_disabled=True, **arguments)
+        return Login(encrypted=False, ssl_disabled=True, **arguments)
     try:
-        return pymysql.connect(ssl=context, **arguments)
+        return Login(encrypted=settings.ssl_mode in ENCRYPTED_MODES, ssl=context, **arguments)
     except pymysql.MySQLError as error:
-        if settings.ssl_mode != "preferred" or error.args[0] != TLS_ERROR:
+        if settings.ssl_mode != "preferred" or error.args[:1] != (TLS_ERROR,):
             raise
+        forget_locals(error)
     # STRM-36: preferred falls back to plain when the server offers no encryption.
-    return pymysql.connect(ssl_disabled=True, **arguments)
+    return Login(encrypted=False, ssl_disabled=True, **arguments)
 
 
 def _arguments(settings: ConnectionSettings) -> dict[str, Any]:
@@ -78,7 +124,7 @@ def _arguments(settings: ConnectionSettings) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "user": settings.user,
-        "password": settings.password.reveal(),
+        "password": password_bytes(settings.password),
         "charset": "utf8mb4",
         "autocommit": True,
         "connect_timeout": limit,
@@ -94,24 +140,34 @@ def _tls_context(settings: ConnectionSettings) -> ssl.SSLContext | None:
     mode = settings.ssl_mode
     if mode == "disabled":
         return None
+    verify = mode in ("verify_ca", "verify_identity")
     try:
-        context = ssl.create_default_context(cafile=settings.ssl_ca)
+        # Loading the machine's own certificates costs 45 ms of CPU a connection (measured); only checking needs them.
+        context = ssl.create_default_context(cafile=settings.ssl_ca) if verify else _unchecked(settings.ssl_ca)
         # The certificates MySQL makes for itself lack extensions that strict checking (Python 3.13) asks for.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = mode == "verify_identity"
-        context.verify_mode = ssl.CERT_REQUIRED if mode in ("verify_ca", "verify_identity") else ssl.CERT_NONE
+        context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
         if settings.ssl_cert:
             key_password = settings.ssl_key_password
-            context.load_cert_chain(
-                settings.ssl_cert, settings.ssl_key, key_password.reveal() if key_password else None
-            )
-    except (OSError, ssl.SSLError) as error:
+            # Without a password, OpenSSL would ask for that of an encrypted key on the terminal, and wait.
+            context.load_cert_chain(settings.ssl_cert, settings.ssl_key, key_password.reveal() if key_password else "")
+    except (OSError, ValueError) as error:
         raise ConfigError(
             "a certificate or key cannot be used",
             where="database.ssl.*",
             why=str(error),
             remedy="check that the PEM files exist on this machine and that key and certificate belong together",
         ) from error
+    return context
+
+
+def _unchecked(ca: str | None) -> ssl.SSLContext:
+    """Return a context that encrypts and does not check; a file that is named must be readable all the same."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    if ca:
+        context.load_verify_locations(ca)
     return context
 
 

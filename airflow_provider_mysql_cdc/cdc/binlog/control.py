@@ -6,6 +6,7 @@ from struct import Struct
 from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH, lenenc
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
@@ -42,6 +43,7 @@ def without_checksum(event: Event) -> Event:
     return event._replace(end=event.end - c.CHECKSUM_LENGTH) if checksum_holds(event) else event
 
 
+@reading("a FORMAT_DESCRIPTION event")
 def check_format(event: Event) -> int:
     """Read a FORMAT_DESCRIPTION event; return the bytes of checksum that end each event of the file.
 
@@ -53,6 +55,8 @@ def check_format(event: Event) -> int:
         BinlogCorruptError: The checksum does not hold.
     """
     buf, body = event.buf, event.body
+    if event.end - body < _FORMAT_LENGTH + 1 + c.CHECKSUM_LENGTH:
+        raise IndexError(f"it has {event.end - body} bytes")
     # One length for each event type follows the fixed part; then the algorithm and a checksum.
     lengths = buf[body + _FORMAT_LENGTH : event.end - c.CHECKSUM_LENGTH - 1]
     version, server, _, header = _FORMAT(buf, body)
@@ -79,12 +83,16 @@ def _holds_unless_in_use(event: Event) -> bool:
     return crc32(raw) == CRC_RESIDUE
 
 
+@reading("a heartbeat")
 def parse_heartbeat(event: Event, log_pos: int) -> tuple[str, int]:
     """Return file and position of a heartbeat, which tells how far the server has read.
 
     Args:
         event: The event without checksum.
         log_pos: The header's position, 32 bits.
+
+    Raises:
+        BinlogCorruptError: The structure does not hold.
     """
     buf, pos = event.buf, event.body
     if event.type == c.HEARTBEAT_LOG_EVENT:

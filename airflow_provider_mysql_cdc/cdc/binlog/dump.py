@@ -8,6 +8,7 @@ in SHOW REPLICAS, is encoded by mysql-replication. Its reader is not used: it ma
 from __future__ import annotations
 
 import socket
+from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
@@ -39,6 +40,7 @@ def start_dump(
     server_id: int,
     silence_timeout_s: float,
     by_gtid: bool,
+    on_wait: Callable[[], None] | None = None,
 ) -> PacketReader:
     """Register as a replication client and ask for the binlog.
 
@@ -46,9 +48,10 @@ def start_dump(
         connection: A fresh pymysql connection; nothing else may be run on it afterwards.
         start: Position or GTID set to begin at. A position beyond 4 GB begins at the file's start.
         where: Address for messages.
-        server_id: Id of this client.
+        server_id: Id of this client; 0 reads as mysqlbinlog does, unregistered, to the end of the last file.
         silence_timeout_s: Longest silence in seconds; heartbeats are asked for three times as often.
         by_gtid: Begin after ``start.gtids``.
+        on_wait: See ``PacketReader``.
 
     Raises:
         BinlogPurgedError: File and position belong to another server (STRM-06).
@@ -66,21 +69,37 @@ def start_dump(
         (heartbeat_ns, heartbeat_ns, _NET_WRITE_TIMEOUT_S),
     )
     sock: socket.socket = connection._sock
-    packets = PacketReader(sock, where, silence_timeout_s)
+    packets = PacketReader(sock, where, silence_timeout_s, on_wait)
+    # mysqlbinlog (id 0) does not register either, and 8.0.15 can die of SHOW SLAVE HOSTS after such a client.
+    if server_id:
+        _register(packets, server_id, where)
+    payload = gtid_dump(start.gtids, server_id) if by_gtid else position_dump(start, server_id)
+    packets.send(len(payload).to_bytes(4, "little") + payload)
+    return packets
+
+
+def _register(packets: PacketReader, server_id: int, where: str) -> None:
     packets.send(ReportSlave(REPORT_HOST).encoded(server_id))
     try:
         packets.answer()
     except SourceAuthError as error:
         # The server answers with 1045, although the account is connected already.
-        raise SourcePrivilegeError(
-            "the account lacks REPLICATION SLAVE",
-            where=where,
-            why=error.why,
-            remedy="GRANT REPLICATION SLAVE ON *.* TO the account",
-        ) from error
-    payload = gtid_dump(start.gtids, server_id) if by_gtid else position_dump(start, server_id)
-    packets.send(len(payload).to_bytes(4, "little") + payload)
-    return packets
+        raise lacks_replication_slave(where, error.why) from error
+
+
+def lacks_replication_slave(where: str, why: str) -> SourcePrivilegeError:
+    """Return the error for an account that may not read the binlog (SETUP-06).
+
+    Args:
+        where: Address, or file and position.
+        why: What the server says.
+    """
+    return SourcePrivilegeError(
+        "the account lacks REPLICATION SLAVE",
+        where=where,
+        why=why,
+        remedy="GRANT REPLICATION SLAVE ON *.* TO the account",
+    )
 
 
 def position_dump(start: BinlogOffset, server_id: int) -> bytes:

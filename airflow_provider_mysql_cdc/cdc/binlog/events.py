@@ -11,11 +11,13 @@ from struct import Struct
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.query import QueryEvent, parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
-from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, uuid_text
+from airflow_provider_mysql_cdc.cdc.errors import UnsupportedEventError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, require_tag, uuid_text
+from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 
 __all__ = [
     "GtidEvent",
@@ -34,6 +36,7 @@ _GTID = Struct("<B16sqBqq")  # flags, uuid, number, kind of the logical clock, l
 _GTID_SHORT = Struct("<B16sq")  # MySQL 5.6
 _LOGICAL_CLOCK = 2
 _TIME_BYTES = 7
+_NUMBER_BYTES = 8
 _HAS_ORIGINAL = 1 << 55
 _cached_uuid = lru_cache(maxsize=256)(uuid_text)
 
@@ -70,14 +73,28 @@ class GtidEvent(NamedTuple):
     transaction_length: int = 0
 
 
+@reading("a ROTATE event")
 def parse_rotate(event: Event) -> Rotate:
-    """Parse a ROTATE event."""
+    """Parse a ROTATE event.
+
+    Raises:
+        BinlogCorruptError: The structure does not hold, or it names no binlog file.
+    """
     buf, body = event.buf, event.body
-    return Rotate(buf[body + 8 : event.end].decode(), _ROTATE(buf, body)[0])
+    _require(event, _NUMBER_BYTES + 1)
+    name = buf[body + _NUMBER_BYTES : event.end].decode()
+    file_number(name)
+    return Rotate(name, _ROTATE(buf, body)[0])
 
 
+@reading("an XID event")
 def parse_xid(event: Event) -> int:
-    """Return the storage engine's number of the transaction that an XID event commits."""
+    """Return the storage engine's number of the transaction that an XID event commits.
+
+    Raises:
+        BinlogCorruptError: The structure does not hold.
+    """
+    _require(event, _NUMBER_BYTES)
     return int.from_bytes(event.buf[event.body : event.body + 8], "little")
 
 
@@ -90,20 +107,22 @@ def parse_rows_query(event: Event) -> str:
     return event.buf[event.body + 1 : event.end].decode("utf-8", "replace")
 
 
+def _require(event: Event, size: int) -> None:
+    if event.end - event.body < size:
+        raise IndexError(f"it has {event.end - event.body} bytes, {size} expected")
+
+
+@reading("a PREVIOUS_GTIDS event")
 def parse_previous_gtids(event: Event) -> GtidSet:
     """Return the set of a PREVIOUS_GTIDS event: everything executed before this file.
 
     Raises:
         BinlogCorruptError: The structure does not hold.
     """
-    try:
-        return GtidSet.decode(event.buf[event.body : event.end])
-    except ValueError as error:
-        raise BinlogCorruptError(
-            "a PREVIOUS_GTIDS event cannot be read", where=event.where(), why=str(error)
-        ) from error
+    return GtidSet.decode(event.buf[event.body : event.end])
 
 
+@reading("a GTID event")
 def parse_gtid(event: Event) -> GtidEvent:
     """Parse a GTID, ANONYMOUS_GTID or tagged GTID event.
 
@@ -114,10 +133,7 @@ def parse_gtid(event: Event) -> GtidEvent:
     parse = _GTID_PARSERS.get(event.type)
     if parse is None:
         raise UnsupportedEventError(f"event type {event.type} announces no transaction", where=event.where())
-    try:
-        return parse(event)
-    except (IndexError, UnicodeDecodeError) as error:
-        raise BinlogCorruptError("a GTID event cannot be read", where=event.where(), why=str(error)) from error
+    return parse(event)
 
 
 def _parse_untagged(event: Event) -> GtidEvent:
@@ -129,6 +145,8 @@ def _parse_untagged(event: Event) -> GtidEvent:
         _, uuid, number = _GTID_SHORT.unpack_from(buf, pos)
     else:
         raise IndexError("the event is shorter than its fixed part")
+    if number < 1 and event.type != c.ANONYMOUS_GTID_LOG_EVENT:
+        raise ValueError(f"the number of the GTID is {number}")
     pos += _GTID.size
     if clock != _LOGICAL_CLOCK:
         last = sequence = 0
@@ -166,13 +184,16 @@ def _uuid_field(buf: bytes, pos: int) -> tuple[str, int]:
     octets = bytearray()
     for _ in range(16):
         octet, pos = varint(buf, pos)
-        octets.append(octet)
+        octets.append(octet)  # ValueError above 255
     return uuid_text(bytes(octets)), pos
 
 
 def _text_field(buf: bytes, pos: int) -> tuple[str, int]:
     length, pos = varint(buf, pos)
-    return buf[pos : pos + length].decode("ascii"), pos + length
+    tag = buf[pos : pos + length].decode("ascii")
+    if tag:
+        require_tag(tag)
+    return tag, pos + length
 
 
 _TAGGED_FIELDS: dict[str, Callable[[bytes, int], tuple[int | str, int]]] = {
@@ -203,6 +224,8 @@ def _parse_tagged(event: Event) -> GtidEvent:
         name = _Tagged._fields[number]
         values[name], pos = _TAGGED_FIELDS.get(name, varint)(buf, pos)
     found = _Tagged(**values)  # type: ignore[arg-type]
+    if not found.uuid or found.number < 1:
+        raise ValueError(f"the GTID is {found.uuid}:{found.tag}:{found.number}")
     tsid = f"{found.uuid}:{found.tag}" if found.tag else found.uuid
     return GtidEvent(
         f"{tsid}:{found.number}",

@@ -7,7 +7,9 @@ pymysql has read the answer of every command before it to its end, so nothing is
 
 from __future__ import annotations
 
+import math
 import socket
+from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import server_error
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SourceConnectionError
@@ -16,6 +18,8 @@ PACKET_HEADER = 4
 LARGEST_PACKET = 0xFFFFFF  # a payload of this length goes on in the next packet
 BUFFER_BYTES = 1 << 20
 OK, EOF, ERROR = 0x00, 0xFE, 0xFF
+WAIT_S = 1.0
+"""Longest time in seconds between two calls of ``on_wait`` while nothing arrives."""
 
 
 class PacketReader:
@@ -25,14 +29,20 @@ class PacketReader:
         sock: Connected socket, plain or TLS.
         where: Address for messages.
         silence_timeout_s: Longest wait for a single byte in seconds; the server sends heartbeats more often.
+        on_wait: Called after each piece that arrives, and every second while none does: before any event in it is
+            handed out, when all events before it have been dealt with. What it raises ends the reading.
     """
 
-    __slots__ = ("_box", "_silence", "_sock", "_where")
+    __slots__ = ("_box", "_on_wait", "_silence", "_sock", "_waits", "_where")
 
-    def __init__(self, sock: socket.socket, where: str, silence_timeout_s: float) -> None:
+    def __init__(
+        self, sock: socket.socket, where: str, silence_timeout_s: float, on_wait: Callable[[], None] | None = None
+    ) -> None:
         self._sock, self._where, self._silence = sock, where, silence_timeout_s
+        self._on_wait = on_wait
+        self._waits = 1 if on_wait is None else math.ceil(silence_timeout_s / WAIT_S)
         self._box = bytearray(BUFFER_BYTES)
-        sock.settimeout(silence_timeout_s)
+        sock.settimeout(silence_timeout_s / self._waits)
 
     def more(self, chunk: bytes, pos: int) -> bytes:
         """Return a new chunk that begins where ``chunk`` is read up to, and holds at least one whole packet.
@@ -60,12 +70,13 @@ class PacketReader:
                 box = self._grow(need, fill)
             fill += self._receive(memoryview(box)[fill:])
 
-    def join(self, chunk: bytes, pos: int) -> tuple[bytes, int]:
+    def join(self, chunk: bytes, pos: int, most: int) -> tuple[bytes, int]:
         """Put a payload together that was sent in several packets (16 MB or more).
 
         Args:
             chunk: The current chunk.
             pos: Offset of the first of these packets, which is complete.
+            most: Greatest length of the payload; what is longer is not read to its end.
 
         Returns:
             A chunk that begins with four bytes in place of a packet header, then the payload, then whatever follows;
@@ -74,7 +85,7 @@ class PacketReader:
         Raises:
             SourceConnectionError: Silence, or the connection broke.
         """
-        parts = [b"\0\0\0\0"]
+        parts, size = [b"\0\0\0\0"], PACKET_HEADER
         while True:
             if len(chunk) - pos < PACKET_HEADER:
                 chunk, pos = self.more(chunk, pos), 0
@@ -84,10 +95,9 @@ class PacketReader:
                 chunk, pos = self.more(chunk, pos), 0
                 continue
             parts.append(chunk[pos + PACKET_HEADER : stop])
-            pos = stop
-            if length < LARGEST_PACKET:
+            pos, size = stop, size + length
+            if length < LARGEST_PACKET or size - PACKET_HEADER > most:
                 break
-        size = sum(map(len, parts))
         return b"".join([*parts, chunk[pos:]]), size
 
     def send(self, data: bytes) -> None:
@@ -113,15 +123,25 @@ class PacketReader:
         return payload
 
     def _receive(self, view: memoryview) -> int:
+        for _ in range(self._waits):
+            count = self._wait(view)
+            if self._on_wait is not None:
+                self._on_wait()
+            if count is not None:
+                return count
+        raise SourceConnectionError(
+            f"neither an event nor a heartbeat arrived for {self._silence:g} s",
+            where=self._where,
+            why="the server or the network is stuck",
+            remedy="run the task again; source.silence.timeout.ms sets the limit",
+        )
+
+    def _wait(self, view: memoryview) -> int | None:
+        """Return how many bytes arrived, or None when none did in time."""
         try:
             count = self._sock.recv_into(view)
-        except TimeoutError as error:
-            raise SourceConnectionError(
-                f"neither an event nor a heartbeat arrived for {self._silence:g} s",
-                where=self._where,
-                why="the server or the network is stuck",
-                remedy="run the task again; source.silence.timeout.ms sets the limit",
-            ) from error
+        except TimeoutError:
+            return None
         except OSError as error:
             raise self._broke(str(error)) from error
         if count == 0:

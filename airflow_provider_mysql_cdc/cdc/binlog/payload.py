@@ -12,11 +12,14 @@ from typing import NamedTuple
 
 import zstandard
 
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER, HEADER_LENGTH, lenenc
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
 
 PIECE_BYTES = 1 << 20
+# max_allowed_packet cannot be larger, so neither can an event that a replica could read uncompressed.
+LARGEST_EVENT = 1 << 30
 _END_MARK, _SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 0, 1, 2, 3
 _ZSTD, _NONE = 0, 255
 
@@ -30,48 +33,52 @@ class Payload(NamedTuple):
         uncompressed: Size after decompression in bytes, 0 when the event does not tell.
     """
 
-    data: bytes
+    data: memoryview
     compression: int
     uncompressed: int
 
 
+@reading("a compressed transaction")
 def parse_payload(event: Event) -> Payload:
     """Read the fields of a TRANSACTION_PAYLOAD event.
 
     Raises:
         BinlogCorruptError: The structure does not hold.
     """
-    data, pos, values = event.buf[event.body : event.end], 0, dict[int, int]()
-    try:
-        while (found := lenenc(data, pos))[0] != _END_MARK:
-            length, pos = lenenc(data, found[1])
-            values[found[0]] = lenenc(data, pos)[0]
-            pos += length
-        pos = found[1]
-        size = values.get(_SIZE, len(data) - pos)
-        if pos + size > len(data):
-            raise IndexError(f"{size} bytes at {pos} of {len(data)}")
-    except IndexError as error:
-        raise BinlogCorruptError("a compressed transaction is cut off", where=event.where(), why=str(error)) from error
-    return Payload(data[pos : pos + size], values.get(_COMPRESSION, _NONE), values.get(_UNCOMPRESSED_SIZE, 0))
+    # Fields are read where they stand: a payload can have a gigabyte, so it is not copied.
+    data, pos, end, values = event.buf, event.body, event.end, dict[int, int]()
+    while (found := lenenc(data, pos))[0] != _END_MARK:
+        length, pos = lenenc(data, found[1])
+        values[found[0]] = lenenc(data, pos)[0]
+        pos += length
+        if pos >= end:
+            raise IndexError("its fields do not end inside the event")
+    pos = found[1]
+    size = values.get(_SIZE, end - pos)
+    if size < 0 or pos + size > end:
+        raise IndexError(f"{size} bytes at {pos - event.body} of {end - event.body}: it is cut off")
+    return Payload(
+        memoryview(data)[pos : pos + size], values.get(_COMPRESSION, _NONE), values.get(_UNCOMPRESSED_SIZE, 0)
+    )
 
 
 def unfold(event: Event) -> Iterator[Event]:
     """Yield the events of a compressed transaction, with the outer event's positions.
 
-    The payload is decompressed piece by piece; memory holds one piece and the largest event.
+    The payload is decompressed piece by piece; memory holds one piece and the largest event, and grows by no more than
+    is really there, whatever an event's header claims.
 
     Args:
         event: The TRANSACTION_PAYLOAD event.
 
     Raises:
-        BinlogCorruptError: The payload cannot be decompressed, or its events do not fit into it.
+        BinlogCorruptError: The payload cannot be decompressed, its events do not fit into it, or it holds more than
+            the uncompressed size that the event states.
         UnsupportedEventError: A compression other than zstd.
     """
     payload = parse_payload(event)
-    raw = io.BytesIO(payload.data)
     if payload.compression == _NONE:
-        yield from _split(event, raw, payload.uncompressed)
+        yield from _split(event, io.BytesIO(payload.data), payload.uncompressed)
         return
     if payload.compression != _ZSTD:
         raise UnsupportedEventError(
@@ -81,7 +88,7 @@ def unfold(event: Event) -> Iterator[Event]:
             remedy="set binlog_transaction_compression=OFF on the server and take a new snapshot",
         )
     try:
-        with zstandard.ZstdDecompressor().stream_reader(raw, read_across_frames=True) as reader:
+        with zstandard.ZstdDecompressor().stream_reader(payload.data, read_across_frames=True) as reader:
             yield from _split(event, reader, payload.uncompressed)
     except zstandard.ZstdError as error:
         raise BinlogCorruptError(
@@ -100,6 +107,12 @@ def _split(
             timestamp, kind, server_id, size, _, flags = HEADER(buf, pos)
             if size < HEADER_LENGTH:
                 raise BinlogCorruptError("an event in a compressed transaction has no length", where=outer.where())
+            if size > LARGEST_EVENT or (expected and total + size > expected):
+                raise BinlogCorruptError(
+                    "an event in a compressed transaction is longer than can be",
+                    where=outer.where(),
+                    why=f"{size} bytes behind {total}; the transaction has {expected or 'an unknown number'}",
+                )
             if len(buf) - pos >= size:
                 yield Event(
                     kind, timestamp, server_id, flags, file, start, end_pos, buf, pos + HEADER_LENGTH, pos + size, True
@@ -121,11 +134,8 @@ def _split(
 
 def _fill(rest: bytes, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, need: int) -> bytes:
     """Return ``rest`` and what follows it, at least ``need`` bytes unless the source ends."""
-    parts, have = [rest], len(rest)
-    while have < need:
-        piece = source.read(max(PIECE_BYTES, need - have))
-        if not piece:
-            break
-        parts.append(piece)
-        have += len(piece)
-    return b"".join(parts)
+    out = io.BytesIO()  # its value is handed out without another copy
+    have = out.write(rest)
+    while have < need and (piece := source.read(PIECE_BYTES)):
+        have += out.write(piece)
+    return out.getvalue()

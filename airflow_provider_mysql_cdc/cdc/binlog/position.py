@@ -2,25 +2,29 @@
 
 from __future__ import annotations
 
+import re
+import time
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_named
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
+from airflow_provider_mysql_cdc.cdc.binlog.origin import require_origin, stamp
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import AHEAD
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 _EXECUTED_WAIT_S = 5
+_SETTLE_PAUSE_S = 0.005
 # MySQL 8.2 brought the first form; 8.4 removed the second (SETUP-07).
 _STATUS = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
 
 
 def current_offset(conn: Any) -> BinlogOffset:
-    """Return the end of the server's binlog, a transaction boundary.
+    """Return the end of the server's binlog, a transaction boundary, without the fingerprint of its file.
 
     File and position are exact. The GTID set is exact while writers are locked out; otherwise it can lack transactions
-    that were being committed.
+    that were being committed. What is kept has to be stamped (``end_of_binlog``, ``origin.stamp``).
 
     Args:
         conn: An open connection (REPLICATION CLIENT).
@@ -43,6 +47,51 @@ def current_offset(conn: Any) -> BinlogOffset:
     return BinlogOffset(row["File"], int(row["Position"]), gtids, str(uuid))
 
 
+def end_of_binlog(conn: Any, settings: ConnectionSettings) -> BinlogOffset:
+    """Return the end of the server's binlog with the fingerprint of its file: an offset to be kept.
+
+    Args:
+        conn: An open connection (REPLICATION CLIENT).
+        settings: How to reach the same server (REPLICATION SLAVE).
+
+    Raises:
+        SourceError: See ``current_offset`` and ``origin.read_origin``.
+    """
+    return stamp(conn, settings, current_offset(conn))
+
+
+def settled_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
+    """Return the end of the server's binlog once every transaction before it can be seen by others.
+
+    A transaction stands in the binlog before the storage engine has committed it; until then its GTID is owned (MySQL
+    manual, "gtid_owned"). With gtid_mode=OFF nothing tells.
+
+    Args:
+        conn: An open connection.
+        wait_s: Longest wait in seconds; semi-synchronous replication stretches a commit.
+
+    Returns:
+        The position, and whether all before it is known to be visible.
+    """
+    offset, deadline = current_offset(conn), time.monotonic() + wait_s
+    if offset.gtids is None:
+        return offset, False
+    owned = _owned(conn)
+    while owned and (owned := owned & _owned(conn)) and time.monotonic() < deadline:
+        time.sleep(_SETTLE_PAUSE_S)
+    return offset, not owned
+
+
+def _owned(conn: Any) -> frozenset[tuple[str, str]]:
+    """Return the GTIDs in use: ``uuid:7#12:8#13,uuid:...``, where a thread's id follows each number."""
+    text = str(fetch_all(conn, "SELECT @@GLOBAL.gtid_owned")[0][0] or "")
+    owned: list[tuple[str, str]] = []
+    for entry in re.split(r"[,\s]+", text):
+        head, _, rest = entry.partition(":")
+        owned += [(head, gtid) for gtid in rest.split(":") if gtid]
+    return frozenset(owned)
+
+
 def _status(conn: Any) -> list[dict[str, Any]]:
     try:
         return fetch_named(conn, _STATUS[0])
@@ -62,23 +111,27 @@ def binary_logs(conn: Any) -> list[tuple[str, int]]:
     return [(row["Log_name"], int(row["File_size"])) for row in fetch_named(conn, "SHOW BINARY LOGS")]
 
 
-def check_available(conn: Any, offset: BinlogOffset) -> None:
+def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Make sure that the server's binlog still holds a position (FAULT-04, FAULT-11).
 
     Args:
         conn: An open connection.
+        settings: How to reach the same server.
         offset: The position.
 
+    Returns:
+        The offset, with the fingerprint of its file where an older version stored none.
+
     Raises:
-        BinlogPurgedError: The file is gone, is shorter than the position, or belongs to another server; or the server
-            lacks transactions of the offset's GTID set, because its binlog was reset.
+        BinlogPurgedError: The file is gone, is shorter than the position, is another one of the same name, or belongs
+            to another server; or the server lacks transactions of the offset's GTID set, because its binlog was reset.
     """
     require_same_server(conn, offset)
     _require_executed(conn, offset)
     files = binary_logs(conn)
     size = dict(files).get(offset.file)
     if size is not None and FILE_START <= offset.pos <= size:
-        return
+        return require_origin(settings, offset)
     why = (
         f"the server holds {files[0][0]} to {files[-1][0]}"
         if size is None and files
@@ -90,7 +143,8 @@ def check_available(conn: Any, offset: BinlogOffset) -> None:
         "the binlog no longer holds the start position",
         where=str(offset),
         why=why,
-        remedy="take a new snapshot; raise binlog_expire_logs_seconds so that files outlive the longest pause",
+        remedy="events between are lost for this stream: take a new snapshot (trigger mysql_cdc_snapshot with "
+        "again=true), and raise binlog_expire_logs_seconds so that files outlive the longest pause",
     )
 
 

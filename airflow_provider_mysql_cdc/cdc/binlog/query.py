@@ -15,8 +15,8 @@ import pymysql.charset
 from pymysqlreplication.constants import STATUS_VAR_KEY as _KEY
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
 
 _LOAD_BYTES = 13  # id of the file, place of its name in the statement, handling of duplicates
 _HEAD = Struct("<IIBHH")  # thread, execution time, length of the database's name, error, length of status variables
@@ -73,6 +73,7 @@ class QueryEvent(NamedTuple):
     sql_require_primary_key: bool | None = None
 
 
+@reading("a QUERY event")
 def parse_query(event: Event) -> QueryEvent:
     """Parse a QUERY event, or an EXECUTE_LOAD_QUERY event (``LOAD DATA`` in statement format).
 
@@ -81,20 +82,17 @@ def parse_query(event: Event) -> QueryEvent:
     """
     buf, body, end = event.buf, event.body, event.end
     status = body + _HEAD.size + (_LOAD_BYTES if event.type == c.EXECUTE_LOAD_QUERY_EVENT else 0)
-    try:
-        if status > end:
-            raise IndexError("the event is shorter than its fixed part")
-        thread_id, exec_time, db_length, error_code, status_length = _HEAD.unpack_from(buf, body)
-        db = status + status_length
-        text = db + db_length + 1
-        if text > end:
-            raise IndexError("the statement lies outside the event")
-        values = _status(buf[status:db]) if status_length else {}
-        name = buf[db : db + db_length].decode("utf-8", "surrogateescape")
-        sql = decode_statement(buf[text:end], values.get("client_charset"))
-        return QueryEvent(thread_id, exec_time, error_code, name, sql, **values)
-    except IndexError as error:
-        raise BinlogCorruptError("a QUERY event cannot be read", where=event.where(), why=str(error)) from error
+    if status > end:
+        raise IndexError("the event is shorter than its fixed part")
+    thread_id, exec_time, db_length, error_code, status_length = _HEAD.unpack_from(buf, body)
+    db = status + status_length
+    text = db + db_length + 1
+    if text > end:
+        raise IndexError("the statement lies outside the event")
+    values = _status(buf[status:db]) if status_length else {}
+    name = buf[db : db + db_length].decode("utf-8", "surrogateescape")
+    sql = decode_statement(buf[text:end], values.get("client_charset"))
+    return QueryEvent(thread_id, exec_time, error_code, name, sql, **values)
 
 
 def decode_statement(data: bytes, collation: int | None) -> str:

@@ -14,8 +14,10 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, co
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.events import parse_rotate
+from airflow_provider_mysql_cdc.cdc.binlog.origin import require_origin
 from airflow_provider_mysql_cdc.cdc.binlog.packets import LARGEST_PACKET, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
+from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 
@@ -43,8 +45,11 @@ class PacketSource(Protocol):
     def more(self, chunk: bytes, pos: int) -> bytes:
         """Return a chunk that begins at ``chunk[pos]`` and holds a whole packet."""
 
-    def join(self, chunk: bytes, pos: int) -> tuple[bytes, int]:
-        """Return a chunk that begins with the whole payload of a packet of 16 MB or more, and the payload's end."""
+    def join(self, chunk: bytes, pos: int, most: int) -> tuple[bytes, int]:
+        """Return a chunk that begins with the payload of a packet of 16 MB or more, and the payload's end.
+
+        A payload longer than ``most`` bytes is not whole.
+        """
 
 
 class BinlogStream:
@@ -129,7 +134,7 @@ class BinlogStream:
                     chunk, at = self._more(chunk, at), 0
                     filled = len(chunk)
                     continue
-                if status or size != stop - at - _BEFORE_EVENT:
+                if status or size != stop - at - _BEFORE_EVENT or size < HEADER_LENGTH:
                     self._pos = pos
                     chunk, stop = self._odd_packet(chunk, at, stop, size)
                     at, filled = 0, len(chunk)
@@ -186,7 +191,7 @@ class BinlogStream:
         if length == 0 or chunk[at + 4]:
             raise_for_error(chunk[at + 4 : stop], where)
         elif length == LARGEST_PACKET:
-            chunk, stop = self._packets.join(chunk, at)
+            chunk, stop = self._packets.join(chunk, at, size + 1)
             if size == stop - _BEFORE_EVENT:
                 return chunk, stop
         raise BinlogCorruptError("an event's length contradicts that of its packet", where=where)
@@ -263,15 +268,14 @@ class BinlogStream:
         self._set_limit()
         if end is None or not self._placed:
             return False
-        here = (file_number(self._file), self._pos)
-        if here > end.key():
+        if not end.covers(self._file, self._pos):
             raise StateError(
                 "the end of the batch lies before its start",
                 where=f"{self._file}:{self._pos} to {end}",
                 why="the positions come from different servers, or the binlog was reset between",
                 remedy="check that database.hostname is the server the stored offset belongs to",
             )
-        return here == end.key()
+        return self._pos == end.pos and file_number(self._file) == file_number(end.file)
 
     def _set_limit(self) -> None:
         if self._end is None or not self._placed:
@@ -320,6 +324,7 @@ def open_stream(
     server_id: int,
     silence_timeout_s: float = 60.0,
     by_gtid: bool = False,
+    on_wait: Callable[[], None] | None = None,
 ) -> BinlogStream:
     """Connect, register as a replication client and start the dump.
 
@@ -330,12 +335,16 @@ def open_stream(
             earlier run left behind under the same id is ended by the server.
         silence_timeout_s: Longest wait in seconds for an event or a heartbeat.
         by_gtid: Begin after ``start.gtids`` wherever that is on this server (STRM-05).
+        on_wait: Called at least every second as long as the stream waits, and whenever something has arrived: the
+            events handed out so far have been dealt with then (``PacketReader``).
 
     Raises:
         BinlogPurgedError: The position or transactions after the GTID set are gone, or the position belongs to
-            another server (STRM-06).
+            another server (STRM-06) or to a file that was replaced by one of the same name.
         SourceAuthError, SourcePrivilegeError, SourceConnectionError, SourceSettingError: See ``connect``.
     """
+    if start.origin is not None and not by_gtid:
+        require_origin(settings, start)
     connection = connect(settings, replication=True)
     try:
         packets = start_dump(
@@ -345,6 +354,7 @@ def open_stream(
             server_id=server_id,
             silence_timeout_s=silence_timeout_s,
             by_gtid=by_gtid,
+            on_wait=on_wait,
         )
         if start.pos <= _LARGEST_START or by_gtid:
             return BinlogStream(packets, start, by_gtid=by_gtid, connection=connection)

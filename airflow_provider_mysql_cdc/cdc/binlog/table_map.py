@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import bits, lenenc
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,17 +68,14 @@ class TableMap:
         return bool(self.null_bits[column >> 3] & 1 << (column & 7))
 
 
+@reading("a TABLE_MAP event")
 def parse_table_map(event: Event) -> TableMap:
     """Parse a TABLE_MAP event.
 
     Raises:
         BinlogCorruptError: The structure does not hold.
     """
-    data = event.buf[event.body : event.end]
-    try:
-        return _parse(data)
-    except (IndexError, UnicodeDecodeError) as error:
-        raise BinlogCorruptError("a TABLE_MAP event cannot be read", where=event.where(), why=str(error)) from error
+    return _parse(event.buf[event.body : event.end])
 
 
 def _parse(data: bytes) -> TableMap:
@@ -213,6 +210,13 @@ def _unsigned(s: _Spread, data: bytes) -> dict[str, Any]:
     return {"unsigned": s.over(_NUMERIC, bits(data, count))}
 
 
+def _column_names(s: _Spread, data: bytes) -> tuple[str, ...]:
+    names = tuple(name.decode() for name in _texts(data))
+    if len(names) != len(s.types):
+        raise ValueError(f"{len(names)} names of {len(s.types)} columns")
+    return names
+
+
 def _pairs(_: _Spread, data: bytes) -> dict[str, Any]:
     numbers = _numbers(data)
     return {"primary_key": tuple(numbers[::2]), "prefix_lengths": tuple(numbers[1::2])}
@@ -225,7 +229,7 @@ _OPTIONAL: dict[int, Callable[[_Spread, bytes], dict[str, Any]]] = {
     1: _unsigned,
     2: lambda s, d: {"charsets": s.defaults(_CHARACTER, d)},
     3: lambda s, d: {"charsets": s.over(_CHARACTER, _numbers(d))},
-    4: lambda _, d: {"names": tuple(name.decode() for name in _texts(d))},
+    4: lambda s, d: {"names": _column_names(s, d)},
     5: lambda s, d: {"set_members": s.over(_SET, _members(d))},
     6: lambda s, d: {"enum_members": s.over(_ENUM, _members(d))},
     7: lambda s, d: {"geometry_types": s.over(_GEOMETRY, _numbers(d))},

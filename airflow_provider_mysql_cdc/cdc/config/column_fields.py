@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, NameAdjustmentMode
 from airflow_provider_mysql_cdc.cdc.config.event_fields import EVENT_CONTRACT
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group
-from airflow_provider_mysql_cdc.cdc.config.parse import KeyColumns, Patterns
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group
+from airflow_provider_mysql_cdc.cdc.config.parse_value import KeyColumns, Patterns
 
 _HOW = (
     "Comma-separated regular expressions, each for a whole `database.table.column`, ASCII letters without case; "
@@ -105,6 +105,7 @@ SNAPSHOT_INCLUDE_COLLECTION_LIST: Field[Patterns] = Field(
     "recorded, and their changes are captured. Comma-separated regular expressions for the whole name.",
     Group.SNAPSHOT,
     refs=("SNAP-49",),
+    decides=Decides.SNAPSHOT,
 )
 SNAPSHOT_SELECT_STATEMENT_OVERRIDES: Field[tuple[str, ...]] = Field(
     "snapshot.select.statement.overrides",
@@ -115,4 +116,5 @@ SNAPSHOT_SELECT_STATEMENT_OVERRIDES: Field[tuple[str, ...]] = Field(
     "Nullable columns that the statement does not give are NULL.",
     Group.SNAPSHOT,
     refs=("SNAP-50", "SNAP-51"),
+    decides=Decides.SNAPSHOT,
 )

@@ -17,8 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.converters import (
     load,
 )
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.config.names import hide_salt
-from airflow_provider_mysql_cdc.cdc.config.parse import Patterns, boolean, patterns
+from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns, boolean, patterns
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
@@ -109,7 +108,7 @@ def _rule(out: ColumnFamilies, prefix: str, rest: str, text: str) -> Iterator[tu
             raise ValueError("must name columns")
         yield _PARSERS[prefix](rest), columns
     except ValueError as e:
-        out.problems.append(Problem(hide_salt(prefix + rest), str(e), "Correct the property", text))
+        out.problems.append(Problem(prefix + rest, str(e), "Correct the property", text))
 
 
 def _chars(kind: RuleKind, least: int) -> Callable[[str], ColumnRule]:

@@ -11,13 +11,14 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka, read
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
 from airflow_provider_mysql_cdc.cdc.config.families import Families
-from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Field, Lookup, Problem
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
-from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret
+from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_secret, shown
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.routing import Destination
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = TypeVar("T")
@@ -91,7 +92,7 @@ class ConnectorConfig:
 
     def shown(self) -> dict[str, str]:
         """Return what was given, secrets as ``***``; fit for logs."""
-        return {hide_salt(name): HIDDEN if _is_secret(name) else text for name, text in sorted(self.texts.items())}
+        return {hide_salt(name): shown(name, text) for name, text in sorted(self.texts.items())}
 
     def __repr__(self) -> str:
         return f"ConnectorConfig({', '.join(f'{n}={v!r}' for n, v in self.shown().items())})"
@@ -209,18 +210,20 @@ class ConnectorConfig:
             ssl_key_password=self[F.DATABASE_SSL_KEY_PASSWORD],
             connect_timeout_s=self[F.CONNECT_TIMEOUT_MS] / 1000,
             query_timeout_s=self[F.DATABASE_QUERY_TIMEOUT_MS] / 1000,
+            silence_timeout_s=self[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
             driver_options=self.families.driver,
         )
 
-    def kafka_settings(self, role: KafkaRole | str | None = None) -> dict[str, str]:
-        """Return settings for a confluent_kafka client, **secrets in clear**.
+    def kafka_settings(self, role: KafkaRole | str | None = None) -> dict[str, str | Secret]:
+        """Return settings for a Kafka client; ``sink.clients`` alone reveals the secrets among them.
 
         Args:
             role: Kind of client: ``producer``, ``consumer`` or ``admin``. Settings of other kinds are left out; with
                 None they are not, and librdkafka warns of those it passes over.
         """
         settings = kafka.merge(self.families.kafka, None if role is None else KafkaRole(role))
-        return {"bootstrap.servers": self[F.KAFKA_BOOTSTRAP_SERVERS], **settings}
+        guarded = {name: Secret(text) if is_secret(name) else text for name, text in settings.items()}
+        return {"bootstrap.servers": self[F.KAFKA_BOOTSTRAP_SERVERS], **guarded}
 
     def topic_creation_settings(self) -> dict[str, str]:
         """Return the settings of ``topic.creation.default.*``, without partitions and replication factor."""
@@ -252,11 +255,6 @@ class ConnectorConfig:
         return self[F.HISTORY_KAFKA_TOPIC]
 
 
-def _is_secret(name: str) -> bool:
-    declared = F.BY_NAME.get(name)
-    return declared.secret if declared else looks_secret(name)
-
-
 def config_error(problems: list[Problem], origin: Mapping[str, str] | None = None) -> ConfigError:
     """Return one error for all problems.
 
@@ -268,7 +266,7 @@ def config_error(problems: list[Problem], origin: Mapping[str, str] | None = Non
     remedy = "Correct the configuration; docs/properties.md explains every property"
     if len(problems) == 1:
         only = problems[0]
-        shown = "" if only.value is None else f" (value {only.value!r})"
+        shown = "" if only.value is None else f" (value {only.short_value()})"
         return ConfigError(f"{only.name}{shown}: {only.what}", where=origin.get(only.name, ""), remedy=only.fix)
     lines = [f"{i}. {p}" + (f" [{origin[p.name]}]" if p.name in origin else "") for i, p in enumerate(problems, 1)]
     why = "".join(f"\n  {line}" for line in lines) + "\n"

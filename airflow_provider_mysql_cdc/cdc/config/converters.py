@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
+
 BOOLEAN_CONVERTERS = (
     "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter",
     "io.debezium.connector.binlog.converters.TinyIntOneToBooleanConverter",
@@ -72,9 +74,9 @@ def load(name: str, settings: Mapping[str, str]) -> LoadedConverter:
         instance.configure({k: v for k, v in settings.items() if k != "type"})
     except Exception as error:
         raise ConverterRefusedError(
-            f"the converter cannot be configured: {type(error).__name__}: {error}",
+            f"the converter cannot be configured: {type(error).__name__}: {scrub(str(error), settings)}",
             f"Correct the {name}.* properties, or the converter",
-        ) from error
+        ) from None
     return LoadedConverter(name, path, instance)
 
 

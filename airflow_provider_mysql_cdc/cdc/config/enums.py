@@ -54,7 +54,12 @@ class SnapshotLockingMode(DocEnum):
         "as minimal_percona; stops instead of falling back to table locks",
     )
     EXTENDED = "extended", "the lock is held until the last row is read"
-    NONE = "none", "no lock; only safe while no table changes its structure"
+    NONE = (
+        "none",
+        "no lock. Exact when no transaction commits while the views are opened, which is tried 50 times. Otherwise a "
+        "line in the log warns: rows may hold changes that come once more as events, so keys go back in time. With "
+        "gtid_mode=OFF a commit in flight may be missed: use a lock there",
+    )
 
 
 class SslMode(DocEnum):

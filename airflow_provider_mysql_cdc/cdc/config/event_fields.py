@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
 from airflow_provider_mysql_cdc.cdc.config.enums import (
     BigIntUnsignedHandlingMode,
     BinaryHandlingMode,
@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     TimePrecisionMode,
 )
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import DEAD_LETTER_TOPIC
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group, Lookup
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -22,9 +22,15 @@ _PREFIX_PLACEHOLDERS = ("${database.server.name}.", "${topic.prefix}.")
 
 
 def _flag(
-    name: str, default: bool, doc: str, group: Group, *refs: str, ours: bool = False, pending: str = ""
+    name: str,
+    default: bool,
+    doc: str,
+    group: Group,
+    *refs: str,
+    ours: bool = False,
+    decides: Decides = Decides.EVENTS,
 ) -> Field[bool]:
-    return Field(name, parse.boolean, default, doc, group, ours=ours, refs=refs, pending=pending)
+    return Field(name, parse.boolean, default, doc, group, ours=ours, refs=refs, decides=decides)
 
 
 DECIMAL_HANDLING_MODE: Field[DecimalHandlingMode] = Field(
@@ -152,6 +158,7 @@ INCONSISTENT_SCHEMA_HANDLING_MODE: Field[FailureHandlingMode] = Field(
     Group.EVENTS,
     enum=FailureHandlingMode.docs(),
     refs=("CFG-29", "STRM-24", "FAULT-14"),
+    decides=Decides.NOTHING,
 )
 HEARTBEAT_ACTION_QUERY: Field[str] = Field(
     "heartbeat.action.query",
@@ -161,6 +168,7 @@ HEARTBEAT_ACTION_QUERY: Field[str] = Field(
     "privilege for it.",
     Group.EVENTS,
     refs=("CFG-58", "STRM-30"),
+    decides=Decides.NOTHING,
 )
 
 
@@ -216,6 +224,19 @@ TOPIC_CREATION_REPLICATION_FACTOR: Field[int] = Field(
     Group.TOPICS,
     validators=(_nonzero,),
     form=True,
+    decides=Decides.NOTHING,
+)
+TOPIC_SETTINGS_VERIFIED: Field[bool] = Field(
+    "topic.settings.verified",
+    parse.boolean,
+    False,
+    "Says that a person has looked at the settings of the ledger (`cleanup.policy=compact`) and of the schema history "
+    "(`cleanup.policy=delete`, `retention.ms=-1`, `retention.bytes=-1`), for an account that may not read them "
+    "(DescribeConfigs). Settings that can be read are checked in any case.",
+    Group.TOPICS,
+    ours=True,
+    decides=Decides.NOTHING,
+    refs=("SCH-06",),
 )
 TOPIC_HEARTBEAT_PREFIX: Field[str] = Field(
     "topic.heartbeat.prefix",
@@ -275,6 +296,7 @@ SKIP_UNPARSEABLE_DDL = _flag(
     Group.HISTORY,
     "CFG-79",
     "FAULT-15",
+    decides=Decides.NOTHING,
 )
 INCLUDE_SCHEMA_CHANGES = _flag(
     "include.schema.changes",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
 from airflow_provider_mysql_cdc.cdc.config.enums import RowFailureMode
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group
+from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group
 
 EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     "event.processing.failure.handling.mode",
@@ -16,6 +16,7 @@ EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     aliases=("event.deserialization.failure.handling.mode",),
     enum=RowFailureMode.docs(),
     refs=("STRM-23", "CFG-28"),
+    decides=Decides.NOTHING,
 )
 DEAD_LETTER_TOPIC: Field[str] = Field(
     "errors.deadletterqueue.topic.name",
@@ -25,6 +26,7 @@ DEAD_LETTER_TOPIC: Field[str] = Field(
     "could be read, and the cause, with headers `__connect.errors.*`; in the same Kafka transaction as the rows beside "
     "it. Empty for none: then such rows are only counted and logged.",
     Group.TOPICS,
+    decides=Decides.NOTHING,
 )
 
 
@@ -55,4 +57,5 @@ UNAVAILABLE_VALUE_AS_NULL: Field[bool] = Field(
     "(`event.processing.failure.handling.mode`).",
     Group.EVENTS,
     ours=True,
+    decides=Decides.NOTHING,
 )

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_names
 from airflow_provider_mysql_cdc.cdc.config.column_rules import ColumnFamilies
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.config.names import suggestion
-from airflow_provider_mysql_cdc.cdc.config.parse import INT32_MAX, integer, text
+from airflow_provider_mysql_cdc.cdc.config.parse_value import INT32_MAX, integer, text
+from airflow_provider_mysql_cdc.cdc.config.property_names import suggestion
 from airflow_provider_mysql_cdc.cdc.model.routing import Transforms
 
 TOPIC_CREATION = "topic.creation.default."

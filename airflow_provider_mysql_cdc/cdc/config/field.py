@@ -10,12 +10,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
+from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_salt, shown
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 T = TypeVar("T")
 S = TypeVar("S")
 
-HIDDEN = "***"
+SHOWN_LENGTH = 300
+"""Characters of a value that a message shows at most."""
 
 
 class Group(StrEnum):
@@ -35,15 +37,27 @@ class Group(StrEnum):
     DRAIN = "Draining and committing"
 
 
+class Decides(StrEnum):
+    """What a property decides, and so what it must not change in once that has begun (see ``config.pins``)."""
+
+    EVENTS = "events"
+    """Which records exist, how their keys and values look, or where they go: fixed inside a batch and a snapshot."""
+    SNAPSHOT = "snapshot"
+    """The same, of a snapshot's records only."""
+    NOTHING = "nothing"
+    """How to connect, how long to wait, how much at once, what is logged; or the way out of an error that nothing else
+    ends, where what was passed before cannot be another."""
+
+
 @dataclass(frozen=True, slots=True)
 class Problem:
     """Describe one thing that is wrong with a configuration.
 
     Args:
-        name: The property.
+        name: The property; a salt in it becomes ``***``.
         what: What is wrong with it.
         fix: What to do.
-        value: Its value as given, ``***`` for a secret, or None when it is missing.
+        value: Its value as given, or None when it is missing; a secret becomes ``***``.
     """
 
     name: str
@@ -51,9 +65,19 @@ class Problem:
     fix: str
     value: str | None = None
 
+    def __post_init__(self) -> None:
+        if self.value is not None:
+            object.__setattr__(self, "value", shown(self.name, self.value))
+        object.__setattr__(self, "name", hide_salt(self.name))
+
     def __str__(self) -> str:
-        shown = self.name if self.value is None else f"{self.name}={self.value!r}"
-        return f"{shown}: {self.what}. {self.fix.rstrip('.')}."
+        start = self.name if self.value is None else f"{self.name}={self.short_value()}"
+        return f"{start}: {self.what}. {self.fix.rstrip('.')}."
+
+    def short_value(self) -> str:
+        """Return the value in quotes, cut where it is long."""
+        value = self.value or ""
+        return repr(value if len(value) <= SHOWN_LENGTH else f"{value[:SHOWN_LENGTH]}... ({len(value)} characters)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +115,8 @@ class Field(Generic[T]):
         form: Whether the property stands in Airflow's connection form.
         refs: Ids of the requirements it meets.
         pending: Why nothing but the default is supported yet, or empty.
+        decides: What must not be begun under one value and finished under another; a new property decides events
+            until somebody says otherwise.
     """
 
     name: str
@@ -110,6 +136,7 @@ class Field(Generic[T]):
     form: bool = False
     refs: tuple[str, ...] = ()
     pending: str = ""
+    decides: Decides = Decides.EVENTS
 
     def read(self, text: str) -> T:
         """Return the value that ``text`` stands for.

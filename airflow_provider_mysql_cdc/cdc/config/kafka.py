@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from airflow_provider_mysql_cdc.cdc.config import kafka_names
-from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Problem
-from airflow_provider_mysql_cdc.cdc.config.names import looks_secret, suggestion
-from airflow_provider_mysql_cdc.cdc.config.parse import is_pem
+from airflow_provider_mysql_cdc.cdc.config.field import Problem
+from airflow_provider_mysql_cdc.cdc.config.parse_value import is_pem
+from airflow_provider_mysql_cdc.cdc.config.property_names import suggestion
 
 HISTORY_PRODUCER = "schema.history.internal.producer."
 HISTORY_CONSUMER = "schema.history.internal.consumer."
@@ -105,7 +105,7 @@ JAVA_RENAMED: dict[str, tuple[str, Callable[[str], str]]] = {
 _NO_EFFECT = frozenset(
     {"ssl.truststore.type", "ssl.keystore.type", "ssl.keymanager.algorithm", "ssl.trustmanager.algorithm"}
 )
-_JAAS = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*?);?\s*", re.DOTALL)
+_JAAS = re.compile(r"\s*([\w.$]+)\s+(?:required|requisite|sufficient|optional)\b(.*)", re.DOTALL)
 _JAAS_OPTION = re.compile(r"([\w.]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|'((?:[^'\\]|\\.)*)'|([^\s;\"']+))")
 _PLAIN_MODULES = ("PlainLoginModule", "ScramLoginModule")
 
@@ -125,9 +125,8 @@ class Translated:
     problems: list[Problem] = field(default_factory=list)
 
     def refuse(self, name: str, value: str, what: str, fix: str) -> None:
-        """Add a problem; the value is hidden where the name speaks of a secret."""
-        shown = HIDDEN if looks_secret(name) else value
-        self.problems.append(Problem(self.prefix + name, what, fix, shown))
+        """Add a problem."""
+        self.problems.append(Problem(self.prefix + name, what, fix, value))
 
 
 def translate(prefix: str, given: Mapping[str, str]) -> Translated:
@@ -187,7 +186,7 @@ def _security_protocol(out: Translated, given: Mapping[str, str], value: str) ->
 
 def _jaas(out: Translated, given: Mapping[str, str], value: str) -> None:
     name = "sasl.jaas.config"
-    match = _JAAS.fullmatch(value)
+    match = _JAAS.fullmatch(value.strip())
     module = match[1].rpartition(".")[2] if match else ""
     if match is None or module not in _PLAIN_MODULES:
         what = f"the login module {module} cannot be used here" if module else "is not a JAAS login line"

@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import families, known, transforms
+from airflow_provider_mysql_cdc.cdc.config import families, kafka, known, transforms
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.config.families import Families
-from airflow_provider_mysql_cdc.cdc.config.field import HIDDEN, Alias, Field, Lookup, Problem
-from airflow_provider_mysql_cdc.cdc.config.names import hide_salt, looks_secret, suggestion
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Lookup, Problem
+from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_salt, is_secret, suggestion
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 OLD_HISTORY, HISTORY = "database.history", "schema.history.internal"
@@ -56,15 +56,8 @@ class Reading:
     members: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def refuse(self, name: str, value: str | None, what: str, fix: str) -> None:
-        """Add a problem; a secret's value is hidden."""
-        shown = HIDDEN if value is not None and is_secret(name) else value
-        self.problems.append(Problem(hide_salt(name), what, fix, shown))
-
-
-def is_secret(name: str) -> bool:
-    """Say whether a property's value must not be shown, whatever its name is: declared, an alias, or free."""
-    declared = F.BY_NAME.get(name) or (ALIASES[name][0] if name in ALIASES else None)
-    return declared.secret if declared else looks_secret(name)
+        """Add a problem."""
+        self.problems.append(Problem(name, what, fix, value))
 
 
 def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str] | None) -> Reading:
@@ -125,7 +118,7 @@ def _texts(out: Reading, properties: Mapping[str, object]) -> dict[str, str]:
         else:
             out.refuse(name, type(value).__name__, "must be a text, a whole number or a boolean", "Write it as text")
             continue
-        if _PROVIDER.search(texts[name]):
+        if _PROVIDER.search(texts[name], 0, texts[name].rfind("}") + 1):
             out.refuse(
                 name,
                 texts.pop(name),
@@ -160,7 +153,9 @@ def _place(out: Reading, name: str, text: str) -> None:
 def _set(out: Reading, today: str, text: str, name: str) -> None:
     if today in out.texts and out.texts[today] != text:
         other = out.origin[today]
-        out.refuse(name, text, f"contradicts {other}, which means the same", f"Keep one of the two, best {today}")
+        out.refuse(
+            name, text, f"contradicts {hide_salt(other)}, which means the same", f"Keep one of the two, best {today}"
+        )
         return
     out.texts[today], out.origin[today] = text, name
 
@@ -195,8 +190,8 @@ def _unknown(out: Reading, name: str, text: str) -> None:
     if near:
         today = canonical(near)
         out.origin.setdefault(today, name)
-        shown = HIDDEN if is_secret(name) or is_secret(today) else text
-        out.problems.append(Problem(name, "unknown property", f"Write {near}, if that is meant", shown))
+        text = HIDDEN if is_secret(today) else text
+        out.problems.append(Problem(name, "unknown property", f"Write {near}, if that is meant", text))
     elif name.startswith(transforms.PREFIX):
         what = f"belongs to no transform that {F.TRANSFORMS.name} lists"
         out.refuse(name, text, what, f"Remove it, or add its transform to {F.TRANSFORMS.name}")
@@ -271,11 +266,22 @@ def _cross_checks(out: Reading) -> None:
         fix = f"Set {F.EVENT_CONTRACT.name}=1.9, or remove it for the source block of today"
         out.refuse(F.SOURCE_STRUCT_VERSION.name, str(get[F.SOURCE_STRUCT_VERSION]), what, fix)
     _select_overrides(out, get)
+    _kafka_times(out, get)
     if get[F.HEARTBEAT_ACTION_QUERY] and not get[F.HEARTBEAT_INTERVAL_MS]:
         action, interval = F.HEARTBEAT_ACTION_QUERY.name, F.HEARTBEAT_INTERVAL_MS.name
         out.notes.append(f"{action} has no effect: {interval} is 0, so there are no heartbeats")
     if F.TOPIC_PREFIX.name not in wrong and get.given(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
         out.refuse(F.LEDGER_TOPIC.name, get[F.LEDGER_TOPIC], what, "Give each its own name")
+
+
+def _kafka_times(out: Reading, get: Lookup) -> None:
+    """Note times of the Kafka client that a transaction cuts short (``sink.clients``)."""
+    limit = get[F.TRANSACTION_TIMEOUT_MS]
+    for prefix in (kafka.KAFKA, kafka.PRODUCER_OVERRIDE):
+        for name in ("delivery.timeout.ms", "message.timeout.ms", "socket.timeout.ms"):
+            text = out.families.kafka.get(prefix, {}).get(name, "").strip()
+            if text.isdecimal() and int(text) > limit:
+                out.notes.append(f"{prefix}{name}={text} has no effect beyond {F.TRANSACTION_TIMEOUT_MS.name}={limit}")
 
 
 def _select_overrides(out: Reading, get: Lookup) -> None:
@@ -294,6 +300,13 @@ def _disjoint(some: str, others: str) -> bool:
     return not {*some.lower().split(",")} & {*others.lower().split(",")}
 
 
+def _object(value: object, name: str) -> Mapping[str, Any]:
+    """Return a member of a configuration document; an absent one is empty."""
+    if value is not None and not isinstance(value, Mapping):
+        raise ConfigError(f"{name} of the configuration is not a JSON object", remedy="Correct the JSON text")
+    return value or {}
+
+
 def connect_properties(document: str | Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties of a Kafka Connect configuration.
 
@@ -306,12 +319,15 @@ def connect_properties(document: str | Mapping[str, Any]) -> dict[str, Any]:
     """
     try:
         data = json.loads(document) if isinstance(document, str) else document
-    except ValueError as e:
+    except (ValueError, RecursionError) as e:
         raise ConfigError("The configuration is not JSON", why=str(e), remedy="Correct the JSON text") from e
     if isinstance(data, Mapping) and isinstance(data.get("spec"), Mapping):
-        spec, meta = data["spec"], data.get("metadata") or {}
+        spec, meta = _object(data["spec"], "spec"), _object(data.get("metadata"), "metadata")
         head = {"name": meta.get("name"), "connector.class": spec.get("class"), "tasks.max": spec.get("tasksMax")}
-        data = {"name": meta.get("name"), "config": {**{k: v for k, v in head.items() if v}, **spec.get("config", {})}}
+        data = {
+            "name": meta.get("name"),
+            "config": {**{k: v for k, v in head.items() if v}, **_object(spec.get("config"), "spec.config")},
+        }
     if not isinstance(data, Mapping):
         raise ConfigError(
             "The configuration is not a JSON object", remedy='Give {"name": .., "config": {..}} or the properties alone'

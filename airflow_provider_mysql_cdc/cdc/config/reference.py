@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import column_rules, families, kafka, known, transforms
+from airflow_provider_mysql_cdc.cdc.config import column_rules, families, kafka, kafka_names, known, transforms
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group
+from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group
+from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret
 from airflow_provider_mysql_cdc.cdc.config.sources import ENV_DOCUMENT, env_name
 
 _HEAD = f"""# Properties
@@ -24,6 +25,12 @@ Unknown names are refused with the nearest known one, and all problems are repor
 A property is looked for in this order: operator parameters, the Airflow connection (host, port, login, password; then
 its extra, by property name), the environment (`{env_name("topic.prefix")}` for `topic.prefix`; `{ENV_DOCUMENT}` holds
 a JSON object for the rest), the default.
+
+A property marked *fixed inside a batch* decides which records exist, how they look or where they go: a batch or a
+snapshot of which something is committed goes on under the same value only, and a task that finds another stops with
+the name of the property. Set it back until the batch is done, or give the batch up with DAG `mysql_cdc_reset_offset`.
+The families `transforms.*`, `column.*` and the settings of converters are fixed in the same way, and so is the text of
+a converter's own module.
 
 Values of Kafka Connect's config providers (`${{file:..}}`) are refused: keep secrets in the Airflow connection.
 """
@@ -95,6 +102,8 @@ def field_lines(declared: Field[Any]) -> Iterator[str]:
         yield "- Also read: " + ", ".join(f"`{a.name}`" for a in declared.alias_list())
     if declared.secret:
         yield "- Secret: never shown"
+    if declared.decides is not Decides.NOTHING:
+        yield f"- Fixed inside a {'batch' if declared.decides is Decides.EVENTS else 'snapshot'}"
     yield ""
 
 
@@ -117,6 +126,8 @@ def family_lines() -> Iterator[str]:
     yield _KAFKA
     yield from table(("Java", "librdkafka"), kafka_rows())
     yield ""
+    yield f"Secrets, never shown: {', '.join(f'`{name}`' for name in kafka_secrets())}."
+    yield ""
 
 
 def transform_lines() -> Iterator[str]:
@@ -134,6 +145,12 @@ def transform_lines() -> Iterator[str]:
             rows += [(f"`{s}`", f"no effect: {why}") for s, why in kind.no_effect.items()]
             yield from table(("Setting", "Meaning"), rows)
             yield ""
+
+
+def kafka_secrets() -> list[str]:
+    """Return the Kafka settings whose values are secrets, in Java's and librdkafka's names."""
+    java = {*kafka.JAVA_RENAMED, *kafka.JAVA_REFUSED, "sasl.jaas.config"}
+    return sorted(name for name in kafka_names.ALL | java if is_secret(name))
 
 
 def kafka_rows() -> Iterator[tuple[str, str]]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse
-from airflow_provider_mysql_cdc.cdc.config.field import Field, Group
+from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
+from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group
 from airflow_provider_mysql_cdc.cdc.config.source_fields import WRITER_IDS
 
 
@@ -29,6 +29,7 @@ HISTORY_KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     derive=lambda get: get[KAFKA_BOOTSTRAP_SERVERS],
     derived_from="`kafka.bootstrap.servers`",
     refs=("CFG-75",),
+    decides=Decides.NOTHING,
 )
 KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     "kafka.bootstrap.servers",
@@ -41,6 +42,7 @@ KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     derived_from="`schema.history.internal.kafka.bootstrap.servers`; one of the two is required",
     ours=True,
     form=True,
+    decides=Decides.NOTHING,
 )
 TRANSACTION_TIMEOUT_MS: Field[int] = Field(
     "transaction.timeout.ms",
@@ -50,6 +52,7 @@ TRANSACTION_TIMEOUT_MS: Field[int] = Field(
     "A dead writer's records block readers at most this long.",
     Group.KAFKA,
     ours=True,
+    decides=Decides.NOTHING,
 )
 
 DRAIN_WRITERS: Field[int] = Field(
@@ -60,6 +63,7 @@ DRAIN_WRITERS: Field[int] = Field(
     Group.DRAIN,
     ours=True,
     form=True,
+    decides=Decides.NOTHING,
 )
 DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
     "drain.small.batch.bytes",
@@ -68,6 +72,7 @@ DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
     "A batch with less binlog than this many bytes is drained by one writer, whatever `drain.writers` says.",
     Group.DRAIN,
     ours=True,
+    decides=Decides.NOTHING,
 )
 MAX_BATCH_BYTES: Field[int] = Field(
     "max.batch.bytes",
@@ -76,6 +81,7 @@ MAX_BATCH_BYTES: Field[int] = Field(
     "A batch ends at the end of the first binlog file that takes it beyond this many bytes; 0 for no limit.",
     Group.DRAIN,
     ours=True,
+    decides=Decides.NOTHING,
 )
 COMMIT_BYTES: Field[int] = Field(
     "commit.bytes",
@@ -84,6 +90,7 @@ COMMIT_BYTES: Field[int] = Field(
     "A writer commits its Kafka transaction after this many bytes.",
     Group.DRAIN,
     ours=True,
+    decides=Decides.NOTHING,
 )
 COMMIT_INTERVAL_MS: Field[int] = Field(
     "commit.interval.ms",
@@ -92,4 +99,5 @@ COMMIT_INTERVAL_MS: Field[int] = Field(
     "A writer commits its Kafka transaction after this many milliseconds, when it holds anything.",
     Group.DRAIN,
     ours=True,
+    decides=Decides.NOTHING,
 )

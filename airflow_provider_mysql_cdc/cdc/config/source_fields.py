@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import zlib
 
-from airflow_provider_mysql_cdc.cdc.config import parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
 from airflow_provider_mysql_cdc.cdc.config.enums import SnapshotLockingMode, SnapshotMode, SslMode
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup
-from airflow_provider_mysql_cdc.cdc.config.parse import Patterns
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 CONNECTOR_CLASS_NAME = "io.debezium.connector.mysql.MySqlConnector"
@@ -58,6 +58,7 @@ NAME: Field[str] = Field(
     derive=lambda get: get[TOPIC_PREFIX],
     derived_from="`topic.prefix`",
     refs=("CFG-01",),
+    decides=Decides.NOTHING,
 )
 CONNECTOR_CLASS: Field[str] = Field(
     "connector.class",
@@ -66,6 +67,7 @@ CONNECTOR_CLASS: Field[str] = Field(
     "Connector class of a Kafka Connect configuration; only the MySQL connector's is accepted.",
     Group.CONNECTOR,
     refs=("CFG-02",),
+    decides=Decides.NOTHING,
 )
 
 DATABASE_HOSTNAME: Field[str] = Field(
@@ -76,6 +78,7 @@ DATABASE_HOSTNAME: Field[str] = Field(
     Group.CONNECTION,
     required=True,
     refs=("CFG-04",),
+    decides=Decides.NOTHING,
 )
 DATABASE_PORT: Field[int] = Field(
     "database.port",
@@ -84,6 +87,7 @@ DATABASE_PORT: Field[int] = Field(
     "TCP port of the MySQL server.",
     Group.CONNECTION,
     refs=("CFG-05",),
+    decides=Decides.NOTHING,
 )
 DATABASE_USER: Field[str] = Field(
     "database.user",
@@ -93,6 +97,7 @@ DATABASE_USER: Field[str] = Field(
     Group.CONNECTION,
     required=True,
     refs=("CFG-06",),
+    decides=Decides.NOTHING,
 )
 DATABASE_PASSWORD: Field[Secret] = Field(
     "database.password",
@@ -102,6 +107,7 @@ DATABASE_PASSWORD: Field[Secret] = Field(
     Group.CONNECTION,
     secret=True,
     refs=("CFG-07",),
+    decides=Decides.NOTHING,
 )
 DATABASE_SERVER_ID: Field[int] = Field(
     "database.server.id",
@@ -116,6 +122,7 @@ DATABASE_SERVER_ID: Field[int] = Field(
     derived_from="computed from `topic.prefix`",
     form=True,
     refs=("CFG-09", "STRM-02"),
+    decides=Decides.NOTHING,
 )
 CONNECT_TIMEOUT_MS: Field[int] = Field(
     "connect.timeout.ms",
@@ -124,6 +131,7 @@ CONNECT_TIMEOUT_MS: Field[int] = Field(
     "Longest wait for a connection to MySQL, in milliseconds.",
     Group.CONNECTION,
     refs=("CFG-34",),
+    decides=Decides.NOTHING,
 )
 DATABASE_QUERY_TIMEOUT_MS: Field[int] = Field(
     "database.query.timeout.ms",
@@ -131,16 +139,19 @@ DATABASE_QUERY_TIMEOUT_MS: Field[int] = Field(
     600_000,
     "Longest wait for the answer to a statement, in milliseconds; 0 for no limit.",
     Group.CONNECTION,
+    decides=Decides.NOTHING,
 )
 SOURCE_SILENCE_TIMEOUT_MS: Field[int] = Field(
     "source.silence.timeout.ms",
     parse.integer(1_000, parse.INT32_MAX),
     60_000,
     "A binlog connection on which neither an event nor a heartbeat arrives for this long counts as broken, in "
-    "milliseconds.",
+    "milliseconds. On other connections the server is asked after this time, on another connection, whether it still "
+    "works at the statement; and a run that gives no sign of life for this long loses its lock on the topic.prefix.",
     Group.CONNECTION,
     ours=True,
     refs=("FAULT-06",),
+    decides=Decides.NOTHING,
 )
 
 DATABASE_SSL_MODE: Field[SslMode] = Field(
@@ -152,6 +163,7 @@ DATABASE_SSL_MODE: Field[SslMode] = Field(
     enum=SslMode.docs(),
     form=True,
     refs=("CFG-48",),
+    decides=Decides.NOTHING,
 )
 DATABASE_SSL_CA: Field[str | None] = Field(
     "database.ssl.ca",
@@ -162,6 +174,7 @@ DATABASE_SSL_CA: Field[str | None] = Field(
     aliases=(Alias("database.ssl.truststore", _pem),),
     ours=True,
     form=True,
+    decides=Decides.NOTHING,
 )
 DATABASE_SSL_CERT: Field[str | None] = Field(
     "database.ssl.cert",
@@ -172,6 +185,7 @@ DATABASE_SSL_CERT: Field[str | None] = Field(
     aliases=(Alias("database.ssl.keystore", _pem),),
     ours=True,
     form=True,
+    decides=Decides.NOTHING,
 )
 DATABASE_SSL_KEY: Field[str | None] = Field(
     "database.ssl.key",
@@ -181,6 +195,7 @@ DATABASE_SSL_KEY: Field[str | None] = Field(
     Group.TLS,
     ours=True,
     form=True,
+    decides=Decides.NOTHING,
 )
 DATABASE_SSL_KEY_PASSWORD: Field[Secret | None] = Field(
     "database.ssl.key.password",
@@ -192,6 +207,7 @@ DATABASE_SSL_KEY_PASSWORD: Field[Secret | None] = Field(
     secret=True,
     ours=True,
     form=True,
+    decides=Decides.NOTHING,
 )
 
 
@@ -252,6 +268,7 @@ SNAPSHOT_MODE: Field[SnapshotMode] = Field(
     },
     form=True,
     refs=("CFG-50",),
+    decides=Decides.SNAPSHOT,
 )
 SNAPSHOT_LOCKING_MODE: Field[SnapshotLockingMode] = Field(
     "snapshot.locking.mode",
@@ -265,6 +282,7 @@ SNAPSHOT_LOCKING_MODE: Field[SnapshotLockingMode] = Field(
         "minimal_at_least_once": "rows read without a consistent view cannot be delivered exactly once",
     },
     refs=("CFG-51",),
+    decides=Decides.NOTHING,
 )
 SNAPSHOT_LOCK_TIMEOUT_MS: Field[int] = Field(
     "snapshot.lock.timeout.ms",
@@ -273,6 +291,7 @@ SNAPSHOT_LOCK_TIMEOUT_MS: Field[int] = Field(
     "Longest wait for the snapshot's lock, in milliseconds; then the snapshot fails.",
     Group.SNAPSHOT,
     refs=("CFG-62", "FAULT-17"),
+    decides=Decides.NOTHING,
 )
 SNAPSHOT_CHUNK_ROWS: Field[int] = Field(
     "snapshot.chunk.rows",
@@ -281,6 +300,7 @@ SNAPSHOT_CHUNK_ROWS: Field[int] = Field(
     "Rows of a snapshot chunk, the unit of parallel work and of resuming.",
     Group.SNAPSHOT,
     ours=True,
+    decides=Decides.NOTHING,
 )
 SNAPSHOT_PARALLELISM: Field[int] = Field(
     "snapshot.parallelism",
@@ -290,6 +310,7 @@ SNAPSHOT_PARALLELISM: Field[int] = Field(
     Group.SNAPSHOT,
     aliases=("snapshot.max.threads",),
     ours=True,
+    decides=Decides.NOTHING,
 )
 
 

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import read
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
 from airflow_provider_mysql_cdc.cdc.config.field import Field
-from airflow_provider_mysql_cdc.cdc.config.names import suggestion
+from airflow_provider_mysql_cdc.cdc.config.property_names import suggestion
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 ENV_PREFIX = "MYSQL_CDC_"
@@ -40,7 +40,7 @@ class Source:
     """
 
     label: str
-    values: Mapping[str, object]
+    values: Mapping[str, object] = field(repr=False)
     places: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
@@ -55,8 +55,8 @@ class Resolved:
         sources: The places, in order.
     """
 
-    properties: Mapping[str, object]
-    trace: Mapping[str, str]
+    properties: Mapping[str, object] = field(repr=False)
+    trace: Mapping[str, str] = field(repr=False)
     sources: tuple[Source, ...]
 
     def looked_in(self, declared: Field[Any]) -> str:

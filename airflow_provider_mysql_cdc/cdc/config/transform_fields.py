@@ -11,8 +11,8 @@ TRANSFORMS: Field[tuple[str, ...]] = Field(
     "Names of Kafka Connect's single message transforms, in their order. Each has `transforms.<name>.type`, one of the "
     "classes in the chapter *Transforms*. They act on the topics of tables, schema changes, transaction metadata and "
     "heartbeats, not on the schema history, the ledger and dead letters. Tables that share a topic keep the order of "
-    "the binlog in each partition; the rows of a snapshot do so for each table alone. Change transforms between "
-    "batches: one that several writers have begun is refused under others. Other classes are refused.",
+    "the binlog in each partition; the rows of a snapshot do so for each table alone. Other classes are "
+    "refused.",
     Group.TOPICS,
     refs=("TOPIC-05", "SNAP-41", "EX-38"),
 )

@@ -5,7 +5,6 @@ Source: ``ReadToInsertEvent`` and ``ByLogicalTableRouter`` of Debezium 3.6.1, ``
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.config.parse import boolean, choice, pattern
+from airflow_provider_mysql_cdc.cdc.config.parse_value import boolean, choice, pattern
+from airflow_provider_mysql_cdc.cdc.model.expression import Expression
 from airflow_provider_mysql_cdc.cdc.model.routing import LogicalTable, Rewrite, Router, Transforms, replacement
 
 PREFIX = "transforms."
@@ -25,7 +25,7 @@ KEY_FIELD = "__dbz__physicalTableIdentifier"
 _PREDICATES = "not supported yet: predicates are Java code of Kafka Connect"
 
 
-def _expression(text: str) -> re.Pattern[str]:
+def _expression(text: str) -> Expression:
     return pattern(text, ignore_case=False)
 
 
@@ -35,7 +35,7 @@ def _filled(text: str) -> str:
     return text
 
 
-def _optional(text: str) -> re.Pattern[str] | None:
+def _optional(text: str) -> Expression | None:
     return _expression(text) if text.strip() else None
 
 
@@ -180,7 +180,7 @@ def _values(out: Reading, name: str, kind: Kind, given: Mapping[str, str]) -> di
     return values
 
 
-def _rewrite(out: Reading, name: str, expression: re.Pattern[str], text: str, setting: str) -> Rewrite | None:
+def _rewrite(out: Reading, name: str, expression: Expression, text: str, setting: str) -> Rewrite | None:
     try:
         return Rewrite(expression, replacement(text, expression))
     except ValueError as e:
@@ -195,7 +195,7 @@ def _regex_router(out: Reading, name: str, values: Mapping[str, Any]) -> Router 
 
 def _logical_router(out: Reading, name: str, values: Mapping[str, Any]) -> Router | None:
     rewrite = _rewrite(out, name, values["topic.regex"], values["topic.replacement"], "topic.replacement")
-    expression: re.Pattern[str] | None = values.get("key.field.regex")
+    expression: Expression | None = values.get("key.field.regex")
     text: str = values.get("key.field.replacement", "")
     identifier = None
     if expression is not None and not text.strip():

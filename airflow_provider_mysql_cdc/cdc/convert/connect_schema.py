@@ -6,7 +6,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import TypeModes, connect_type
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
-from airflow_provider_mysql_cdc.cdc.model.names import field_name
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 Schema = dict[str, Any]

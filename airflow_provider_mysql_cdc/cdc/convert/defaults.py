@@ -19,8 +19,8 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
-from airflow_provider_mysql_cdc.cdc.decode.custom import converted_text
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import java_float
+from airflow_provider_mysql_cdc.cdc.decode.custom_values import converted_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import java_float
 from airflow_provider_mysql_cdc.cdc.decode.temporal import adjust_year
 from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import java_double, java_float, quote
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import java_double, java_float, quote
 
 
 class Float32(float):

@@ -160,15 +160,15 @@ _SPECIAL: dict[str, _Handler] = {
 
 
 def literal(cur: Cursor) -> Default:
-    """Parse a literal: string, number with sign, hex, bits, TRUE, FALSE, NULL, date and time literals.
+    """Parse a literal: string, number with one sign, hex, bits, TRUE, FALSE, NULL, date and time literals.
 
     Raises:
         DdlParseError: No literal is next.
     """
-    for sign in ("-", "+"):
-        if cur.accept(sign):
-            number = literal(cur)
-            return Default(number.kind, sign + number.text)
+    if sign := cur.accept_one_of("-", "+"):
+        if cur.token.kind is not Kind.NUMBER:
+            cur.fail("expected a number")
+        return Default(DefaultKind.NUMBER, sign + cur.next().text)
     token = cur.token
     if token.kind is Kind.STRING:
         return Default(DefaultKind.TEXT, cur.string())

@@ -8,6 +8,8 @@ from typing import NoReturn
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import Kind, Token
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
+MAX_DIGITS = 100
+"""Digits of a number, leading zeros included; no length, scale or SRID of MySQL has more than ten."""
 NameParts = tuple[str, ...]
 """A table name as written: ``(table,)`` or ``(database, table)``."""
 
@@ -122,13 +124,13 @@ class Cursor:
             DdlParseError: No integer is next.
         """
         token = self.token
-        if token.kind is Kind.HEX:
-            self.pos += 1
-            return int(token.text or "0", 16)
-        if token.kind is not Kind.NUMBER or not token.text.isdigit():
+        base = 16 if token.kind is Kind.HEX else 10
+        if base == 10 and (token.kind is not Kind.NUMBER or not token.text.isdigit()):
             self.fail("expected a number")
+        if len(token.text) > MAX_DIGITS:
+            self.fail("expected a smaller number")
         self.pos += 1
-        return int(token.text)
+        return int(token.text or "0", base)
 
     def table_name(self) -> NameParts:
         """Read ``table``, ``database.table`` or ``.table``."""

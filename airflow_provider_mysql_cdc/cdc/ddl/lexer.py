@@ -110,6 +110,9 @@ def tokenize(sql: str, sql_mode: int = 0, *, limit: int | None = None) -> list[T
         if match is None:
             raise DdlParseError("a quoted name is not closed", where=sql[pos : pos + 40])
         name = match.lastgroup or "word"
+        if name == "space":
+            pos = match.end()
+            continue
         if name in _IGNORED:
             pos, inside = _skip(name, match, inside, tokens)
             continue

@@ -24,11 +24,15 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TruncateTable,
     UseDatabase,
 )
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
 Part = tuple[str, Sequence[Token]]
 """Text of one statement without the comments around it, and its tokens, whose places refer to the whole text."""
 
 LEADING_WORDS = 16
+MAX_LENGTH = 16 * 2**20
+"""Characters of a statement that is read whole; columns and partitions of a table take a few MB at most, and parsing
+needs about fifty times as much memory."""
 _CLOSE = re.compile(r"\s*\*/")
 _PROGRAMS = frozenset(("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "LIBRARY"))
 
@@ -41,8 +45,10 @@ def split(sql: str, sql_mode: int = 0) -> list[Part]:
         sql_mode: Bits of sql_mode.
 
     Raises:
-        DdlParseError: A string, name or comment is not closed.
+        DdlParseError: A string, name or comment is not closed, or the text is too long.
     """
+    if len(sql) > MAX_LENGTH:
+        raise DdlParseError("a statement is too long", where=sql[:80], why=f"it has {len(sql)} characters")
     tokens = tokenize(sql, sql_mode)
     if _is_program(tokens):
         return [(sql, tokens)]

@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
 )
 from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
@@ -27,6 +28,7 @@ _CAPACITY = ((255, 0), (65535, 1), (16777215, 2))
 _BINARY_OF = {"CHAR": "BINARY", "VARCHAR": "VARBINARY", **dict(zip(TEXTS, BLOBS, strict=True))}
 _BINARY_TYPES = frozenset(("BINARY", "VARBINARY", *BLOBS))
 _MAX_VARCHAR = 65535
+_MAX_NUMBER = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
 ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
 
@@ -196,6 +198,8 @@ def default_text(default: Default, column: Column) -> str:
     if column.type_name in _BINARY_TYPES:
         text = raw.decode("utf-8", "replace")
         return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
+    if len(raw) > _MAX_NUMBER:
+        raise DdlParseError("a default value does not fit its column", where=column.name)
     return str(int.from_bytes(raw, "big"))
 
 

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from math import isfinite
 from struct import Struct
 
 import orjson
 
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import base64_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import base64_text
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text, decimal_words
 
 _LARGE_OBJECT, _LARGE_ARRAY, _LITERAL, _INT16, _UINT16, _INT32, _UINT32 = 1, 3, 4, 5, 6, 7, 8
 _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 9, 10, 11, 12, 15
 _LITERALS = ("null", "true", "false")
 _MAX_DEPTH = 100  # MySQL's own limit
+_MAX_PRECISION, _PACKED_BYTES = 65, 8
+_LENGTH_BITS = 35  # of a variable-length number: five bytes
 LARGE_OBJECT, CONTAINERS = _LARGE_OBJECT, _LARGE_ARRAY
 
 _NUMBERS = {
@@ -41,16 +44,45 @@ _INLINE_LARGE = _INLINE_SMALL | {_INT32, _UINT32}
 class _Names(dict[bytes, str]):
     """Remember member names as ``"name":``, byte text."""
 
-    limit = 65536
+    limit, longest = 65536, 128
 
     def __missing__(self, name: bytes) -> str:
-        if len(self) >= self.limit:
-            self.clear()
-        text = self[name] = _quoted(name.decode("latin-1")) + ":"
+        text = _quoted(name.decode("latin-1")) + ":"
+        if len(name) <= self.longest:
+            if len(self) >= self.limit:
+                self.clear()
+            self[name] = text
         return text
 
 
 _NAMES = _Names()
+
+
+class Budget:
+    """Count the bytes that the values of a document take; together they cannot take more than there are.
+
+    In a damaged document many entries can point to one value, each level doubling what is read: a kilobyte would take
+    for ever. The server writes every value once (``json_binary.cc``, ``serialize_json_value``).
+
+    Args:
+        data: The document.
+    """
+
+    __slots__ = ("left",)
+
+    def __init__(self, data: bytes) -> None:
+        # Short strings and numbers are not counted; they take no more than the entries that point to them.
+        self.left = len(data)
+
+    def take(self, size: int) -> None:
+        """Count bytes.
+
+        Raises:
+            ValueError: The document has no such number of bytes.
+        """
+        self.left -= size
+        if self.left < 0:
+            raise ValueError("the values of a JSON document overlap")
 
 
 def json_text(data: bytes) -> str:
@@ -69,7 +101,7 @@ def json_byte_text(data: bytes) -> str:
     """Return a binary JSON document as UTF-8 byte text; see ``json_text``."""
     if not data:
         return "null"
-    return _value(data, data.decode("latin-1"), data[0], 1, 0)
+    return _value(data, data.decode("latin-1"), data[0], 1, 0, Budget(data))
 
 
 def _quoted(data: str) -> str:
@@ -78,13 +110,14 @@ def _quoted(data: str) -> str:
     return orjson.dumps(text).decode("latin-1")
 
 
-def _value(data: bytes, text: str, kind: int, pos: int, depth: int) -> str:
+def _value(data: bytes, text: str, kind: int, pos: int, depth: int, budget: Budget) -> str:
     if kind <= _LARGE_ARRAY:
         if depth > _MAX_DEPTH:
             raise ValueError("a JSON document is nested deeper than MySQL allows")
-        return _container(data, text, kind, pos, depth)
+        return _container(data, text, kind, pos, depth, budget)
     if kind == _STRING:
         size, pos = _length(data, pos)
+        budget.take(size)
         if pos + size > len(data):
             raise ValueError("a JSON string ends behind the document")
         return _quoted(text[pos : pos + size])
@@ -97,6 +130,7 @@ def _value(data: bytes, text: str, kind: int, pos: int, depth: int) -> str:
         return double_text(_F64(data, pos)[0])
     if kind == _OPAQUE:
         size, start = _length(data, pos + 1)
+        budget.take(size)
         if start + size > len(data):
             raise ValueError("a JSON value ends behind the document")
         return opaque_text(data[pos], data[start : start + size])
@@ -106,16 +140,17 @@ def _value(data: bytes, text: str, kind: int, pos: int, depth: int) -> str:
 def _length(data: bytes, pos: int) -> tuple[int, int]:
     """Return a variable-length number (7 bits a byte, lowest first) and the offset after it."""
     size = shift = 0
-    while True:
+    while shift < _LENGTH_BITS:
         byte = data[pos]
         pos += 1
         size |= (byte & 0x7F) << shift
         if not byte & 0x80:
             return size, pos
         shift += 7
+    raise ValueError("a length in a JSON document has no end")
 
 
-def _container(data: bytes, text: str, kind: int, base: int, depth: int) -> str:
+def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget: Budget) -> str:
     if kind in (_LARGE_OBJECT, _LARGE_ARRAY):
         width, count_at, entry, key, inline = 4, _U32, _ENTRY_LARGE, _KEY_LARGE, _INLINE_LARGE
     else:
@@ -124,6 +159,7 @@ def _container(data: bytes, text: str, kind: int, base: int, depth: int) -> str:
     keys = base + 2 * width
     is_object = kind <= _LARGE_OBJECT
     first = keys + count * (width + 2) if is_object else keys
+    budget.take(first + count * (width + 1) - base)
     values = []
     for pos in range(first, first + count * (width + 1), width + 1):
         kind, at = entry(data, pos)
@@ -137,25 +173,31 @@ def _container(data: bytes, text: str, kind: int, base: int, depth: int) -> str:
                 if len(orjson.dumps(string)) == size + 2:
                     values.append(f'"{string}"')
                     continue
-        values.append(_value(data, text, kind, at, depth + 1))
+        values.append(_value(data, text, kind, at, depth + 1, budget))
     if not is_object:
         return f"[{','.join(values)}]"
     members = []
     for value in values:
         start, size = key(data, keys)
         start += base
-        members.append(_NAMES[data[start : start + size]] + value)
+        if size > _NAMES.longest:
+            budget.take(size)
+        name = data[start : start + size]
+        if len(name) != size:
+            raise ValueError("a member name ends behind the JSON document")
+        members.append(_NAMES[name] + value)
         keys += width + 2
     return f"{{{','.join(members)}}}"
 
 
-def children(data: bytes, kind: int, base: int) -> list[tuple[bytes | None, int, int]]:
+def children(data: bytes, kind: int, base: int, budget: Budget) -> list[tuple[bytes | None, int, int]]:
     """Return the children of a container as (member name or None, type, offset of the value) in stored order.
 
     Args:
         data: The document.
         kind: Type number of the container, at most ``CONTAINERS``.
         base: Offset of the container.
+        budget: Counts the container and the member names.
     """
     large = kind in (_LARGE_OBJECT, _LARGE_ARRAY)
     if large:
@@ -165,6 +207,7 @@ def children(data: bytes, kind: int, base: int) -> list[tuple[bytes | None, int,
     count = count_at(data, base)[0]
     names = base + 2 * width
     first = names + count * (width + 2) if kind <= _LARGE_OBJECT else names
+    budget.take(first + count * (width + 1) - base)
     found: list[tuple[bytes | None, int, int]] = []
     for index in range(count):
         pos = first + index * (width + 1)
@@ -172,12 +215,15 @@ def children(data: bytes, kind: int, base: int) -> list[tuple[bytes | None, int,
         name = None
         if kind <= _LARGE_OBJECT:
             start, size = key(data, names + index * (width + 2))
+            budget.take(size)
             name = data[base + start : base + start + size]
+            if len(name) != size:
+                raise ValueError("a member name ends behind the JSON document")
         found.append((name, child, pos + 1 if child in inline else base + at))
     return found
 
 
-def scalar_text(data: bytes, text: str, kind: int, pos: int) -> str:
+def scalar_text(data: bytes, text: str, kind: int, pos: int, budget: Budget) -> str:
     """Return a value that is no container as UTF-8 byte text.
 
     Args:
@@ -185,8 +231,9 @@ def scalar_text(data: bytes, text: str, kind: int, pos: int) -> str:
         text: The same, one character a byte.
         kind: Type number of the value.
         pos: Offset of the value.
+        budget: Counts it.
     """
-    return _value(data, text, kind, pos, 0)
+    return _value(data, text, kind, pos, 0, budget)
 
 
 def double_text(value: float) -> str:
@@ -196,6 +243,8 @@ def double_text(value: float) -> str:
     """
     if 1e-4 <= value < 1e15 or -1e15 < value <= -1e-4:
         return repr(value)
+    if not isfinite(value):
+        raise ValueError(f"a JSON document holds the number {value!r}")
     mantissa, _, exponent = repr(value).partition("e")
     sign = "-" if mantissa[0] == "-" else ""
     whole, _, fraction = mantissa.lstrip("-").partition(".")
@@ -226,8 +275,13 @@ def opaque_text(kind: int, data: bytes) -> str:
 
 def _decimal(data: bytes) -> str:
     precision, scale = data[0], data[1]
+    if not scale <= precision <= _MAX_PRECISION or not precision:
+        raise ValueError(f"a JSON document holds a DECIMAL({precision},{scale})")
+    words = decimal_words(precision, scale)
+    if len(data) != 2 + sum(size for _, size in words):
+        raise ValueError("a DECIMAL in a JSON document has another length than its precision says")
     value, pos, negative = 0, 2, not data[2] & 0x80
-    for index, (digits, size) in enumerate(decimal_words(precision, scale)):
+    for index, (digits, size) in enumerate(words):
         word = int.from_bytes(data[pos : pos + size], "big")
         if index == 0:
             word ^= 1 << (8 * size - 1)
@@ -240,6 +294,8 @@ def _decimal(data: bytes) -> str:
 
 def _packed(data: bytes) -> tuple[str, int, int]:
     """Return sign, whole part and microseconds of a packed temporal value (40 + 24 bits)."""
+    if len(data) != _PACKED_BYTES:
+        raise ValueError(f"a date or time in a JSON document has {len(data)} bytes")
     packed = int.from_bytes(data, "little", signed=True)
     sign, packed = ("-", -packed) if packed < 0 else ("", packed)
     return sign, packed >> 24, packed & 0xFFFFFF

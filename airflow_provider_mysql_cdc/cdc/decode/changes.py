@@ -10,7 +10,7 @@ import json
 from base64 import b64decode
 from collections.abc import Callable
 
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import base64_text, quote_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import base64_text, quote_byte_text
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ValueChange
 
 ChangeText = Callable[[str], str]

@@ -14,7 +14,7 @@ from functools import cache
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.charset_tables import MULTI, SINGLE
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import escape_utf8, make_escape
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import escape_utf8, make_escape
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
 Decode = Callable[[bytes], str]

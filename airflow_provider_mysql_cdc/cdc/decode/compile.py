@@ -12,11 +12,11 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.custom import conversion, null_conversion, plain_answer
+from airflow_provider_mysql_cdc.cdc.decode.custom_values import conversion, null_conversion, plain_answer
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
 from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answer
 from airflow_provider_mysql_cdc.cdc.decode.row_image import Frame, PatternRows
@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.decode.unavailable import unavailable
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS, Variants, run_source
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.model.names import field_name
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Record = tuple[bytes | None, bytes | None, int, int, tuple[str, bytes] | None]

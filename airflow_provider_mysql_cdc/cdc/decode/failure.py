@@ -13,8 +13,8 @@ from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.temporal import date_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.conversion import REMEDY, ConverterError
-from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _REMEDY = (

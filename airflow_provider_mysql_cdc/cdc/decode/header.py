@@ -15,7 +15,9 @@ ROW_EVENTS = frozenset(
     {WRITE_ROWS_V1, UPDATE_ROWS_V1, DELETE_ROWS_V1, WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS, PARTIAL_UPDATE_ROWS}
 )
 _UPDATES = frozenset({UPDATE_ROWS_V1, UPDATE_ROWS, PARTIAL_UPDATE_ROWS})
+_WRITES = frozenset({WRITE_ROWS_V1, WRITE_ROWS})
 END_OF_STATEMENT = 0x0001
+_MOST_COLUMNS = 4096  # of a table, MySQL manual, "Limits on Table Column Count"
 
 _HEAD_V1 = Struct("<IHH").unpack_from  # 6-byte table id, 2-byte flags
 _HEAD_V2 = Struct("<IHHH").unpack_from  # and the length of extra data, which counts its own two bytes
@@ -116,9 +118,48 @@ def rows_header(event: BinlogEvent) -> RowsHeader:
     return header
 
 
+def check_rows(event: BinlogEvent, header: RowsHeader, width: int) -> None:
+    """Refuse a row event that cannot belong to its table, or whose rows cannot be counted.
+
+    An INSERT that names no column, with binlog_row_image=MINIMAL, has a bitmap of no columns and not a byte of rows: it
+    stands for one row of defaults (seen with 9.7.4; the server refuses two of them).
+
+    Args:
+        event: The event.
+        header: Its header.
+        width: Columns of the table that its TABLE_MAP event announced.
+
+    Raises:
+        BinlogCorruptError: It has another number of columns, no rows, or rows without columns.
+    """
+    if header.width != width:
+        raise _contradicts(event, f"it has {header.width} columns, the TABLE_MAP event before it {width}")
+    empty = header.pos >= event.end
+    if header.present[0] & 1 and not empty:
+        return
+    full = full_bitmap(width)
+    images = [header.present] if header.present_after is None else [header.present, header.present_after]
+    if any(a & b for image in images for a, b in zip(image, full, strict=True)):
+        if empty:
+            raise _contradicts(event, "it has no rows")
+    elif not empty or event.type not in _WRITES:
+        raise _contradicts(event, "its rows have no columns")
+
+
+def _contradicts(event: BinlogEvent, why: str) -> BinlogCorruptError:
+    return BinlogCorruptError(
+        "A row event contradicts itself or its table",
+        where=f"{event.file}:{event.start_pos}",
+        why=why,
+        remedy="check the binlog with mysqlbinlog --verify-binlog-checksum around this position",
+    )
+
+
 def _parse(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
     if kind >= WRITE_ROWS:
         low, high, flags, extra = _HEAD_V2(buf, pos)
+        if extra < 2:
+            raise ValueError(f"its extra data has {extra} bytes, its own length included")
         pos += 8 + extra
     else:
         low, high, flags = _HEAD_V1(buf, pos)
@@ -128,6 +169,8 @@ def _parse(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
         pos += 1
     else:
         width, pos = lenenc(buf, pos)
+    if not 0 < width <= _MOST_COLUMNS:
+        raise ValueError(f"it has {width} columns")
     size = (width + 7) >> 3
     present = bytes(buf[pos : pos + size])
     pos += size

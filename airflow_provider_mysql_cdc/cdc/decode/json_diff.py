@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.decode.binary_json import CONTAINERS, LARGE_OBJECT, children, scalar_text
+from airflow_provider_mysql_cdc.cdc.decode.binary_json import CONTAINERS, LARGE_OBJECT, Budget, children, scalar_text
 from airflow_provider_mysql_cdc.cdc.decode.header import lenenc
 
 REPLACE, INSERT, REMOVE = 0, 1, 2
@@ -132,18 +132,18 @@ def read_tree(data: bytes) -> Node:
     Raises:
         ValueError: When the document is not well formed.
     """
-    return _node(data, data.decode("latin-1"), data[0], 1, 0) if data else "null"
+    return _node(data, data.decode("latin-1"), data[0], 1, 0, Budget(data)) if data else "null"
 
 
-def _node(data: bytes, text: str, kind: int, pos: int, depth: int) -> Node:
+def _node(data: bytes, text: str, kind: int, pos: int, depth: int, budget: Budget) -> Node:
     if kind > CONTAINERS:
-        return scalar_text(data, text, kind, pos)
+        return scalar_text(data, text, kind, pos, budget)
     if depth > _MAX_DEPTH:
         raise ValueError("a JSON document is nested deeper than MySQL allows")
-    found = children(data, kind, pos)
+    found = children(data, kind, pos, budget)
     if kind <= LARGE_OBJECT:
-        return {name or b"": _node(data, text, child, at, depth + 1) for name, child, at in found}
-    return [_node(data, text, child, at, depth + 1) for _, child, at in found]
+        return {name or b"": _node(data, text, child, at, depth + 1, budget) for name, child, at in found}
+    return [_node(data, text, child, at, depth + 1, budget) for _, child, at in found]
 
 
 def tree_text(node: Node) -> str:

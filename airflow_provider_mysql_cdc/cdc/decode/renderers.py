@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.emitter import Emitter, Render, Wire
 from airflow_provider_mysql_cdc.cdc.decode.geometry import geometry_text, point_text, vector_text
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import (
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import (
     BASE64_PAIRS,
     FloatTexts,
     base64_int,

@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, image_bodies, literal, object_body
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.json_diff import changed_text
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Blame, Salvage, Shape, partial_bits, row_error
 from airflow_provider_mysql_cdc.cdc.decode.unavailable import Unavailable, UnavailableError
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS, Variants, run_source
@@ -270,11 +270,13 @@ class PatternRows:
         middle, tail = frame.around(ctx, op)
         images, size, tombstone = self._first.variants, self._first.size, op == "d" and frame.tombstones
         pos, row = 0, ctx.first_row
-        while pos < len(data):
-            start = pos
+        # The one row of defaults of an INSERT that names no column has no bytes (``header.check_rows``).
+        defaults = not data and not self._shape.images[0]
+        while pos < len(data) or defaults:
+            start, defaults = pos, False
             try:
                 pos, key, image, _ = images[data[pos : pos + size]](data, text, pos, None)
-                self._require_end(pos, data)
+                self._require_end(start, pos, data)
             except ROW_ERRORS as error:
                 raise self._failure(error, data, start, row, ctx) from error
             name = self._key(key)
@@ -297,7 +299,7 @@ class PatternRows:
                 pos, old_key, old, held = first.variants[data[pos : pos + first.size]](data, text, pos, None)
                 second, pos = self._after(data, pos)
                 pos, new_key, new, _ = second.variants[data[pos : pos + second.size]](data, text, pos, held)
-                self._require_end(pos, data)
+                self._require_end(start, pos, data)
             except ROW_ERRORS as error:
                 raise self._failure(error, data, start, row, ctx) from error
             if old_key == new_key:
@@ -320,7 +322,9 @@ class PatternRows:
             second = self._second[changed] = ImageCode(self._frame, self._plans[1], changed)
         return second, pos
 
-    def _require_end(self, pos: int, data: bytes) -> None:
+    def _require_end(self, start: int, pos: int, data: bytes) -> None:
+        if pos == start and data:
+            raise ValueError("the rows have no bytes")
         if pos > len(data):
             raise ValueError("the rows do not end where the event ends")
 

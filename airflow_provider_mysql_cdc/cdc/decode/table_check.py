@@ -170,7 +170,10 @@ def _charsets(table: Table, table_map: TableMap) -> None:
 def _members(table: Table, table_map: TableMap) -> None:
     for lists in (table_map.enum_members, table_map.set_members):
         for column, values in zip(table.columns, lists or (), strict=False):
-            known = () if values is None else tuple(_decoded(values, column))
+            try:
+                known = () if values is None else tuple(_decoded(values, column))
+            except UnicodeDecodeError as error:
+                _refuse(table, f"Column {column.name}", f"its members are not text in {column.charset}: {error}")
             if values is not None and known != column.enum_values:
                 _refuse(
                     table, f"Column {column.name}", f"members {column.enum_values} are known, the binlog has {known}"

@@ -16,16 +16,16 @@ from airflow_provider_mysql_cdc.cdc.decode.compile import (
     schema_wrap,
 )
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.custom import conversion, null_conversion, plain_text
+from airflow_provider_mysql_cdc.cdc.decode.custom_values import conversion, null_conversion, plain_text
 from airflow_provider_mysql_cdc.cdc.decode.emitter import literal
 from airflow_provider_mysql_cdc.cdc.decode.header import lenenc
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.conversion import REMEDY, ConverterError
-from airflow_provider_mysql_cdc.cdc.model.names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, quote_name
 
 # (packet, offset of the row, context, records)

@@ -15,7 +15,7 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.decode import temporal, text_values
 from airflow_provider_mysql_cdc.cdc.decode.geometry import geometry_text, point_text, vector_text
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import BASE64_PAIRS, base64_int, base64_text, escape_utf8
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import BASE64_PAIRS, base64_int, base64_text, escape_utf8
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS

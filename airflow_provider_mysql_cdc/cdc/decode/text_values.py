@@ -7,7 +7,7 @@ from functools import cache
 
 from airflow_provider_mysql_cdc.cdc.decode import temporal
 from airflow_provider_mysql_cdc.cdc.decode.binary_json import compact_text
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import escape_utf8, java_double, java_float, narrowed_float
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import escape_utf8, java_double, java_float, narrowed_float
 
 
 class TextMemo(dict[str, str]):

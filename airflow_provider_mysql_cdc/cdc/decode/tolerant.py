@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage, Salvaged, Shape, shape_of
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
@@ -105,8 +105,10 @@ class Tolerant:
         rows: list[Salvaged] = []
         pos = 0
         try:
-            while pos < len(data):
+            while pos < len(data) or not rows:  # a row of defaults has no bytes
                 rows.append(self._salvage.row(data, pos, shape))
+                if rows[-1].end == pos and data:
+                    raise ValueError("the rows have no bytes")
                 pos = rows[-1].end
         except ROW_ERRORS:
             raise error from error.__cause__

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.jsontext import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS
 from airflow_provider_mysql_cdc.cdc.model.table import Column

@@ -9,7 +9,7 @@ from types import CodeType
 from typing import Any
 
 # What a malformed row, or one that contradicts the schema, raises in generated code.
-ROW_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, struct.error)
+ROW_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error)
 # So many combinations of NULLs get code of their own; the function for all others is about a fifth slower.
 VARIANTS = 64
 

@@ -9,9 +9,9 @@ from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, contract, struct
-from airflow_provider_mysql_cdc.cdc.emit.topics import sanitised
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model import names
+from airflow_provider_mysql_cdc.cdc.model import avro_names
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 
@@ -60,7 +60,7 @@ def schema_name(table: Table, options: DecoderOptions, part: str) -> str:
     old = options.contract == "1.9"
     if not old or part == "Envelope":
         name = sanitised(name)
-    return names.schema_name(f"{name}.{part}", options.schema_names, keep_digit=not old)
+    return avro_names.schema_name(f"{name}.{part}", options.schema_names, keep_digit=not old)
 
 
 def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
@@ -73,7 +73,7 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
     for columns in (value_columns(table, options), key_columns(table, options)):
         found: dict[str, str] = {}
         for column in columns:
-            name = names.field_name(column.name, options.field_names)
+            name = avro_names.field_name(column.name, options.field_names)
             if name in found:
                 raise SchemaError(
                     f"columns {found[name]} and {column.name} get the same field name {name}",

@@ -23,6 +23,8 @@ class ConnectionSettings:
         ssl_key_password: Password of the client's key, or None.
         connect_timeout_s: Longest wait for the connection, in seconds.
         query_timeout_s: Longest wait for a statement's answer, in seconds; 0 for no limit.
+        silence_timeout_s: Silence in seconds after which the server is asked, on another connection, whether it still
+            works at the statement.
         driver_options: Further keyword arguments of ``pymysql.connect`` as (name, value) pairs.
     """
 
@@ -37,6 +39,7 @@ class ConnectionSettings:
     ssl_key_password: Secret | None = None
     connect_timeout_s: float = 30.0
     query_timeout_s: float = 600.0
+    silence_timeout_s: float = 60.0
     driver_options: tuple[tuple[str, str | int], ...] = ()
 
     def address(self) -> str:

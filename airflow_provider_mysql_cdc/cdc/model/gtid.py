@@ -220,6 +220,8 @@ def _decode(data: bytes) -> dict[Tsid, list[Interval]]:
         if tagged:
             length = data[pos] >> 1
             tag = data[pos + 1 : pos + 1 + length].decode("ascii")
+            if tag:
+                require_tag(tag)
             pos += 1 + length
         if pos + 8 > len(data):
             raise IndexError(pos)
@@ -227,9 +229,22 @@ def _decode(data: bytes) -> dict[Tsid, list[Interval]]:
         pos += 8
         if pos + 16 * intervals > len(data):
             raise IndexError(pos)
-        found[uuid, tag] = [_PAIR.unpack_from(data, pos + 16 * i) for i in range(intervals)]
+        pairs: list[Interval] = [_PAIR.unpack_from(data, pos + 16 * i) for i in range(intervals)]
+        if any(not 0 < first < end for first, end in pairs):
+            raise ValueError("an interval of a binary GTID set is empty")
+        found[uuid, tag] = pairs
         pos += 16 * intervals
     return found
+
+
+def require_tag(tag: str) -> None:
+    """Refuse what is not a tag.
+
+    Raises:
+        ValueError: It is not.
+    """
+    if not _TAG.fullmatch(tag):
+        raise ValueError(f"not a tag of a GTID: {tag!r}")
 
 
 def uuid_text(data: bytes) -> str:

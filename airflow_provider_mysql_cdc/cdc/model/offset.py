@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import cmp_to_key, lru_cache
 from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
+
+_FILE = re.compile(r"[^\x00]{1,500}\.[0-9]{1,18}")
 
 
 def file_number(name: str) -> int:
@@ -12,6 +21,40 @@ def file_number(name: str) -> int:
     MySQL goes from ``.999999`` to ``.1000000``, so files are ordered by number, never as text.
     """
     return int(name.rpartition(".")[2])
+
+
+def same_origin(a: str | None, b: str | None) -> bool:
+    """Return whether two fingerprints of a binlog file can be of one file; one that is not known contradicts nothing.
+
+    A fingerprint (``binlog.origin``) grows by one part when the file gets its first transaction, so the parts that both
+    have decide.
+    """
+    return a is None or b is None or all(x == y for x, y in zip(a.split("."), b.split("."), strict=False))
+
+
+def binlog_file(given: Members, name: str) -> str:
+    """Return a member that names a binlog file.
+
+    Args:
+        given: The members of a stored record.
+        name: The member.
+
+    Raises:
+        DamagedRecordError: It does not end in a number.
+    """
+    file = given.text(name)
+    if not _FILE.fullmatch(file):
+        raise given.refuse(name, "a binlog file, as in binlog.000001")
+    return file
+
+
+@lru_cache(maxsize=256)
+def _is_gtid_set(text: str) -> bool:
+    try:
+        GtidSet.parse(text)
+    except ValueError:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,32 +66,111 @@ class BinlogOffset:
         pos: Byte position in it.
         gtids: GTID set executed up to here (MySQL's text form), or None when GTIDs are off or not known.
         server_uuid: The server that file and position belong to, or None when not known.
+        origin: Which file of this name it is (``binlog.origin``): names and positions come again after a RESET, on a
+            restored backup and on a copied server, also under the same uuid. None when not known.
     """
 
     file: str
     pos: int
     gtids: str | None = None
     server_uuid: str | None = None
+    origin: str | None = None
 
     def key(self) -> tuple[int, int]:
-        """Return the sort key (file number, position); only meaningful for offsets of one server."""
+        """Return (file number, position); only ``order`` and its kin may compare it, which ask whose it is."""
         return file_number(self.file), self.pos
 
     def at(self, file: str, pos: int, gtids: str | None = None) -> BinlogOffset:
         """Return this offset moved to another place of the same server."""
-        return replace(self, file=file, pos=pos, gtids=gtids)
+        return replace(self, file=file, pos=pos, gtids=gtids, origin=self.origin if file == self.file else None)
+
+    def covers(self, file: str, pos: int) -> bool:
+        """Return whether a place of the stream in which this offset stands lies at or before it.
+
+        Args:
+            file: Binlog file, read in that same stream.
+            pos: Position in it.
+        """
+        return (file_number(file), pos) <= self.key()
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
+        known = {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
+        return known if self.origin is None else {**known, "origin": self.origin}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> BinlogOffset:
-        """Read what ``to_json`` wrote."""
-        return cls(str(data["file"]), int(data["pos"]), data.get("gtids"), data.get("server_uuid"))
+    def from_json(cls, data: Mapping[str, Any] | Members) -> BinlogOffset:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = members(data)
+        gtids = given.text_or_none("gtids")
+        if gtids is not None and not _is_gtid_set(gtids):
+            raise given.refuse("gtids", "a GTID set")
+        server, origin = given.text_or_none("server_uuid"), given.text_or_none("origin")
+        return cls(binlog_file(given, "file"), given.whole("pos"), gtids, server, origin)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.pos}"
+
+
+def comparable(a: BinlogOffset, b: BinlogOffset) -> bool:
+    """Return whether file and position of two offsets speak of one binlog, as far as both tell.
+
+    Another server's uuid says no, and so does another file of the same name. Two files of different names cannot show
+    that a reset lies between; where that matters, both are first compared with the server (``check_available``).
+    """
+    if a.server_uuid and b.server_uuid and a.server_uuid.lower() != b.server_uuid.lower():
+        return False
+    return a.file != b.file or same_origin(a.origin, b.origin)
+
+
+def order(a: BinlogOffset, b: BinlogOffset) -> int:
+    """Return -1, 0 or 1: whether ``a`` lies before ``b``, at the same place, or behind it.
+
+    Raises:
+        StateError: They stand in different binlogs, where file and position mean nothing to each other.
+    """
+    if not comparable(a, b):
+        other = a.server_uuid and b.server_uuid and a.server_uuid.lower() != b.server_uuid.lower()
+        raise StateError(
+            "two binlog positions of different origin cannot be compared",
+            where=f"{a} and {b}",
+            why=f"one was read on server {a.server_uuid}, the other on {b.server_uuid}"
+            if other
+            else f"the files of that name are different ones ({a.origin} and {b.origin}): the binary logs were reset",
+            remedy="connect to the server of the first position; or give it up (DAG mysql_cdc_reset_offset)",
+        )
+    here, there = a.key(), b.key()
+    return (here > there) - (here < there)
+
+
+def lowest(offsets: Iterable[BinlogOffset]) -> BinlogOffset:
+    """Return the first of some offsets of one binlog.
+
+    Raises:
+        StateError: See ``order``.
+    """
+    return min(offsets, key=cmp_to_key(order))
+
+
+def same_place(a: BinlogOffset | None, b: BinlogOffset | None) -> bool:
+    """Return whether two offsets stand at the same place.
+
+    On different servers the GTID sets decide. After a reset of one server they decide nothing: GTIDs come again too.
+    """
+    if a is None or b is None:
+        return a is b
+    if not comparable(a, b):
+        return a.server_uuid != b.server_uuid and bool(a.gtids) and a.gtids == b.gtids
+    return a.key() == b.key()
+
+
+def moves_back(old: BinlogOffset | None, new: BinlogOffset) -> bool:
+    """Return whether ``new`` lies before ``old`` in the same binlog; positions of different ones have no order."""
+    return old is not None and comparable(old, new) and new.key() < old.key()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,16 +181,25 @@ class Reached:
         offset: The last transaction boundary passed.
         events: Row events of the transaction that begins there which are already committed to Kafka.
             MySQL cuts a statement's rows into events of about 8 KB, so an event is small and never split.
+        statements: QUERY events of that transaction which are passed as well: its BEGIN, and the structure of an atomic
+            CREATE TABLE ... SELECT (MySQL 8.0.21 and later), which stands in the same transaction as its rows.
     """
 
     offset: BinlogOffset
     events: int = 0
+    statements: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {**self.offset.to_json(), "event": self.events, "row": 0}
+        return {**self.offset.to_json(), "event": self.events, "statement": self.statements, "row": 0}
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> Reached:
-        """Read what ``to_json`` wrote."""
-        return cls(BinlogOffset.from_json(data), int(data.get("event", 0)))
+    def from_json(cls, data: Mapping[str, Any] | Members) -> Reached:
+        """Read what ``to_json`` wrote; a place behind rows lies behind BEGIN and CREATE, should it not say so.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = members(data)
+        events = given.whole("event", 0)
+        return cls(BinlogOffset.from_json(given), events, given.whole("statement", 2 if events else 0))

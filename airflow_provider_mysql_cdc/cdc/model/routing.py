@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from airflow_provider_mysql_cdc.cdc.model import names
+from airflow_provider_mysql_cdc.cdc.model import avro_names
+from airflow_provider_mysql_cdc.cdc.model.expression import Expression
 
 _GROUP_NAME = re.compile(r"\{([a-zA-Z][a-zA-Z0-9]*)\}")
 
@@ -22,7 +23,7 @@ class Rewrite:
         parts: The replacement: texts, and the numbers of groups.
     """
 
-    pattern: re.Pattern[str]
+    pattern: Expression
     parts: tuple[str | int, ...]
 
     def __call__(self, name: str) -> str | None:
@@ -36,7 +37,7 @@ class Rewrite:
         return name[: found.start()] + made + name[found.end() :]
 
 
-def replacement(text: str, pattern: re.Pattern[str]) -> tuple[str | int, ...]:
+def replacement(text: str, pattern: Expression) -> tuple[str | int, ...]:
     r"""Return the parts of a Java replacement: ``$1`` and ``${name}`` are groups, a backslash quotes a character.
 
     Args:
@@ -64,7 +65,7 @@ def replacement(text: str, pattern: re.Pattern[str]) -> tuple[str | int, ...]:
     return tuple(parts)
 
 
-def _group(text: str, i: int, pattern: re.Pattern[str]) -> tuple[int, int]:
+def _group(text: str, i: int, pattern: Expression) -> tuple[int, int]:
     """Return the number of the group that a dollar refers to, and the index behind the reference."""
     if (named := _GROUP_NAME.match(text, i)) is not None:
         if named[1] not in pattern.groupindex:
@@ -126,7 +127,7 @@ class Router:
             old = logical.identifier(to.topic) if logical.identifier is not None else None
             key_fields = (*key_fields, (logical.key_field, to.topic if old is None else old))
         key, value, envelope = (
-            names.schema_name(f"{topic}.{part}", logical.adjustment, keep_digit=logical.keep_digit)
+            avro_names.schema_name(f"{topic}.{part}", logical.adjustment, keep_digit=logical.keep_digit)
             for part in ("Key", "Value", "Envelope")
         )
         return Destination(topic, key, value, envelope, key_fields)

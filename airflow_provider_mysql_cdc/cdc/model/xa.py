@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.model.offset import binlog_file
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedXa:
@@ -28,9 +31,14 @@ class PreparedXa:
         return {"xid": self.xid, "file": self.file, "start": self.start, "end": self.end}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> PreparedXa:
-        """Read what ``to_json`` wrote."""
-        return cls(str(data["xid"]), str(data["file"]), int(data["start"]), int(data["end"]))
+    def from_json(cls, data: Mapping[str, Any] | Members) -> PreparedXa:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = members(data)
+        return cls(given.text("xid"), binlog_file(given, "file"), given.whole("start"), given.whole("end"))
 
     def __str__(self) -> str:
         return f"{self.xid} at {self.file}:{self.start}"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -18,13 +18,14 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
 from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState, Unread
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
-from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, DdlParseError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, require_settings
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts, read_topic_committed
 
-_CONTEXT_FIELDS = frozenset(f.name for f in fields(DdlContext))
 _REMEDY = "rebuild the history with snapshot.mode=recovery"
 
 
@@ -125,22 +126,33 @@ class HistoryRecord:
             SchemaError: The record is damaged.
         """
         try:
-            record = json.loads(data.decode("utf-8", "surrogatepass"))
-            context = {k: v for k, v in record.get("context", {}).items() if k in _CONTEXT_FIELDS}
-            return cls(
-                prefix=str(record["source"]["server"]),
-                position=BinlogOffset.from_json(record["position"]),
-                epoch=int(record["epoch"]),
-                ts_ms=int(record["ts_ms"]),
-                db=str(record["databaseName"]),
-                ddl=str(record["ddl"]),
-                context=DdlContext(**context),
-                table_changes=tuple(record.get("tableChanges", ())),
-                snapshot=bool(record["position"].get("snapshot", False)),
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            why = f"{type(error).__name__}: {error}"
-            raise SchemaError("a schema history record is damaged", where=where, why=why, remedy=_REMEDY) from error
+            return cls._read(data)
+        except DamagedRecordError as error:
+            raise SchemaError(
+                "a schema history record is damaged", where=where, why=error.why, remedy=_REMEDY
+            ) from error
+
+    @classmethod
+    def _read(cls, data: bytes) -> HistoryRecord:
+        try:
+            text = data.decode("utf-8", "surrogatepass")
+        except UnicodeDecodeError as error:
+            raise damaged(f"it is not UTF-8: {error}") from None
+        record = Members(parse(text))
+        position, context = record.object("position"), record.object("context", {})
+        if not isinstance(ddl := record.value("ddl"), str):
+            raise record.refuse("ddl", "a text")
+        return cls(
+            prefix=record.object("source").text("server"),
+            position=BinlogOffset.from_json(position),
+            epoch=record.whole("epoch"),
+            ts_ms=record.whole("ts_ms"),
+            db=record.text("databaseName"),
+            ddl=ddl,
+            context=_context(context),
+            table_changes=tuple(change.as_dict() for change in record.objects("tableChanges", ())),
+            snapshot=position.flag("snapshot", False),
+        )
 
     def identity(self) -> tuple[str | None, str, int, str, str]:
         """Return what makes two records the same statement, whichever attempt wrote them."""
@@ -161,19 +173,57 @@ class HistoryRecord:
         table_id = TableId(self.db, name[len(head) : -1])
         return None if captures(table_id) else table_id
 
-    def is_before(self, until: BinlogOffset, epoch: int) -> bool:
-        """Return whether the statement was executed at or before an offset.
+    def begins_description(self, until: BinlogOffset) -> bool:
+        """Return whether a whole description of all captured tables begins here that stands at or before an offset.
 
-        Positions of different servers cannot be compared; there, all batches of earlier epochs lie before.
+        A snapshot writes one, and so does a person who moves the offset to where the history does not reach; it begins
+        with the server's character sets. What was recorded before it is contained or belongs to another binlog.
+
+        Args:
+            until: The offset.
+        """
+        return self.describes and comparable(self.position, until) and order(self.position, until) <= 0
+
+    @property
+    def describes(self) -> bool:
+        """Whether this is the first record of a whole description."""
+        return self.snapshot and self.ddl.startswith("SET ")
+
+    def applies(self, until: BinlogOffset, epoch: int, base: HistoryRecord | None) -> bool:
+        """Return whether the statement is part of the structures at an offset.
 
         Args:
             until: The offset.
             epoch: The epoch that starts at it.
+            base: First record of the description that the structures begin with; None in histories without one. There,
+                of another server, whose positions cannot be compared, all batches of earlier epochs lie before.
         """
-        known = self.position.server_uuid, until.server_uuid
-        if None not in known and known[0] != known[1]:
+        here = self.position
+        if base is None and here.server_uuid and until.server_uuid and here.server_uuid != until.server_uuid:
             return self.epoch < epoch
-        return self.position.key() <= until.key()
+        if not comparable(here, until) or order(here, until) > 0:
+            return False
+        if base is None or (self.snapshot and self.epoch == base.epoch and here == base.position):
+            return True
+        # A writer that was fenced since may have committed a statement of its own binlog behind the description.
+        behind = comparable(here, base.position) and order(here, base.position) > 0
+        return behind and self.epoch >= base.epoch
+
+
+def _context(given: Members) -> DdlContext:
+    """Return a session's context; what the record does not say has its default."""
+    default = DdlContext()
+    return DdlContext(
+        default_db=given.text("default_db", default.default_db),
+        sql_mode=given.whole("sql_mode", default.sql_mode),
+        client_collation=given.whole_or_none("client_collation"),
+        server_collation=given.whole_or_none("server_collation"),
+        lower_case_table_names=given.whole("lower_case_table_names", default.lower_case_table_names, high=2),
+        default_collation_for_utf8mb4=given.whole_or_none("default_collation_for_utf8mb4"),
+        explicit_defaults_for_timestamp=given.flag(
+            "explicit_defaults_for_timestamp", default.explicit_defaults_for_timestamp
+        ),
+    )
 
 
 def replay(
@@ -187,7 +237,8 @@ def replay(
 ) -> SchemaState:
     """Rebuild the structures as of an offset.
 
-    A statement that an abandoned attempt and its successor both recorded is applied once.
+    The last whole description at or before the offset counts, and the statements behind it in the same binlog. A
+    statement that an abandoned attempt and its successor both recorded is applied once.
 
     Args:
         records: The history in the order of its topic.
@@ -200,12 +251,15 @@ def replay(
     Raises:
         DdlParseError: A statement is not understood, with its place in the history.
     """
-    result = SchemaState() if state is None else state
+    empty = SchemaState() if state is None else state
+    result, base = empty, None
     seen: set[tuple[str | None, str, int, str, str]] = set()
     unread: dict[TableId, Unread] = {}
     for record in records:
+        if record.begins_description(until):
+            result, base, seen, unread = empty, record, set(), {}
         identity = record.identity()
-        if identity in seen or not record.is_before(until, epoch):
+        if identity in seen or not record.applies(until, epoch, base):
             continue
         seen.add(identity)
         if (table_id := record.created_beside(captures)) is not None:
@@ -225,15 +279,45 @@ def replay(
     return result.with_unread(unread)
 
 
+def reaches(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
+    """Return whether a history can give the structures at an offset that lies in what was drained.
+
+    A description that stands behind the offset may have been written because the stream skipped something; then nothing
+    is known of the statements before it.
+
+    Args:
+        records: The history in the order of its topic.
+        offset: The offset.
+    """
+    described = known = False
+    for record in records:
+        if record.describes:
+            described = True
+            if comparable(record.position, offset):
+                known = order(record.position, offset) <= 0
+    return known or not described
+
+
 def require_history(cfg: ConnectorConfig) -> None:
     """Check that the history topic exists and has its one partition, before a batch is planned on top of it.
 
     Raises:
-        SchemaError: It does not (SCH-05).
+        SchemaError: It does not (SCH-05), or its beginning is gone.
+        SinkError: It would lose records by its settings (SCH-06).
     """
     topic = cfg.history_topic
-    count = partition_counts(make_admin(cfg.kafka_settings()), [topic]).get(topic)
-    if count != 1:
+    admin = make_admin(cfg.kafka_settings())
+    count = partition_counts(admin, [topic]).get(topic)
+    if count == 1:
+        require_settings(admin, topic, HISTORY_RULE, verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
+        if first := end_offsets(admin, topic, [0])[0][0]:
+            raise SchemaError(
+                "the beginning of the schema history is gone",
+                where=f"topic {topic}, which begins with offset {first}",
+                why="its retention was finite, or somebody deleted records",
+                remedy=_REMEDY,
+            )
+    else:
         raise SchemaError(
             "the schema history topic does not exist" if count is None else "the schema history has no global order",
             where=f"topic {topic}",

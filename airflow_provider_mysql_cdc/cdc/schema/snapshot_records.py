@@ -17,13 +17,13 @@ from airflow_provider_mysql_cdc.cdc.emit.schema_change import (
     change_dict,
     snapshot_statements,
 )
-from airflow_provider_mysql_cdc.cdc.emit.topics import schema_change_topic
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.java_order import java_order
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.snapshot.discover import Definitions
 
 Record = tuple[str, bytes | None, bytes | None]
 # The modes that decide how a statement's text reads. SHOW CREATE TABLE escapes with backslashes in every mode, so

@@ -1,16 +1,18 @@
-"""What the pipeline needs from a sink; Kafka and the in-memory twin both provide it."""
+"""What a job needs from a writer; Kafka and the in-memory twin both provide it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Protocol
-
-from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan
 
 Headers = Sequence[tuple[str, "bytes | None"]]
 SideRecord = tuple[str, "bytes | None", "bytes | None"]
 """Topic, key, value of a record that goes to partition 0 within a commit (marker, schema history)."""
+
+
+def transactional_id(prefix: str, writer: int | str) -> str:
+    """Return ``<topic.prefix>.<writer>``; it stays the same over batches so that an older attempt is fenced."""
+    return f"{prefix}.{writer}"
 
 
 class RecordWriter(Protocol):
@@ -36,23 +38,3 @@ class RecordWriter(Protocol):
 
     def close(self) -> None:
         """Free the client; an open transaction is aborted."""
-
-
-class LedgerStore(Protocol):
-    """The ledger topic."""
-
-    topic: str
-
-    def ensure(self) -> None:
-        """Create the topic when it is missing; check it otherwise."""
-
-    def read(
-        self, timeout_s: float = 60.0, *, fence_after_s: float | None = None, fence_planner: bool = True
-    ) -> LedgerState | None:
-        """Return what is committed, or None when the topic does not exist."""
-
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
-        """Put a plan in force."""
-
-    def put(self, records: Mapping[str, bytes | None]) -> None:
-        """Write other keys in one transaction."""

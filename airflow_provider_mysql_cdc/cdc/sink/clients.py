@@ -8,7 +8,9 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
 
 QUEUE_KBYTES = 65_536
@@ -46,6 +48,9 @@ _PRODUCER_ONLY = (
     "retries",
 )
 
+_ALIASES = {"message.timeout.ms": "delivery.timeout.ms", "queue.buffering.max.ms": "linger.ms"}
+"""librdkafka's second names of the times that ``_within`` shortens."""
+
 ErrorCallback = Callable[[KafkaError], None]
 
 
@@ -79,15 +84,44 @@ def producer_settings(settings: Mapping[str, Any], transactional_id: str, timeou
             )
     user = {k: v for k, v in settings.items() if not k.startswith(_CONSUMER_ONLY) and k != "partitioner"}
     return {
-        **_PREFERRED_PRODUCER,
-        # librdkafka refuses a delivery timeout above the transaction's.
-        "delivery.timeout.ms": min(300_000, timeout_ms),
-        **user,
+        **_within({**_PREFERRED_PRODUCER, "delivery.timeout.ms": 300_000, **user}, timeout_ms),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
         # The delivery callback is for failures; reports of success end inside the client without a Python call.
         "delivery.report.only.error": True,
     }
+
+
+def _within(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+    """Return settings whose times fit into a transaction; librdkafka refuses others (rd_kafka_conf_finalize).
+
+    A producer that only fences has a shorter transaction timeout than those that write, with the same user's settings.
+    """
+    fit = {_ALIASES.get(name, name): value for name, value in settings.items()}
+    fit["delivery.timeout.ms"] = _at_most(fit["delivery.timeout.ms"], timeout_ms)
+    if "socket.timeout.ms" in fit:
+        fit["socket.timeout.ms"] = _at_most(fit["socket.timeout.ms"], timeout_ms)
+    # A record must not wait for others longer than it may wait at all.
+    if (delivery := _number(fit["delivery.timeout.ms"])) is not None:
+        linger = _number(fit["linger.ms"])
+        if linger is not None and linger >= delivery:
+            fit["linger.ms"] = max(0, int(delivery) - 1)
+    return fit
+
+
+def _number(value: Any) -> float | None:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        return None  # the client says what is wrong with it
+
+
+def _at_most(value: Any, most: int) -> Any:
+    """Return a time of at most so many milliseconds; 0, which stands for no limit, is shortened as well."""
+    number = _number(value)
+    if number is None or 0 < number <= most:
+        return value
+    return most
 
 
 def make_producer(
@@ -161,10 +195,12 @@ def make_admin(settings: Mapping[str, Any]) -> Admin:
 
 
 def _create(kind: Callable[..., Any], finished: dict[str, Any], settings: Mapping[str, Any]) -> Any:
+    # The one place where secrets go to the library.
+    plain = {name: value.reveal() if isinstance(value, Secret) else value for name, value in finished.items()}
     try:
-        return kind(finished, logger=client_logger(settings))
+        return kind(plain, logger=client_logger(settings))
     except (KafkaException, ValueError, TypeError) as error:
-        why = first_error(error).str() if isinstance(error, KafkaException) else str(error)
+        why = scrub(first_error(error).str() if isinstance(error, KafkaException) else str(error), settings)
         raise ConfigError(
             "the Kafka client refuses its settings",
             where="kafka.*",

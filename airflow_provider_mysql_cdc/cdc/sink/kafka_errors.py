@@ -9,6 +9,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 
+from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import (
     FencedError,
     RecordTooLargeError,
@@ -20,13 +21,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 log = logging.getLogger(__name__)
 
 _E = KafkaError
-_SECRETS = (
-    "sasl.password",
-    "ssl.key.password",
-    "ssl.keystore.password",
-    "ssl.key.pem",
-    "sasl.oauthbearer.client.secret",
-)
 
 _CONNECTION = (
     "Kafka cannot be reached",
@@ -198,7 +192,7 @@ class ClientLog(logging.Handler):
 
     def __init__(self, settings: Mapping[str, Any], limit: int = 10) -> None:
         super().__init__()
-        self._secrets = [str(settings[name]) for name in _SECRETS if settings.get(name)]
+        self._settings = dict(settings)
         self._limit, self._count, self._held, self._since = limit, 0, 0, time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -212,9 +206,7 @@ class ClientLog(logging.Handler):
         if self._count > self._limit:
             self._held += 1
             return
-        text = record.getMessage()
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
+        text = scrub(record.getMessage(), self._settings)
         log.log(min(record.levelno, logging.WARNING), "kafka client: %s", text)
 
 

@@ -1,4 +1,4 @@
-"""In-memory twins of Kafka, writer and ledger, for tests and trials without a server.
+"""In-memory twins of Kafka and writer, for tests and trials without a server.
 
 They keep the properties that the commit protocol rests on: a transaction becomes visible as a whole; taking over a
 transactional id aborts what its older producer has open and refuses what it still sends; an open transaction hides all
@@ -8,15 +8,12 @@ that was committed behind it in the same partition.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers, RecordWriter, SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.takeover import PLANNER, begin_epoch
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord
-from airflow_provider_mysql_cdc.cdc.state.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.state.plan import BatchPlan, transactional_id
 
 
 @dataclass(slots=True, eq=False)
@@ -151,58 +148,3 @@ class MemoryWriter:
 
     def close(self) -> None:
         """Do nothing: a crash and a close look the same to the cluster."""
-
-
-class MemoryLedger:
-    """Twin of ``Ledger``.
-
-    Args:
-        kafka: The twin of the cluster.
-        topic: Ledger topic.
-        prefix: topic.prefix.
-    """
-
-    def __init__(self, kafka: MemoryKafka, topic: str, prefix: str = "") -> None:
-        self.topic = topic
-        self._kafka, self._prefix = kafka, prefix or topic
-
-    def ensure(self) -> None:
-        """Create the topic when it is missing."""
-        self._kafka.create(self.topic)
-
-    def read(
-        self, timeout_s: float = 60.0, *, fence_after_s: float | None = None, fence_planner: bool = True
-    ) -> LedgerState | None:
-        """Return what is committed, or None when the topic does not exist; see ``Ledger.read``."""
-        topic_id = self._kafka.topic_ids.get(self.topic)
-        if topic_id is None:
-            return None
-        try:
-            records = self._kafka.committed(self.topic, wait=True)
-        except SinkConnectionError:
-            if fence_after_s is None:
-                raise
-            everything = {(r.key or b"").decode(): r.value for _, r in self._kafka.logs[self.topic, 0]}
-            seen = LedgerState.from_records(everything)
-            self.fence((*seen.writer_ids(1), *([PLANNER] if fence_planner else [])))
-            records = self._kafka.committed(self.topic, wait=True)
-        return LedgerState.from_records({(r.key or b"").decode(): r.value for r in records}, topic_id)
-
-    def fence(self, writers: Iterable[int | str]) -> None:
-        """Fence writers; twin of ``writer.fence``."""
-        for writer in writers:
-            MemoryWriter(self._kafka, transactional_id(self._prefix, writer)).init()
-
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
-        """Put a plan in force; see ``takeover.begin_epoch``."""
-        return begin_epoch(self, planner or self.planner(), plan, self.fence)
-
-    def put(self, records: Mapping[str, bytes | None]) -> None:
-        """Write other keys in one transaction."""
-        self.planner().commit([(self.topic, key.encode(), value) for key, value in records.items()])
-
-    def planner(self) -> MemoryWriter:
-        """Return a new writer of the planner's id; older ones are fenced."""
-        writer = MemoryWriter(self._kafka, transactional_id(self._prefix, PLANNER))
-        writer.init()
-        return writer

@@ -32,6 +32,9 @@ _NO_LEADER = (
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 )
+_DESCRIBED_AT_ONCE = 1_000
+_NO_ID = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
+"""Ids of topics of brokers that give none: the UUID of zeros."""
 _METADATA_TIMEOUT_S = 15.0
 _METADATA_TRY_S = 3.0
 
@@ -185,6 +188,65 @@ def _metadata(admin: AdminClient) -> dict[str, Any]:
                 raise named_error(error, "while listing topics", where=getattr(admin, "where", ""), hint=hint) from None
 
 
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """Say what a topic is.
+
+    Args:
+        partitions: Number of partitions.
+        id: Kafka's id of it, which a topic deleted and made anew does not keep; None from brokers that give none.
+        replicas: Smallest number of replicas of a partition.
+    """
+
+    partitions: int
+    id: str | None
+    replicas: int = 0
+
+
+def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dict[str, TopicInfo]:
+    """Return what the topics that exist are.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Topic names.
+        at: Addresses of the brokers, for messages.
+
+    Raises:
+        SinkAuthorizationError: A topic may not be described.
+        SinkConnectionError: Kafka cannot be reached.
+    """
+    from confluent_kafka import TopicCollection
+
+    out: dict[str, TopicInfo] = {}
+    names = sorted(topics)
+    for start in range(0, len(names), _DESCRIBED_AT_ONCE):
+        part = TopicCollection(names[start : start + _DESCRIBED_AT_ONCE])
+        for name, future in admin.describe_topics(part, request_timeout=_TIMEOUT_S).items():
+            try:
+                found = future.result(_TIMEOUT_S + 5)
+            except KafkaException as error:
+                if first_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                    raise named_error(error, "while describing a topic", where=f"topic {name} at {at}") from None
+                continue
+            replicas = min((len(p.replicas) for p in found.partitions), default=0)
+            known_id = str(found.topic_id)
+            out[name] = TopicInfo(len(found.partitions), None if known_id in _NO_ID else known_id, replicas)
+    return out
+
+
+def broker_count(admin: AdminClient) -> int:
+    """Return the number of brokers of the cluster; 0 when the brokers do not say.
+
+    Args:
+        admin: From ``clients.make_admin``.
+    """
+    try:
+        return len(admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes)
+    except KafkaException as error:
+        log.info("the number of brokers is not known: %s", first_error(error).str())
+        return 0
+
+
 def topic_id(admin: AdminClient, topic: str) -> str | None:
     """Return Kafka's id of a topic, or None when it does not exist or the brokers give none.
 
@@ -226,24 +288,26 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
     return {name: str(entry.value) for name, entry in entries.items()}
 
 
-def end_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, tuple[int, int]]:
+def end_offsets(
+    admin: AdminClient, topic: str, partitions: Sequence[int], *, stable: bool = False
+) -> dict[int, tuple[int, int]]:
     """Return (first offset, high watermark) of partitions; transactions still open count as written.
 
     Args:
         admin: From ``clients.make_admin``.
         topic: Topic name.
         partitions: Partition numbers.
+        stable: Return the last stable offset instead, where the oldest open transaction begins.
     """
     from confluent_kafka import IsolationLevel
 
+    isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
     found: list[dict[int, int]] = []
     deadline = time.monotonic() + _LEADER_S
     for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
         wanted = {TopicPartition(topic, p): spec for p in partitions}
         while True:
-            futures = admin.list_offsets(
-                wanted, isolation_level=IsolationLevel.READ_UNCOMMITTED, request_timeout=_TIMEOUT_S
-            )
+            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_TIMEOUT_S)
             try:
                 found.append({tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()})
                 break
@@ -300,6 +364,7 @@ def read_topic(
     timeout_s: float,
     admin: AdminClient | None = None,
     committed: bool = True,
+    stable: bool = False,
 ) -> Iterator[TopicRecord]:
     """Yield records up to the high watermark; see ``read_topic_committed``.
 
@@ -309,6 +374,7 @@ def read_topic(
         timeout_s: Seconds without progress after which this gives up.
         admin: An admin client to use; one is made when None.
         committed: False reads aborted and open transactions as well.
+        stable: Read up to the oldest open transaction only, which never waits.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
@@ -318,7 +384,7 @@ def read_topic(
     count = partition_counts(admin, [topic]).get(topic)
     if count is None:
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
-    bounds = end_offsets(admin, topic, range(count))
+    bounds = end_offsets(admin, topic, range(count), stable=stable)
     ends = {p: end for p, (first, end) in bounds.items() if end > first}
     side: list[KafkaError] = []
     if not ends:
@@ -337,14 +403,19 @@ def read_topic(
         consumer.close()
 
 
+_AT_ONCE = 500
+"""Messages taken from the client at once."""
+
+
 def _consume(
     consumer: Consumer, topic: str, starts: Mapping[int, int], ends: dict[int, int], timeout_s: float
 ) -> Iterator[TopicRecord]:
     deadline, at = time.monotonic() + timeout_s, dict(starts)
     while ends:
-        message = consumer.poll(0.2)
-        moved, record = _take(message, topic) if message is not None else (None, None)
-        if moved is not None:
+        for message in consumer.consume(_AT_ONCE, 0.2):
+            moved, record = _take(message, topic)
+            if moved is None:
+                continue
             partition, offset = moved
             if offset > at[partition]:
                 at[partition], deadline = offset, time.monotonic() + timeout_s

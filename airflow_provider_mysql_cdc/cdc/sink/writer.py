@@ -18,9 +18,9 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError, StateError
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id as writer_transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
-from airflow_provider_mysql_cdc.cdc.state.plan import transactional_id as writer_transactional_id
 
 _SERVE_BYTES = 4 << 20
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
@@ -167,6 +167,11 @@ class TransactionalWriter:
         self._open, self._began = True, time.monotonic()
 
     @property
+    def open_s(self) -> float:
+        """How long the current transaction has been open, in seconds; 0 when none is."""
+        return time.monotonic() - self._began if self._open else 0.0
+
+    @property
     def should_commit(self) -> bool:
         """Whether the current transaction has reached its size or its age."""
         return self._open and (
@@ -276,6 +281,20 @@ class TransactionalWriter:
         return named
 
     def _named(self, error: KafkaException, doing: str) -> CdcError:
+        named, age = self._cause(error, doing), time.monotonic() - self._began
+        if not self._open or age < self._timeout_s or not named.can_retry:
+            return named
+        # Fenced, timed out or unknown, as the case may be: all of them follow from this.
+        return type(named)(
+            f"a Kafka transaction outlived its timeout, {doing}",
+            where=named.where,
+            why=f"it was open for {age:.0f} s and transaction.timeout.ms is {self._timeout_s * 1000:.0f}: "
+            f"this process stood still, or Kafka did not take the records in time; {named.why}",
+            remedy="run the task again: nothing of the transaction is visible, and it goes on from the last commit",
+            retriable=True,
+        )
+
+    def _cause(self, error: KafkaException, doing: str) -> CdcError:
         if self._undelivered is None:
             return named_error(error, doing, where=self._where, hint=self._last_error)
         hint, place, size = self._undelivered

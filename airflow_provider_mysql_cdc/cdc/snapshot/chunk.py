@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.ddl.collations import BY_NAME, Collation
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, is_text, is_whole, members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 
 KeyValue = int | str
@@ -59,18 +62,55 @@ class SnapshotChunk:
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> SnapshotChunk:
-        """Read what ``to_json`` wrote."""
+    def from_json(cls, data: Mapping[str, Any] | Members) -> SnapshotChunk:
+        """Read what ``to_json`` wrote; what becomes a part of SQL is checked, whoever wrote it.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = members(data)
+        columns, kinds = given.texts("columns"), given.texts("kinds", ())
+        if not all(columns):
+            raise given.refuse("columns", "a list of column names")
+        if kinds and (len(kinds) != len(columns) or not all(map(_is_kind, kinds))):
+            raise given.refuse("kinds", "SIGNED, UNSIGNED, or a character set and its collation for each column")
         return cls(
-            TableId(data["db"], data["table"]),
-            int(data["number"]),
-            tuple(data["columns"]),
-            None if data["low"] is None else tuple(data["low"]),
-            None if data["high"] is None else tuple(data["high"]),
-            bool(data["last"]),
-            int(data["rows"]),
-            tuple(data.get("kinds", ())),
+            TableId(given.text("db"), given.text("table")),
+            given.whole("number"),
+            columns,
+            _bound(given, "low", columns, kinds),
+            _bound(given, "high", columns, kinds),
+            given.flag("last"),
+            given.whole("rows"),
+            kinds,
         )
+
+
+def text_kind(kind: str) -> Collation | None:
+    """Return the collation of a character column's kind, when MySQL has it and it is of that character set.
+
+    Args:
+        kind: From ``key_kind``, perhaps by way of a stored record.
+    """
+    charset, _, name = kind.partition(" ")
+    found = BY_NAME.get(name)
+    return found if found is not None and found.charset == charset else None
+
+
+def _is_kind(kind: str) -> bool:
+    return kind in (SIGNED, UNSIGNED) or text_kind(kind) is not None
+
+
+def _bound(given: Members, name: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> Bound | None:
+    """Return a bound: one value for each column, of the column's kind where that is known."""
+    if given.value(name) is None:
+        return None
+    values = given.values(name)
+    if not columns or len(values) != len(columns) or not all(is_whole(v) or is_text(v) for v in values):
+        raise given.refuse(name, "a whole number or a text for each column")
+    if any(is_whole(v) != (k in (SIGNED, UNSIGNED)) for v, k in zip(values, kinds, strict=bool(kinds))):
+        raise given.refuse(name, "a value of its column's kind")
+    return values
 
 
 def chunk_columns(table: Table) -> tuple[str, ...]:
@@ -102,11 +142,16 @@ def typed_literal(value: KeyValue, kind: str) -> str:
     Args:
         value: The value.
         kind: From ``key_kind``.
+
+    Raises:
+        ValueError: There is no such kind.
     """
     if kind in (SIGNED, UNSIGNED):
-        return str(value)
-    charset, collation = kind.split()
-    return f"CONVERT({literal(value)} USING {charset}) COLLATE {collation}"
+        return literal(int(value))
+    found = text_kind(kind)
+    if found is None:
+        raise ValueError(f"{kind!r} is no character set with its collation")
+    return f"CONVERT({literal(value)} USING {quote_name(found.charset)}) COLLATE {quote_name(found.name)}"
 
 
 def literal(value: KeyValue) -> str:

@@ -9,14 +9,16 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, settled_offset
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 ACCESS_DENIED = {1044, 1045, 1142, 1227}
@@ -100,16 +102,23 @@ class View:
         ts_ms: Server time in milliseconds since the epoch, whole seconds as Debezium writes it.
         locked_ms: How long writers were held, in milliseconds; 0 without a lock.
         lock: How consistency was reached: ``global``, ``tables`` or ``none``.
+        exact: Whether the rows are exactly those at the position.
     """
 
     offset: BinlogOffset
     ts_ms: int
     locked_ms: float
     lock: str
+    exact: bool = True
 
 
 def open_view(
-    conn: Any, rendezvous: Rendezvous, tables: list[TableId], mode: str, lock_timeout_s: int
+    conn: Any,
+    rendezvous: Rendezvous,
+    tables: list[TableId],
+    mode: str,
+    lock_timeout_s: int,
+    settings: ConnectionSettings,
 ) -> tuple[View, Callable[[], None]]:
     """Open the view on all tasks.
 
@@ -119,12 +128,15 @@ def open_view(
         tables: Tables to lock where the global lock is refused (SNAP-19).
         mode: ``snapshot.locking.mode``.
         lock_timeout_s: Longest wait for locks in seconds (SNAP-35).
+        settings: How to reach the same server.
 
     Returns:
         The view, and a function that ends the lock in mode ``extended`` (and does nothing otherwise).
     """
+    # Before the lock, which should be short. Should the binlog be reset between, a later check refuses the offset.
+    before = end_of_binlog(conn, settings)
     if mode == "none":
-        return _optimistic(conn, rendezvous), lambda: None
+        return _stamped(_optimistic(conn, rendezvous, lock_timeout_s), before, conn, settings), lambda: None
     kind = _lock(conn, tables, lock_timeout_s)
     began = time.perf_counter()
     try:
@@ -135,10 +147,18 @@ def open_view(
         _unlock(conn)
         raise
     if mode == "extended":
-        return View(offset, _server_time_ms(conn), 0.0, kind), lambda: _unlock(conn)
+        view = _stamped(View(offset, _server_time_ms(conn), 0.0, kind), before, conn, settings)
+        return view, lambda: _unlock(conn)
     _unlock(conn)
     held = (time.perf_counter() - began) * 1000
-    return View(offset, _server_time_ms(conn), held, kind), lambda: None
+    return _stamped(View(offset, _server_time_ms(conn), held, kind), before, conn, settings), lambda: None
+
+
+def _stamped(view: View, before: BinlogOffset, conn: Any, settings: ConnectionSettings) -> View:
+    """Return the view with the fingerprint of its binlog file, read before it opened unless the file is a new one."""
+    offset = view.offset
+    known = replace(offset, origin=before.origin) if offset.file == before.file else stamp(conn, settings, offset)
+    return replace(view, offset=known)
 
 
 def _lock(conn: Any, tables: list[TableId], timeout_s: int) -> str:
@@ -181,20 +201,32 @@ def _unlock(conn: Any) -> None:
         cursor.execute("UNLOCK TABLES")
 
 
-def _optimistic(conn: Any, rendezvous: Rendezvous) -> View:
+def _optimistic(conn: Any, rendezvous: Rendezvous, wait_s: int) -> View:
     """Open the view without any lock: exact when no transaction committed while the tasks opened it.
 
     All tasks open their view once; the position is read before and after. When it moved, the tasks are asked to open
-    again. After the last try the earlier position is used, so that nothing is lost but some rows may come twice.
+    again. After the last try the earlier position is used: nothing is lost, but rows may hold changes that come again
+    as events, so that their keys go back in time for a while; ``View.exact`` tells.
+
+    Raises:
+        SourceConnectionError: A commit before the position did not end in time.
     """
     for attempt in range(OPTIMISTIC_TRIES):
-        before = current_offset(conn)
+        before, settled = settled_offset(conn, wait_s)
+        if not settled and before.gtids is not None:
+            raise SourceConnectionError(
+                "no view can be opened without a lock",
+                where="snapshot.locking.mode=none",
+                why=f"transactions before {before} were still being committed after {wait_s} s",
+                remedy="run the task again, raise snapshot.lock.timeout.ms, or use another locking mode",
+            )
         stage = "ready" if attempt == 0 else f"again{attempt}"
         opened = "opened" if attempt == 0 else f"opened{attempt}"
         rendezvous.release(stage, {})
         rendezvous.wait(opened)
-        if current_offset(conn).key() == before.key() or attempt == OPTIMISTIC_TRIES - 1:
-            return View(before, _server_time_ms(conn), 0.0, "none")
+        still = same_place(current_offset(conn), before)
+        if still or attempt == OPTIMISTIC_TRIES - 1:
+            return View(before, _server_time_ms(conn), 0.0, "none", still and settled)
         rendezvous.release(opened, {"again": f"again{attempt + 1}", "opened": f"opened{attempt + 1}"})
     raise AssertionError("unreachable")
 

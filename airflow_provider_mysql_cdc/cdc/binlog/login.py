@@ -1,0 +1,105 @@
+"""The login: what leaves for whom, and what of it may be seen when it fails.
+
+pymysql before 1.2 goes on in clear, without a word, when a server (or a man in the middle, who rewrites the greeting)
+does not offer TLS although a context was given; 1.1.1 to 1.1.3 do it too. And every pymysql sends the password itself
+when a server asks for it (``mysql_clear_password``, ``dialog``), encrypted connection or not. So both are refused here,
+whatever the driver's version.
+"""
+
+from __future__ import annotations
+
+import ssl
+import traceback
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import pymysql
+from pymysql.connections import Connection
+from pymysql.constants import CLIENT, CR
+
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+
+ENCRYPTED_MODES = frozenset({"required", "verify_ca", "verify_identity"})
+
+
+def _not_in_clear(connection: Any) -> None:
+    """Refuse to send the password itself unless the connection is encrypted or stays on this machine.
+
+    pymysql takes an authentication plugin without a handler for one that it knows itself, so None lets it go on.
+    """
+    if not connection._secure:
+        raise pymysql.OperationalError(
+            CR.CR_AUTH_PLUGIN_ERR, "the server asks for the password in clear over a connection that is not encrypted"
+        )
+
+
+_PLUGINS: Mapping[str, Callable[[Any], None]] = MappingProxyType(
+    {"mysql_clear_password": _not_in_clear, "dialog": _not_in_clear}
+)
+
+
+_Driver: Any = Connection  # its type stubs lack what is overridden here
+
+
+class Login(_Driver):  # type: ignore[misc]
+    """Be a pymysql connection that keeps what its TLS mode promises.
+
+    Args:
+        encrypted: Whether the connection must be encrypted.
+        arguments: Those of ``pymysql.connect``.
+    """
+
+    def __init__(self, *, encrypted: bool, **arguments: Any) -> None:
+        self._encrypted = encrypted
+        super().__init__(auth_plugin_map=dict(_PLUGINS), **arguments)
+
+    def _get_server_information(self) -> None:
+        """Read the greeting; nothing has been sent when it does not offer TLS."""
+        super()._get_server_information()
+        if self._encrypted and not self.server_capabilities & CLIENT.SSL:
+            raise pymysql.OperationalError(TLS_ERROR, "the server, or somebody on the way to it, offers no TLS")
+
+    def _request_authentication(self) -> None:
+        """Log in; no statement has been sent when the connection turns out to be plain."""
+        super()._request_authentication()
+        if self._encrypted and not isinstance(self._sock, ssl.SSLSocket):
+            raise pymysql.OperationalError(TLS_ERROR, "the driver left the connection without encryption")
+
+
+def password_bytes(password: Secret) -> bytes:
+    """Return a password as it goes over the wire: UTF-8, as MySQL's own clients send it.
+
+    pymysql itself would encode a str as ISO 8859-1. Bytes of the environment that are no UTF-8 come back as they were
+    (PEP 383).
+
+    Raises:
+        ConfigError: It holds half a character.
+    """
+    try:
+        return password.reveal().encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        pass  # this error holds the password, and must not hang on the other one as its context
+    raise ConfigError(
+        "the password is not text",
+        where="database.password",
+        why="it holds half of a character outside the basic plane (a lone surrogate)",
+        remedy="write it again, in UTF-8",
+    )
+
+
+def forget_locals(error: BaseException) -> None:
+    """Clear the local variables of the frames behind an error, some of which hold the password.
+
+    Tracebacks are shown with local variables by some log handlers and error trackers.
+    """
+    seen: set[int] = set()
+    waiting: list[BaseException | None] = [error]
+    while waiting:
+        one = waiting.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            traceback.clear_frames(one.__traceback__)
+            waiting += [one.__cause__, one.__context__, getattr(one, "original_exception", None)]

@@ -1,0 +1,171 @@
+"""Tell one binlog file from another of the same name.
+
+After RESET BINARY LOGS AND GTIDS, on a restored backup and on a copied data directory the names, the positions, the
+GTIDs and even the server's uuid come again. What does not come again is the head of a file: the time at which it was
+made and the set executed before it (FORMAT_DESCRIPTION, PREVIOUS_GTIDS), and the first transaction's GTID event, which
+has held the commit time in microseconds since MySQL 8.0.1, also for anonymous transactions.
+
+A server only ever appends to the file it writes, and begins a new one when it starts. So a file with the same head
+holds the same events, up to the position that was read once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from hashlib import sha256
+from struct import Struct
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, lacks_replication_slave, start_dump
+from airflow_provider_mysql_cdc.cdc.binlog.packets import EOF, PACKET_HEADER, PacketReader, raise_for_error
+from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, BinlogPurgedError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_origin
+
+# As mysqlbinlog registers: the server ends the dump at the end of the last file, and ends nobody else's dump.
+_SIDE_SERVER_ID = 0
+_SILENCE_S = 60.0
+_HEADER = Struct("<IBIIIH")  # time, type, server id, length, position, flags
+_STAMP = Struct("<IBI")
+_DIGITS = 16
+_REMEDY = (
+    "take a new snapshot (mysql_cdc_snapshot with again=true); or, when no event between matters, go on from a place "
+    "of this binlog (DAG mysql_cdc_reset_offset with current, earliest or file:position); or set database.hostname to "
+    "the server that still has the former files"
+)
+
+
+def read_origin(settings: ConnectionSettings, file: str) -> str:
+    """Return the fingerprint of one of the server's binlog files.
+
+    Args:
+        settings: How to reach the server (REPLICATION SLAVE).
+        file: The file's name.
+
+    Returns:
+        ``<seconds since 1970>.<digest of the head>`` and, once the file holds a transaction, ``.<digest of its GTID
+        event>``.
+
+    Raises:
+        BinlogPurgedError: The server has no such file.
+        SourceError: What the server says otherwise.
+    """
+    connection = connect(settings, replication=True)
+    try:
+        packets = start_dump(
+            connection,
+            BinlogOffset(file, FILE_START),
+            where=settings.address(),
+            server_id=_SIDE_SERVER_ID,
+            silence_timeout_s=_SILENCE_S,
+            by_gtid=False,
+        )
+        return _fingerprint(_events(packets, f"{file}:{FILE_START}"), file)
+    except SourcePrivilegeError as error:
+        # Who does not register is refused at the dump itself, with 1227.
+        raise lacks_replication_slave(settings.address(), error.why) from error
+    finally:
+        with contextlib.suppress(Exception):
+            connection.close()
+
+
+def stamp(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+    """Return an offset that was just read from the server with the fingerprint of its file.
+
+    A file without any transaction is told from its successor by the second in which it was made; so this second has
+    passed when the function returns.
+
+    Args:
+        conn: An open connection.
+        settings: How to reach the same server.
+        offset: The offset.
+
+    Raises:
+        SourceError: See ``read_origin``.
+    """
+    origin = read_origin(settings, offset.file)
+    made, _, digests = origin.partition(".")
+    if "." not in digests:
+        left = "GREATEST(0, LEAST(1, %s + 1 - UNIX_TIMESTAMP(NOW(6))))"
+        fetch_all(conn, f"SELECT SLEEP({left})", (int(made),))
+    return replace(offset, origin=origin)
+
+
+def require_origin(settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+    """Refuse an offset whose binlog file the server has no more, although it has one of that name (FAULT-11).
+
+    Args:
+        settings: How to reach the server.
+        offset: The offset; one without a fingerprint, from an older version, passes.
+
+    Returns:
+        The offset with the fingerprint as it is now.
+
+    Raises:
+        BinlogPurgedError: The file is another one, or gone.
+        SourceError: See ``read_origin``.
+    """
+    found = read_origin(settings, offset.file)
+    if not same_origin(offset.origin, found):
+        raise BinlogPurgedError(
+            "the binlog file of the stored position was replaced by another one of the same name",
+            where=str(offset),
+            why=f"the position was read from {_described(offset.origin or '')}, and the server has "
+            f"{_described(found)}: its binary logs were reset, it is a restored backup or a copy, or another server "
+            "answers under this address",
+            remedy=_REMEDY,
+        )
+    return replace(offset, origin=found)
+
+
+def _described(origin: str) -> str:
+    seconds = origin.partition(".")[0]
+    made = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds.isdigit() else "unknown"
+    return f"a file made at {made} UTC ({origin})"
+
+
+def _events(packets: PacketReader, where: str) -> Iterator[bytes]:
+    """Yield the events of a dump with their headers, until the server ends it."""
+    chunk, at = b"", 0
+    while True:
+        chunk, at = packets.more(chunk, at), 0
+        stop = PACKET_HEADER + int.from_bytes(chunk[:3], "little")
+        payload = chunk[PACKET_HEADER:stop]
+        if payload[:1] == bytes([EOF]):
+            return
+        if payload[:1] != b"\0":
+            raise_for_error(payload, where)
+        if len(payload) <= _HEADER.size:
+            raise BinlogCorruptError("a packet is shorter than an event", where=where)
+        yield payload[1:]
+        at = stop
+
+
+def _fingerprint(events: Iterator[bytes], file: str) -> str:
+    head, made, tail = sha256(), None, 0
+    for event in events:
+        timestamp, kind, server_id, *_ = _HEADER.unpack_from(event)
+        if kind == c.FORMAT_DESCRIPTION_EVENT and made is None:
+            made = timestamp
+            # The checksum's algorithm stands before the checksum, which this event always has.
+            tail = c.CHECKSUM_LENGTH if event[-c.CHECKSUM_LENGTH - 1] == c.CHECKSUM_CRC32 else 0
+            # Position and flags are left out: the flag that a file is in use changes.
+            head.update(_STAMP.pack(timestamp, kind, server_id) + event[_HEADER.size : -c.CHECKSUM_LENGTH])
+        elif made is None and kind == c.ROTATE_EVENT:
+            continue  # made up by the server at the start of a dump
+        elif made is None:
+            break
+        elif kind == c.PREVIOUS_GTIDS_LOG_EVENT:
+            head.update(_STAMP.pack(timestamp, kind, server_id) + event[_HEADER.size : len(event) - tail])
+        elif kind in c.GTID_EVENTS:
+            first = sha256(_STAMP.pack(timestamp, kind, server_id) + event[_HEADER.size : len(event) - tail])
+            return f"{made}.{head.hexdigest()[:_DIGITS]}.{first.hexdigest()[:_DIGITS]}"
+        else:
+            break
+    if made is None:
+        raise BinlogCorruptError("a binlog file does not begin with its format", where=f"{file}:{FILE_START}")
+    return f"{made}.{head.hexdigest()[:_DIGITS]}"

@@ -1,0 +1,229 @@
+"""The ledger: a compacted topic of one partition, the second copy of all progress.
+
+Keys: ``plan``, ``writer/<n>``, ``chunk/<table>/<n>``, ``snapshot``, ``outcome``. Markers and chunk records are written
+by ``TransactionalWriter.commit`` together with the records they stand for; plan and outcome through this class.
+
+**Fence first.** A writer that died between its marker and its commit leaves a transaction open, and read_committed
+readers see nothing behind it until it is aborted. Reading therefore goes up to the high watermark and waits for what is
+open; ``writer.fence`` ends such transactions at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
+from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    HiddenByTransaction,
+    TopicSpec,
+    ensure_topics,
+    partition_counts,
+    read_topic,
+    topic_id,
+)
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter, fence
+
+__all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]
+
+log = logging.getLogger(__name__)
+
+_CONFIG = {
+    "cleanup.policy": "compact",
+    # Small segments and eager cleaning keep the ledger short, and so its reading fast.
+    "segment.bytes": str(16 << 20),
+    "segment.ms": str(3_600_000),
+    "min.cleanable.dirty.ratio": "0.1",
+}
+
+
+class Ledger:
+    """Read and write the ledger topic.
+
+    Args:
+        kafka_settings: Client settings under their librdkafka names.
+        topic: Ledger topic (``ledger.topic``).
+        prefix: topic.prefix; names the transactional ids.
+        replication: Replication factor when the topic has to be created; -1 takes the broker's default.
+        verified: Whether a person has looked at the topic's settings (``topic.settings.verified``).
+    """
+
+    def __init__(
+        self,
+        kafka_settings: Mapping[str, Any],
+        topic: str,
+        prefix: str = "",
+        replication: int = -1,
+        *,
+        verified: bool = False,
+    ) -> None:
+        self.topic = topic
+        self._settings = kafka_settings
+        self._prefix = prefix or topic
+        self._replication, self._verified = replication, verified
+        self._admin_client: AdminClient | None = None
+
+    def _admin(self) -> AdminClient:
+        if self._admin_client is None:
+            self._admin_client = make_admin(self._settings)
+        return self._admin_client
+
+    def ensure(self) -> None:
+        """Create the topic when it is missing; otherwise check that it keeps the last value of each key.
+
+        Raises:
+            SinkError: The topic has several partitions or would delete records.
+            SinkAuthorizationError: Its settings may not be read.
+        """
+        ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, _CONFIG)})
+        count = partition_counts(self._admin(), [self.topic])[self.topic]
+        if count != 1:
+            raise SinkError(
+                "the ledger topic must have one partition",
+                where=f"topic {self.topic}",
+                why=f"it has {count}",
+                remedy="choose another ledger.topic, or create this one with one partition",
+            )
+        require_settings(self._admin(), self.topic, LEDGER_RULE, verified=self._verified)
+
+    def exists(self) -> bool:
+        """Return whether the topic exists."""
+        return self.topic in partition_counts(self._admin(), [self.topic])
+
+    def read(
+        self,
+        timeout_s: float = 60.0,
+        *,
+        fence_after_s: float | None = None,
+        fence_planner: bool = True,
+        chunks: bool = True,
+    ) -> LedgerState | None:
+        """Return everything committed when the call began.
+
+        Args:
+            timeout_s: Seconds without progress after which reading gives up.
+            fence_after_s: Seconds without progress after which a transaction that hides the rest is taken for a dead
+                writer's, and every writer known to the ledger is fenced. A live writer's marker is hidden only while
+                its commit lasts; should it be a slow one, it is fenced and its batch is taken up by a retry. None
+                never fences.
+            fence_planner: Whether the planner is among them; a caller that is the planner says no.
+            chunks: Whether the chunks of a snapshot are wanted; there may be very many.
+
+        Returns:
+            The state, or None when the topic does not exist.
+
+        Raises:
+            SinkConnectionError: Kafka is silent, or a transaction of a dead writer hides the rest; the message names
+                the transactional ids that may have it open.
+            DamagedRecordError: A record is not ours.
+            LedgerMismatchError: The ledger is another topic.prefix's (TOPIC-08).
+        """
+        if not self.exists():
+            return None
+        try:
+            values, offsets = self._values(timeout_s if fence_after_s is None else fence_after_s)
+        except HiddenByTransaction as hidden:
+            if fence_after_s is None:
+                raise self._hidden_error(hidden) from None
+            log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
+            fence(self._settings, self._prefix, [w for w in self._suspects() if fence_planner or w != PLANNER])
+            return self.read(timeout_s, chunks=chunks)
+        state = LedgerState.from_records(
+            values,
+            topic_id(self._admin(), self.topic),
+            lambda key: f"topic {self.topic}, key {key}, offset {offsets[key]}",
+            chunks=chunks,
+        )
+        self._require_own(state)
+        return state
+
+    def peek(self) -> LedgerState:
+        """Return what is committed before the oldest open transaction, without chunks; empty when there is no topic.
+
+        Unlike ``read`` this never waits, and what it returns may lack what others have committed behind an open
+        transaction. It is enough to find out early that a plan is no longer in force.
+
+        Raises:
+            SinkConnectionError: Kafka is silent.
+            StateError: A record is not ours.
+        """
+        if not self.exists():
+            return LedgerState()
+        return LedgerState.from_records(self._values(60.0, stable=True)[0], chunks=False)
+
+    def _require_own(self, state: LedgerState) -> None:
+        theirs = state.plan.prefix if state.plan else ""
+        if theirs not in ("", self._prefix):
+            raise LedgerMismatchError(
+                f"the ledger belongs to topic.prefix={theirs}, not to {self._prefix}",
+                where=f"topic {self.topic}",
+                why="topic.prefix was changed, or two connectors have the same ledger.topic",
+                remedy=f"set topic.prefix back to {theirs}; or give the new topic.prefix a ledger.topic of its own and "
+                "take a new snapshot",
+            )
+
+    def _values(
+        self, timeout_s: float, *, committed: bool = True, stable: bool = False
+    ) -> tuple[dict[str, bytes | None], dict[str, int]]:
+        """Return the last value of each key, and its offset."""
+        values: dict[str, bytes | None] = {}
+        offsets: dict[str, int] = {}
+        for r in read_topic(
+            self._settings, self.topic, timeout_s=timeout_s, admin=self._admin(), committed=committed, stable=stable
+        ):
+            key = (r.key or b"").decode("utf-8", "replace")
+            values[key], offsets[key] = r.value, r.offset
+        return values, offsets
+
+    def _suspects(self) -> tuple[int | str, ...]:
+        """Return the writers that may have a transaction open in this topic: all that ever wrote here."""
+        seen = LedgerState.from_records(self._values(10.0, committed=False)[0])
+        return (*seen.writer_ids(1), PLANNER)
+
+    def _hidden_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:
+        ids = ", ".join(transactional_id(self._prefix, writer) for writer in self._suspects())
+        return SinkConnectionError(
+            "the ledger cannot be read to its end",
+            where=f"topic {self.topic}",
+            why=f"an open transaction hides the rest ({hidden}); it belongs to one of {ids}",
+            remedy="fence these writers (a new attempt does), or wait for transaction.timeout.ms",
+        )
+
+    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
+        """Put a plan in force; see ``takeover.begin_epoch``.
+
+        Args:
+            plan: The plan.
+            planner: A writer of the id ``<prefix>.plan`` that is already initialised; one is made when None.
+        """
+        if planner is not None:
+            own_plan = replace(plan, prefix=self._prefix)
+            return begin_epoch(self, planner, own_plan, lambda ids: fence(self._settings, self._prefix, ids))
+        with self._planner() as own:
+            return self.begin(plan, own)
+
+    def put(self, records: Mapping[str, bytes | None]) -> None:
+        """Write other keys in one transaction.
+
+        Args:
+            records: Key to value (``plan.encode``); None deletes the key.
+        """
+        with self._planner() as writer:
+            writer.commit([(self.topic, key.encode(), value) for key, value in records.items()])
+
+    def _planner(self) -> TransactionalWriter:
+        writer = TransactionalWriter(
+            self._settings, transactional_id(self._prefix, PLANNER), transaction_timeout_ms=60_000
+        )
+        writer.init()
+        return writer

@@ -1,0 +1,38 @@
+"""What the commit protocol needs from the ledger; Kafka and the in-memory twin both provide it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
+
+
+class LedgerStore(Protocol):
+    """The ledger topic."""
+
+    topic: str
+
+    def ensure(self) -> None:
+        """Create the topic when it is missing; check it otherwise."""
+
+    def read(
+        self,
+        timeout_s: float = 60.0,
+        *,
+        fence_after_s: float | None = None,
+        fence_planner: bool = True,
+        chunks: bool = True,
+    ) -> LedgerState | None:
+        """Return what is committed, or None when the topic does not exist."""
+
+    def peek(self) -> LedgerState:
+        """Return what is committed before the oldest open transaction; never waits for one."""
+
+    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
+        """Put a plan in force."""
+
+    def put(self, records: Mapping[str, bytes | None]) -> None:
+        """Write other keys in one transaction."""

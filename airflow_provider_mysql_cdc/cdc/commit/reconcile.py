@@ -1,0 +1,198 @@
+"""Bring stored state and ledger together before anything else happens.
+
+The ledger holds what Kafka has committed, so it decides what is done; the stored state only remembers it. Every case is
+listed here, and what fits none of them stops with a named error.
+
+==================  ====================================  =============================================
+stored              ledger                                result
+==================  ====================================  =============================================
+nothing             nothing or empty                      ``fresh``
+nothing             plan                                  ``restore`` from the ledger, never a new snapshot
+something           nothing or empty                      ``LedgerMissingError``, but see the next line
+first plan pending  the same topic, empty; or no topic    ``resume``: the plan never reached the ledger
+                    when the plan was made
+epoch n pending     complete at n - 1, same offset        ``resume``: the plan never reached the ledger
+epoch n pending     epoch n, not complete                 ``resume`` (the ledger's plan)
+epoch n pending     epoch n, complete                     ``finish-commit``
+epoch n committed   epoch n, complete, same offset        ``none``
+epoch n             epoch above n, not complete           ``resume`` (the stored state is an older copy)
+epoch n             epoch above n, complete               ``finish-commit`` (an older copy, or a reset by hand)
+anything else                                             ``LedgerMismatchError``
+==================  ====================================  =============================================
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
+from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError
+from airflow_provider_mysql_cdc.cdc.model.offset import moves_back, same_place
+
+Action = Literal["fresh", "resume", "finish-commit", "restore", "none"]
+
+
+@dataclass(frozen=True, slots=True)
+class Reconciled:
+    """Say what the state is and why.
+
+    Args:
+        state: The state to go on from; where ``changed`` it has to be saved first.
+        action: ``fresh`` nothing exists yet; ``resume`` carry ``state.pending`` out; ``finish-commit`` the batch stands
+            in Kafka and only the stored offset had to move; ``restore`` the stored state was lost (``state.pending``
+            tells whether a batch is left to carry out); ``none`` both agree and nothing is pending.
+        reason: One sentence for the log.
+        changed: Whether the state differs from the stored one.
+    """
+
+    state: StoredState
+    action: Action
+    reason: str
+    changed: bool = False
+
+
+def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: int = 0) -> Reconciled:
+    """Decide where to go on.
+
+    Args:
+        stored: What the offset store holds, or None.
+        ledger: What the ledger holds, or None when its topic does not exist.
+        at_ms: Now, milliseconds since 1970; goes into the history of offsets.
+
+    Raises:
+        LedgerMissingError: Something was stored, but the ledger is gone.
+        LedgerMismatchError: Both contradict each other.
+    """
+    if ledger is None or ledger.plan is None:
+        return _without_plan(stored, ledger)
+    if stored is None or (stored.epoch == 0 and stored.committed is None):
+        return _restore(stored, ledger, ledger.plan, at_ms)
+    if ledger.plan.epoch > stored.epoch:
+        return _ledger_ahead(stored, ledger, ledger.plan, at_ms)
+    if ledger.plan.epoch < stored.epoch:
+        return _stored_ahead(stored, ledger, ledger.plan)
+    if stored.pending is None:
+        return _both_committed(stored, ledger, ledger.plan)
+    return _both_pending(stored, stored.pending, ledger, ledger.plan, at_ms)
+
+
+def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Reconciled:
+    if ledger is not None and not ledger.empty:
+        raise LedgerMismatchError(
+            "the ledger holds markers but no plan",
+            why="the record with key 'plan' is missing",
+            remedy="find out who wrote to the ledger topic; then go on by a reset (DAG mysql_cdc_reset_offset)",
+        )
+    if stored is None or (stored.epoch == 0 and stored.committed is None):
+        return Reconciled(stored or StoredState(), "fresh", "neither a stored offset nor a ledger exists")
+    first_plan = stored.pending is not None and stored.committed is None and stored.epoch == 1
+    # Without a remembered id the ledger did not exist when the plan was made.
+    same_topic = stored.ledger_id is None or (ledger is not None and ledger.topic_id == stored.ledger_id)
+    if first_plan and same_topic:
+        return Reconciled(stored, "resume", "the first plan was stored but never reached the ledger")
+    raise LedgerMissingError(
+        "the ledger is gone",
+        where=f"stored offset {stored.committed}, epoch {stored.epoch}",
+        why="the ledger topic does not exist" if ledger is None else "the ledger topic is empty or was created anew",
+        remedy="find out what happened to the topic. Events after the stored offset may stand in Kafka already; "
+        "go on from there only by a reset (DAG mysql_cdc_reset_offset) to an offset that a person chose",
+    )
+
+
+def _target(ledger: LedgerState, stored: StoredState, plan: BatchPlan, at_ms: int) -> StoredState:
+    """Return the state that the ledger's plan leads to: committed where it is complete, pending otherwise."""
+    before = stored.committed
+    if plan.kind == "drain" and not (stored.pending is not None and stored.pending.same_work(plan)):
+        before = plan.start  # the ledger's plan is newer than the stored state, and everything before it is done
+    state = replace(
+        stored, epoch=plan.epoch, pending=plan, committed=before, ledger_id=ledger.topic_id or stored.ledger_id
+    )
+    end = ledger.end()
+    if end is None:
+        return state
+    if plan.kind == "snapshot":
+        return state.commit(end, at_ms, ledger.snapshot, may_move_back=True)
+    return state.commit(end, at_ms, may_move_back=plan.kind == "reset")
+
+
+def _restore(stored: StoredState | None, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciled:
+    state = _target(ledger, stored or StoredState(), plan, at_ms)
+    if state.snapshot is None and ledger.snapshot is not None and ledger.snapshot.get("status") == "done":
+        state = replace(state, snapshot=ledger.snapshot)
+    rest = (
+        f"epoch {plan.epoch} is to be carried out" if state.pending else f"everything up to {state.committed} is done"
+    )
+    return Reconciled(state, "restore", f"the stored offset was lost; restored from the ledger: {rest}", True)
+
+
+def _ledger_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciled:
+    if plan.kind == "drain":
+        next_one = plan.epoch == stored.epoch + 1 and stored.pending is None
+        gap = next_one and not same_place(stored.committed, plan.start)
+        if gap or moves_back(stored.committed, plan.start):
+            raise _mismatch(stored, ledger, f"epoch {plan.epoch} begins at {plan.start}")
+    state = _target(ledger, stored, plan, at_ms)
+    behind = f"the stored state stands at epoch {stored.epoch}, the ledger at {plan.epoch}"
+    if state.pending is not None:
+        return Reconciled(state, "resume", f"{behind}; its plan is to be carried out", True)
+    return Reconciled(
+        state, "finish-commit", f"{behind} and complete; the stored offset moves to {state.committed}", True
+    )
+
+
+def _stored_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciled:
+    pending = stored.pending
+    if (
+        pending is not None
+        and pending.epoch == plan.epoch + 1
+        and ledger.complete()
+        and same_place(stored.committed, ledger.end())
+    ):
+        return Reconciled(
+            stored, "resume", f"the plan of epoch {pending.epoch} was stored but never reached the ledger"
+        )
+    raise _mismatch(stored, ledger, "the stored state is ahead of the ledger")
+
+
+def _both_committed(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciled:
+    if ledger.complete() and same_place(stored.committed, ledger.end()):
+        return Reconciled(stored, "none", f"stored offset and ledger agree at {stored.committed}, epoch {plan.epoch}")
+    why = "the stored offset differs from the batch's end"
+    if not ledger.complete():
+        why = (
+            f"the stored offset counts epoch {plan.epoch} as done, but writers {list(ledger.missing_writers())} are not"
+        )
+    raise _mismatch(stored, ledger, why)
+
+
+def _both_pending(
+    stored: StoredState, pending: BatchPlan, ledger: LedgerState, plan: BatchPlan, at_ms: int
+) -> Reconciled:
+    same = pending.same_work(plan)
+    begun_elsewhere = stored.committed is not None and not same_place(stored.committed, plan.start)
+    if not same and plan.kind == "drain" and begun_elsewhere:
+        raise _mismatch(stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different places")
+    # Two runs planned at once and a store without compare-and-swap kept the loser's plan: only the ledger's produced.
+    note = "" if same else "; the stored plan was another run's and never began"
+    state = _target(ledger, stored, plan, at_ms)
+    if state.pending is None:
+        reason = f"epoch {plan.epoch} stands completely in Kafka; the stored offset moves to {state.committed}{note}"
+        return Reconciled(state, "finish-commit", reason, True)
+    missing = list(ledger.missing_writers())
+    reason = f"epoch {plan.epoch} is not complete, writers {missing} are missing{note}"
+    return Reconciled(state, "resume", reason, state != stored)
+
+
+def _mismatch(stored: StoredState, ledger: LedgerState, why: str) -> LedgerMismatchError:
+    plan = ledger.plan
+    place = f"ledger epoch {plan.epoch}, {plan.start} to {ledger.end() or plan.end}" if plan else "ledger without plan"
+    return LedgerMismatchError(
+        "stored offset and ledger contradict each other",
+        where=f"stored {stored.committed}, epoch {stored.epoch}; {place}",
+        why=why,
+        remedy="a copy of the state or the ledger topic was changed by hand, or two systems share a topic.prefix; "
+        "decide where to go on and reset to that offset (DAG mysql_cdc_reset_offset)",
+    )

@@ -1,0 +1,198 @@
+"""The offset store on any database that SQLAlchemy speaks to.
+
+``save`` is one conditional statement (compare and swap on revision, epoch and stamp), so of two runs exactly one wins,
+whatever isolation level the database uses.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Connection, Engine
+from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+from sqlalchemy.schema import CreateTable
+
+from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState, conflict, stamped
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, parse, stored_at
+
+OFFSETS = "mysql_cdc_offsets"
+HISTORY = "mysql_cdc_offset_history"
+
+# MySQL compares text without case unless told otherwise; prefixes `shop` and `Shop` are two.
+_NAME = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+_LONG = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+# SQLite numbers rows by itself only in a column declared INTEGER.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+_metadata = sa.MetaData()
+_offsets = sa.Table(
+    OFFSETS,
+    _metadata,
+    sa.Column("prefix", _NAME, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("stamp", sa.String(32), nullable=False),
+    sa.Column("binlog_offset", sa.String(255)),  # for people who look; `state` is what counts
+    sa.Column("state", _LONG, nullable=False),
+    sa.Column("updated_ms", sa.BigInteger, nullable=False),
+)
+_history = sa.Table(
+    HISTORY,
+    _metadata,
+    sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("prefix", _NAME, nullable=False, index=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("binlog_offset", _LONG, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+
+T = TypeVar("T")
+
+
+class SqlOffsetStore:
+    """Keep the state of one topic.prefix in a database, with the history of its offsets.
+
+    The two tables are created when they are missing. Each call is a transaction of its own.
+
+    Args:
+        engine: SQLAlchemy engine, 1.4 or 2.x.
+        prefix: topic.prefix.
+        keep: Rows of history kept for each prefix.
+    """
+
+    def __init__(self, engine: Engine, prefix: str, *, keep: int = 1000) -> None:
+        self._engine, self._prefix, self._keep = engine, prefix, keep
+        self._ready = False
+        self._where = f"table {OFFSETS}, prefix {prefix}"
+
+    def load(self) -> StoredState | None:
+        """Return the state, or None when nothing is stored; see ``OffsetStore.load``."""
+        return self._run(self._load)
+
+    def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
+        """Replace the state, if it is still the expected one; see ``OffsetStore.save``."""
+        stored = stamped(new, expected)
+        try:
+            if self._run(lambda conn: self._swap(conn, stored, expected)):
+                return stored
+        except IntegrityError:  # another run stored the first state
+            pass
+        raise conflict(self._where, expected, self.load())
+
+    def history(self, limit: int = 100) -> list[PastOffset]:
+        """Return the last committed offsets, newest first.
+
+        Args:
+            limit: Most rows to return.
+
+        Raises:
+            StateError: The database does not answer.
+        """
+        query = (
+            sa.select(_history.c.epoch, _history.c.binlog_offset, _history.c.at_ms)
+            .where(_history.c.prefix == self._prefix)
+            .order_by(_history.c.id.desc())
+            .limit(limit)
+        )
+        rows = self._run(lambda conn: conn.execute(query).fetchall())
+        with stored_at(f"table {HISTORY}, prefix {self._prefix}"):
+            return [PastOffset(int(e), BinlogOffset.from_json(Members(parse(o))), int(at)) for e, o, at in rows]
+
+    def _load(self, conn: Connection) -> StoredState | None:
+        text = conn.execute(sa.select(_offsets.c.state).where(_offsets.c.prefix == self._prefix)).scalar()
+        return None if text is None else StoredState.from_json(parse(text, self._where), self._where)
+
+    def _swap(self, conn: Connection, stored: StoredState, expected: StoredState | None) -> bool:
+        before = self._load(conn)
+        values: dict[str, Any] = {
+            "revision": stored.revision,
+            "epoch": stored.epoch,
+            "stamp": stored.stamp,
+            "binlog_offset": str(stored.committed)[:255] if stored.committed else None,
+            "state": json.dumps(stored.to_json()),
+            "updated_ms": time.time_ns() // 1_000_000,
+        }
+        if expected is None or not expected.revision:
+            if before is not None:
+                return False
+            conn.execute(_offsets.insert().values(prefix=self._prefix, **values))
+        else:
+            same = (
+                (_offsets.c.prefix == self._prefix)
+                & (_offsets.c.revision == expected.revision)
+                & (_offsets.c.epoch == expected.epoch)
+                & (_offsets.c.stamp == expected.stamp)
+            )
+            if conn.execute(_offsets.update().where(same).values(**values)).rowcount != 1:
+                return False
+        if stored.committed is not None and (before is None or stored.committed != before.committed):
+            self._remember(conn, stored, stored.committed, values["updated_ms"])
+        return True
+
+    def _remember(self, conn: Connection, stored: StoredState, offset: BinlogOffset, now_ms: int) -> None:
+        past = stored.history[-1] if stored.history else None
+        epoch, at_ms = (past.epoch, past.at_ms) if past and past.offset == offset else (stored.epoch, now_ms)
+        conn.execute(
+            _history.insert().values(
+                prefix=self._prefix, epoch=epoch, binlog_offset=json.dumps(offset.to_json()), at_ms=at_ms or now_ms
+            )
+        )
+        mine = sa.select(_history.c.id).where(_history.c.prefix == self._prefix)
+        oldest = conn.execute(mine.order_by(_history.c.id.desc()).offset(self._keep - 1).limit(1)).scalar()
+        if oldest is not None:
+            conn.execute(_history.delete().where((_history.c.prefix == self._prefix) & (_history.c.id < oldest)))
+
+    def _run(self, work: Callable[[Connection], T]) -> T:
+        try:
+            if not self._ready:
+                create_tables(self._engine)
+                self._ready = True
+            with self._engine.begin() as conn:
+                return work(conn)
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            # The driver's message without SQL and parameters; they hold the whole state.
+            cause = (
+                str(error.orig) if isinstance(error, DBAPIError) and error.orig is not None else type(error).__name__
+            )
+            raise StateError(
+                "the offset store's database refuses or does not answer",
+                where=self._where,
+                why=cause,
+                remedy="check the connection, and that its account may create and write the two tables",
+                retriable=True,
+            ) from None
+
+
+def create_tables(engine: Engine) -> None:
+    """Create the tables that are missing; safe when several processes do so at once.
+
+    Args:
+        engine: SQLAlchemy engine.
+
+    Raises:
+        sqlalchemy.exc.SQLAlchemyError: A table is missing and cannot be created.
+    """
+    for table in (_offsets, _history):
+        if sa.inspect(engine).has_table(table.name):
+            continue
+        try:
+            with engine.begin() as conn:
+                conn.execute(CreateTable(table, if_not_exists=engine.dialect.name in _IF_NOT_EXISTS))
+                for index in table.indexes:
+                    index.create(conn)
+        except DBAPIError:
+            # Another process was faster; if it was not that, the table is missing still.
+            if not sa.inspect(engine).has_table(table.name):
+                raise
+
+
+_IF_NOT_EXISTS = ("sqlite", "mysql", "mariadb", "postgresql")

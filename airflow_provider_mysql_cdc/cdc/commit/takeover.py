@@ -1,0 +1,131 @@
+"""Put a plan in force so that nothing of an older plan or attempt can still become visible.
+
+The order matters:
+
+1. The planner's transactional id is taken over (the caller's ``init``): an older driver can write nothing any more.
+2. The ledger is read under that fence and the plan is checked against it: this is the compare of a compare-and-swap.
+3. The plan is committed with an attempt of its own: the swap. From now on a writer of another plan or attempt that
+   starts finds out (``require_plan``). The number of ids to be fenced is committed with it, so that whoever comes next
+   knows them although this attempt died here and its own plan may have fewer writers (a reset has none).
+4. Every writer that may have something open is fenced: one of another attempt that had started before cannot commit.
+5. The ledger is read again: nothing can be added to what it says now, except by writers of this attempt.
+
+Fencing before step 3 only would leave a gap: a leftover writer could start between the two, find its old plan still in
+force, and commit.
+
+A writer joins in the same way (``join``): compare, take over the id, compare again.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_store import LedgerStore
+from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, WRITERS_KEY, BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.errors import LedgerMissingError, OffsetConflictError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.model.offset import same_place
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
+
+PLANNER = "plan"
+"""Writer name of the transactional id under which plans and outcomes are written."""
+FENCE_AFTER_S = 2.0
+"""Seconds to wait for an open transaction in the ledger; its writer is about to be fenced in any case."""
+PEEK_S = 2.0
+"""Seconds for which a starting writer waits for an open transaction before it looks whether its plan is in force."""
+
+
+def begin_epoch(
+    ledger: LedgerStore, planner: RecordWriter, plan: BatchPlan, fence: Callable[[Iterable[int]], None]
+) -> LedgerState:
+    """Put a plan in force and return the ledger as it stands once nobody else can write.
+
+    Args:
+        ledger: The ledger; its topic exists.
+        planner: A writer of the id ``<prefix>.plan``, already initialised by the caller.
+        plan: The next plan, or the one in force, to be carried on by another attempt.
+        fence: Fences writers by number.
+
+    Returns:
+        The ledger; its plan bears the id of the new attempt, and that is the plan to give to writers.
+
+    Raises:
+        OffsetConflictError: Another run has planned since.
+        FencedError: Another run is planning at this very moment, or has put its attempt in force since.
+        LedgerMissingError: The ledger is empty although this is not the first plan.
+        SinkError: Kafka refuses.
+    """
+    found = ledger.read(fence_after_s=FENCE_AFTER_S, fence_planner=False) or LedgerState()
+    _check(plan, found)
+    old = found.plan
+    # What was begun under the ledger's settings is not finished under those that a late driver was given.
+    pins = old.pins if old is not None and old.same_work(plan) else plan.pins
+    mine = replace(plan, attempt=secrets.token_hex(8), pins=pins)
+    ids = found.writer_ids(plan.writers)
+    records = {PLAN_KEY: mine.to_json(), WRITERS_KEY: {"count": ids[-1] + 1 if ids else 0}}
+    planner.commit([(ledger.topic, key.encode(), encode(value)) for key, value in records.items()])
+    fault_point("takeover.after_plan")
+    fence(ids)
+    state = ledger.read() or LedgerState()
+    state.require_plan(mine)
+    return state
+
+
+def join(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index: int) -> LedgerState:
+    """Take over a writer's transactional id for the attempt in force, and return the ledger as it stands then.
+
+    The plan is compared before, so that a writer that comes too late does not fence the one at work; and again after,
+    because only then can nobody else commit under this id. A newer attempt fences the id after its plan stands in the
+    ledger, so either this comparison finds that plan, or that fence finds this writer.
+
+    Args:
+        ledger: The ledger.
+        plan: The plan that the writer was started with.
+        writer: The writer, not yet initialised.
+        index: Its number.
+
+    Raises:
+        FencedError: Another plan or attempt is in force.
+        SinkError: Kafka refuses.
+    """
+    ledger.peek().require_plan(plan)
+    fault_point("writer.before_init", index)
+    writer.init()
+    fault_point("writer.after_init", index)
+    try:
+        found = ledger.read(PEEK_S, chunks=False)
+    except SinkConnectionError:
+        # What hides the end may be a transaction of the newer attempt, whose plan stands before it.
+        ledger.peek().require_plan(plan)
+        found = ledger.read(chunks=False)
+    found = found or LedgerState()
+    found.require_plan(plan)
+    return found
+
+
+def _check(plan: BatchPlan, found: LedgerState) -> None:
+    old = found.plan
+    if old is None:
+        if plan.epoch != 1 and plan.kind != "reset":
+            raise LedgerMissingError(
+                "the ledger is empty",
+                where=f"epoch {plan.epoch} of {plan.owner}",
+                why="it was deleted or created anew after the plan was made",
+                remedy="run the task again; it says what can be done",
+            )
+        return
+    if old.same_work(plan) or (plan.kind == "reset" and plan.epoch > old.epoch):
+        return
+    follows = plan.epoch == old.epoch + 1 and found.complete()
+    if follows and (plan.kind != "drain" or same_place(plan.start, found.end())):
+        return
+    done = "complete" if found.complete() else "not complete"
+    raise OffsetConflictError(
+        f"epoch {plan.epoch} cannot begin",
+        where=f"{plan.start} to {plan.end}, planned by {plan.owner or 'unknown'}",
+        why=f"the ledger holds epoch {old.epoch} of {old.owner or 'unknown'}, {old.start} to {old.end}, {done}",
+        remedy="run the task again: it goes on from there",
+    )

@@ -1,0 +1,77 @@
+"""Where a writer of a drain stands in the binlog."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached, order
+
+
+@dataclass(slots=True)
+class Position:
+    """Track where in the binlog the writer stands, and what an earlier attempt committed already.
+
+    Args:
+        boundary: The last transaction boundary passed.
+        events: Row events seen in the transaction after it, of all tables.
+        thread: Thread id of the transaction's session.
+        gtid: GTID of the transaction, or None.
+        commit_us: Commit time of the transaction in microseconds since the epoch, 0 when the server does not tell.
+        query: The statement that caused the rows, when the server logs it.
+        begun: Whether the transaction's BEGIN has passed; DDL inside it belongs to CREATE TABLE ... SELECT.
+        statements: QUERY events seen in the transaction.
+        resume: Where an earlier attempt of the same batch got to; None once the writer is beyond it.
+    """
+
+    boundary: BinlogOffset
+    events: int = 0
+    thread: int = 0
+    gtid: str | None = None
+    commit_us: int = 0
+    query: str | None = None
+    begun: bool = False
+    statements: int = 0
+    resume: Reached | None = None
+
+    def enter(self, boundary: BinlogOffset | None = None) -> None:
+        """Begin to count anew: at a transaction's first event, or with the boundary behind its last one."""
+        if boundary is not None:
+            self.boundary = boundary
+        self.events = self.statements = 0
+        self.query = None
+
+    def reached(self, gtids: str | None) -> Reached:
+        """Return the place behind the last event.
+
+        Args:
+            gtids: GTID set executed up to the boundary.
+        """
+        boundary = self.boundary
+        return Reached(boundary.at(boundary.file, boundary.pos, gtids), self.events, self.statements)
+
+    def behind(self) -> bool:
+        """Return whether an earlier attempt committed more than has passed so far; nothing may be committed then."""
+        resume = self.resume
+        if resume is None:
+            return False
+        ahead = order(self.boundary, resume.offset)
+        return ahead < 0 or (ahead == 0 and (self.events < resume.events or self.statements < resume.statements))
+
+    def transaction_committed(self) -> bool:
+        """Return whether an earlier attempt committed the whole transaction."""
+        return self.resume is not None and order(self.boundary, self.resume.offset) < 0
+
+    def rows_committed(self) -> bool:
+        """Return whether an earlier attempt committed the row event that was counted last."""
+        return self.resume is not None and self._committed(self.resume, self.events, self.resume.events)
+
+    def statement_committed(self) -> bool:
+        """Return whether an earlier attempt committed the QUERY event that was counted last."""
+        return self.resume is not None and self._committed(self.resume, self.statements, self.resume.statements)
+
+    def _committed(self, resume: Reached, number: int, last: int) -> bool:
+        ahead = order(self.boundary, resume.offset)
+        if ahead < 0 or (ahead == 0 and number <= last):
+            return True
+        self.resume = None
+        return False

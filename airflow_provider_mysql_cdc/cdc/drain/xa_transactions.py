@@ -1,0 +1,163 @@
+"""XA transactions: their rows are produced when they commit, not when they are prepared.
+
+``XA PREPARE`` writes the rows into the binlog; ``XA COMMIT`` or ``XA ROLLBACK`` follow as groups of their own, any time
+later, also after a restart of the server (MySQL manual, "Restrictions on XA Transactions"). So the writer remembers
+where prepared rows stand, across batches, and reads them once more when the commit comes. A prepared transaction keeps
+its metadata locks, so the tables still have the structure that the rows were written with.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import events as ev
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs
+from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+
+# As mysqlbinlog registers: a reader without an id of its own never ends another reader's dump.
+SIDE_SERVER_ID = 0
+_STATEMENT = re.compile(r"XA\s+(\w+)\s+(.*)", re.IGNORECASE | re.DOTALL)
+
+
+def parse_xa(sql: str) -> tuple[str, str] | None:
+    """Return verb and xid of an XA statement as the binlog holds it, or None for any other statement."""
+    found = _STATEMENT.match(sql)
+    return (found[1].upper(), "".join(found[2].split())) if found else None
+
+
+def is_one_phase(event: Event) -> bool:
+    """Return whether an XA_PREPARE event stands for ``XA COMMIT ... ONE PHASE`` (first byte of its body)."""
+    return event.buf[event.body] != 0
+
+
+class XaTransactions:
+    """Keep track of the prepared XA transactions of a stream.
+
+    Args:
+        known: Those prepared before the batch and not decided yet.
+    """
+
+    def __init__(self, known: Iterable[PreparedXa] = ()) -> None:
+        self._prepared = {xa.xid: xa for xa in known}
+        self._open: tuple[str, BinlogOffset] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether the stream is inside the rows of an XA transaction."""
+        return self._open is not None
+
+    @property
+    def prepared(self) -> tuple[PreparedXa, ...]:
+        """What is prepared and not decided yet."""
+        return tuple(self._prepared.values())
+
+    def start(self, xid: str, boundary: BinlogOffset) -> None:
+        """Enter an XA transaction; its first event stands at ``boundary``."""
+        self._open = xid, boundary
+
+    def end(self, event: Event) -> PreparedXa | None:
+        """Leave the XA transaction at its XA_PREPARE event; return it when it commits in one phase."""
+        if self._open is None:
+            return None
+        xid, boundary = self._open
+        self._open = None
+        xa = PreparedXa(xid, boundary.file, boundary.pos, event.end_pos)
+        if is_one_phase(event):
+            return xa
+        self._prepared[xid] = xa
+        return None
+
+    def decide(self, xid: str) -> PreparedXa | None:
+        """Forget a transaction that commits or rolls back, and return it; None when its rows were never seen."""
+        return self._prepared.pop(xid, None)
+
+
+def read_rows(cfg: ConnectorConfig, xa: PreparedXa, on_wait: Callable[[], None] | None = None) -> Iterator[Event]:
+    """Yield the events of a prepared transaction once more.
+
+    Args:
+        cfg: The connector's configuration.
+        xa: The transaction.
+        on_wait: Called while the stream waits (``open_stream``).
+
+    Raises:
+        BinlogPurgedError: The binlog no longer holds it.
+    """
+    return _read(cfg, xa.file, xa.start, BinlogOffset(xa.file, xa.end), on_wait)
+
+
+def _read(
+    cfg: ConnectorConfig, file: str, pos: int, end: BinlogOffset, on_wait: Callable[[], None] | None
+) -> Iterator[Event]:
+    stream = open_stream(
+        cfg.connection_settings(),
+        BinlogOffset(file, pos),
+        server_id=SIDE_SERVER_ID,
+        silence_timeout_s=cfg[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
+        on_wait=on_wait,
+    )
+    try:
+        yield from stream.events(end)
+    finally:
+        stream.close()
+
+
+def find_prepared(
+    cfg: ConnectorConfig,
+    xid: str,
+    before: BinlogOffset,
+    log: Callable[[str], None],
+    on_wait: Callable[[], None] | None = None,
+) -> PreparedXa | None:
+    """Search the whole binlog for a transaction that was prepared before the stream began.
+
+    Args:
+        cfg: The connector's configuration.
+        xid: Its id.
+        before: The transaction boundary before its XA COMMIT.
+        log: Takes one line of text.
+        on_wait: Called while the search waits (``open_stream``).
+
+    Returns:
+        The transaction, or None when the binlog is complete and does not hold it: it had no rows.
+
+    Raises:
+        BinlogPurgedError: It may have been prepared in a file that is gone.
+    """
+    with connect(cfg.connection_settings()) as conn:
+        first = binary_logs(conn)[0][0]
+    log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first}")
+    known, complete = XaTransactions(), False
+    boundary = BinlogOffset(first, FILE_START)
+    for event in _read(cfg, first, FILE_START, before, on_wait):
+        if event.type == c.PREVIOUS_GTIDS_LOG_EVENT and event.file == first:
+            complete = file_number(first) == 1 and not str(ev.parse_previous_gtids(event))
+        elif event.type == c.QUERY_EVENT:
+            statement = parse_xa(ev.parse_query(event).sql.strip())
+            if statement is not None and statement[0] == "START":
+                known.start(statement[1], boundary)
+            elif statement is not None and statement[0] in ("COMMIT", "ROLLBACK"):
+                known.decide(statement[1])
+        elif event.type == c.XA_PREPARE_LOG_EVENT:
+            known.end(event)
+        elif event.type in c.GTID_EVENTS:
+            boundary = BinlogOffset(event.file, event.start_pos)
+    found = known.decide(xid)
+    if found is None and not complete:
+        raise BinlogPurgedError(
+            f"the rows of XA transaction {xid} are no longer in the binlog",
+            where=f"XA COMMIT at {before}",
+            why=f"it was prepared before this stream began, and the server's binlog begins with {first}",
+            remedy="give the batch up (DAG mysql_cdc_reset_offset, offset=stored), then take a new snapshot "
+            "(mysql_cdc_snapshot with again=true): the rows are in the tables",
+        )
+    return found

@@ -1,0 +1,171 @@
+"""Topic names, and the check that no two tables share one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+_INVALID = re.compile(r"[^a-zA-Z0-9._-]")
+_BEYOND_BMP = re.compile(r"[\U00010000-\U0010FFFF]")
+HEARTBEAT_PREFIX = "__debezium-heartbeat"
+MAX_LENGTH = 249
+
+
+def sanitised(name: str) -> str:
+    """Return a name with every character that Kafka topics cannot hold replaced by an underscore.
+
+    Java counts characters outside the basic plane as two, so they become two underscores.
+    """
+    return _INVALID.sub("_", _BEYOND_BMP.sub("__", name))
+
+
+def topic_name(prefix: str, table: TableId) -> str:
+    """Return the topic of a table's events: ``prefix.db.table``, sanitised (TOPIC-01, EVT-04)."""
+    return sanitised(f"{prefix}.{table.db}.{table.table}")
+
+
+def schema_change_topic(prefix: str) -> str:
+    """Return the topic of schema changes (TOPIC-06)."""
+    return sanitised(prefix)
+
+
+def transaction_topic(prefix: str, name: str = "transaction") -> str:
+    """Return the topic of transaction metadata (TXN-06).
+
+    Args:
+        prefix: ``topic.prefix``.
+        name: ``topic.transaction``.
+    """
+    return sanitised(f"{prefix}.{name}")
+
+
+def heartbeat_topic(prefix: str, heartbeat_prefix: str = HEARTBEAT_PREFIX) -> str:
+    """Return the topic of heartbeats (TOPIC-09).
+
+    Args:
+        prefix: ``topic.prefix``.
+        heartbeat_prefix: ``topic.heartbeat.prefix``.
+    """
+    return sanitised(f"{heartbeat_prefix}.{prefix}")
+
+
+def table_topics(
+    prefix: str,
+    tables: Iterable[TableId],
+    *,
+    reserved: Iterable[str] = (),
+    route: Callable[[str], str] = str,
+) -> dict[TableId, str]:
+    """Return every table's topic.
+
+    Names are compared before they are routed: tables that transforms bring together share a topic because somebody
+    asked for it.
+
+    Args:
+        prefix: ``topic.prefix``.
+        tables: The captured tables.
+        reserved: Topics that tables must not use (schema changes, transactions, heartbeats, ledger, history).
+        route: Gives the topic that the transforms make of a name (TOPIC-05).
+
+    Raises:
+        ConfigError: Two tables, or a table and a reserved topic, get the same name after replacement, or a name is
+            longer than Kafka allows (FAULT-32, EVT-05).
+    """
+    topics = {table: topic_name(prefix, table) for table in tables}
+    routed = {table: route(topic) for table, topic in topics.items()}
+    check_collisions(topics, reserved=reserved, longest=routed.values())
+    return routed
+
+
+class TopicOwners:
+    """Follow which table has which topic while a drain applies DDL.
+
+    A table that is created, or renamed, into the topic of another would write its rows among the other's: the same key
+    means two rows there, and the delete of one takes away the other from a compacted topic.
+
+    Args:
+        name: Gives a table's topic before transforms.
+        route: Gives the topic that the transforms make of a name.
+        wanted: Says whether a table is captured.
+        reserved: Topics that tables must not use.
+        tables: The tables at the start.
+    """
+
+    def __init__(
+        self,
+        name: Callable[[TableId], str],
+        route: Callable[[str], str],
+        wanted: Callable[[TableId], bool],
+        reserved: Iterable[str],
+        tables: Iterable[TableId],
+    ) -> None:
+        self._name, self._route, self._wanted = name, route, wanted
+        self._reserved = frozenset(reserved)
+        self._tables: set[TableId] = set(tables)
+        self._of: dict[str, TableId] = {name(t): t for t in self._tables if wanted(t)}
+
+    def follow(self, tables: AbstractSet[TableId], where: str) -> None:
+        """Take note of the tables behind a statement.
+
+        Args:
+            tables: All tables there are now.
+            where: The statement's place, for the error.
+
+        Raises:
+            ConfigError: A table that came with it would share a topic (FAULT-32), or has none that Kafka allows.
+        """
+        came, gone = tables - self._tables, self._tables - tables
+        self._tables = (self._tables - gone) | came
+        for topic in [self._name(t) for t in gone]:
+            if self._of.get(topic) in gone:
+                del self._of[topic]
+        for table in sorted(filter(self._wanted, came)):
+            topic = self._name(table)
+            other = self._of.get(topic)
+            shared = {table: topic} if other is None else {table: topic, other: topic}
+            try:
+                check_collisions(shared, reserved=self._reserved & {topic}, longest=[self._route(topic)])
+            except ConfigError as error:
+                raise ConfigError(
+                    error.what,
+                    where=f"{where}; {error.where}",
+                    why=error.why,
+                    remedy="exclude one of the two with table.exclude.list. Where the batch is begun, that is refused: "
+                    "give it up first with DAG mysql_cdc_reset_offset, offset=stored (what it committed comes again)",
+                ) from error
+            self._of[topic] = table
+
+
+def check_collisions(
+    topics: Mapping[TableId, str], *, reserved: Iterable[str] = (), longest: Iterable[str] | None = None
+) -> None:
+    """Refuse topic names that cannot be told apart or are too long.
+
+    Args:
+        topics: Topic by table.
+        reserved: Topics that tables must not use.
+        longest: The names whose length counts; None means all of ``topics``.
+
+    Raises:
+        ConfigError: See ``table_topics``; the message names every collision.
+    """
+    users: dict[str, list[str]] = {name: [f"the topic {name} itself"] for name in reserved}
+    for table, topic in sorted(topics.items()):
+        users.setdefault(topic, []).append(str(table))
+    problems = [f"{topic}: {', '.join(names)}" for topic, names in sorted(users.items()) if len(names) > 1]
+    problems += [
+        f"{topic}: longer than {MAX_LENGTH} characters"
+        for topic in sorted(set(users if longest is None else longest))
+        if len(topic) > MAX_LENGTH
+    ]
+    if problems:
+        raise ConfigError(
+            "tables cannot get a topic of their own",
+            where="; ".join(problems),
+            why="characters that topic names cannot hold are replaced by underscores, so different names become equal",
+            remedy="exclude one table of each group with table.exclude.list, or rename it",
+        )

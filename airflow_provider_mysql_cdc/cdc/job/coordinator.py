@@ -1,0 +1,263 @@
+"""A small request/response channel from the tasks of a job to its driver.
+
+Spark's own barrier and allGather cost about a second each (measured), too long to hold a global read lock. The driver
+listens on its own address; each task keeps one connection and sends JSON lines. Calls may block on the driver's side,
+which is how the tasks wait for each other.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hmac
+import json
+import secrets
+import socket
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.patience import keep_alive
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
+
+HELLO_S = 10.0
+"""Seconds within which a connection shows the token."""
+HELLO_BYTES = 1024
+"""Longest first line."""
+LINE_BYTES = 16 << 20
+"""Longest line of a task that has shown the token: an error with its texts, a view's position with its GTID set."""
+STRANGERS = 64
+"""Connections at once that have not shown the token yet."""
+KEEPALIVE_S = 60.0
+"""Seconds after which the host of a task that does not answer counts as gone."""
+Handler = Callable[[int, dict[str, Any]], dict[str, Any]]
+Lost = Callable[[int, CdcError | None], None]
+
+
+class Coordinator:
+    """Serve calls of tasks.
+
+    Nothing of a connection is believed, and next to nothing of it is kept, before its first line has shown the token:
+    that line is short and comes soon, and few connections may be waiting with theirs at once.
+
+    Args:
+        handlers: Operation name -> function of (task index, arguments) that returns the reply; it runs in the
+            connection's own thread and may block.
+        host: The address that the tasks can reach.
+        on_lost: Called with the task's index when its connection ends before it said goodbye, and with the error it
+            ended with, if it could tell.
+        hello_s: Longest wait in seconds for a connection's first line.
+    """
+
+    def __init__(
+        self,
+        handlers: dict[str, Handler],
+        host: str = "127.0.0.1",
+        on_lost: Lost | None = None,
+        hello_s: float = HELLO_S,
+    ) -> None:
+        self._handlers = handlers
+        self._on_lost = on_lost
+        self._hello_s = hello_s
+        self._strangers = threading.BoundedSemaphore(STRANGERS)
+        self._server = socket.create_server((host, 0))
+        self.address: tuple[str, int] = self._server.getsockname()[:2]
+        self.token = secrets.token_hex(16)
+        self._closed = False
+        threading.Thread(target=self._accept, name="cdc-coordinator", daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                conn, _ = self._server.accept()
+            except OSError:
+                if self._closed:
+                    return
+                time.sleep(0.05)  # a connection that was reset while it waited, or no file descriptor left
+                continue
+            # Tasks that find no room wait in the backlog; a stranger holds his place for a few seconds.
+            self._strangers.acquire()
+            try:
+                threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
+            except RuntimeError:  # no thread can be started
+                self._strangers.release()
+                conn.close()
+
+    def _serve(self, conn: socket.socket) -> None:
+        with conn:
+            try:
+                task = self._greet(conn)
+            except (OSError, ValueError, RecursionError):
+                task = None
+            finally:
+                self._strangers.release()
+            if task is not None:
+                self._serve_task(conn, task)
+
+    def _greet(self, conn: socket.socket) -> int | None:
+        """Return the task that a connection belongs to, or None when it does not show the token in time."""
+        deadline, line = time.monotonic() + self._hello_s, b""
+        while not line.endswith(b"\n"):
+            # Byte by byte: a task sends its first request without waiting for an answer to this line.
+            conn.settimeout(max(deadline - time.monotonic(), 0.001))
+            piece = conn.recv(1)
+            if not piece or len(line) == HELLO_BYTES:
+                return None
+            line += piece
+        hello = json.loads(line)
+        if not isinstance(hello, dict):
+            return None
+        shown, task = hello.get("token"), hello.get("task")
+        # Bytes: compare_digest refuses text beyond ASCII with a TypeError.
+        if not isinstance(shown, str) or not hmac.compare_digest(shown.encode("utf-8", "replace"), self.token.encode()):
+            return None
+        if not isinstance(task, int) or isinstance(task, bool) or task < 0:
+            return None
+        conn.settimeout(None)
+        conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # A task may compute for hours between two calls; that its host is gone, the network has to tell.
+        keep_alive(conn, KEEPALIVE_S)
+        return task
+
+    def _serve_task(self, conn: socket.socket, task: int) -> None:
+        done, cause = False, None
+        try:
+            with conn.makefile("rwb") as stream:
+                while line := stream.readline(LINE_BYTES + 1):
+                    request = _request(line, task)
+                    if request["op"] == "bye":
+                        done = True
+                        return
+                    if request["op"] == "failed":
+                        cause = from_json(request["error"])
+                        return
+                    stream.write(json.dumps(self._reply(task, request)).encode() + b"\n")
+                    stream.flush()
+        except CdcError as error:
+            cause = error
+        except (OSError, ValueError, LookupError, TypeError, RecursionError):
+            pass  # the connection is lost, and so is the task
+        finally:
+            if not done and not self._closed and self._on_lost:
+                self._on_lost(task, cause)
+
+    def _reply(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self._handlers[request["op"]](task, request)
+        except CdcError as error:
+            return {"error": error.to_json()}
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            return {"error": _not_understood(task, f"{request['op']!r}: {type(error).__name__}: {error}").to_json()}
+
+    def close(self) -> None:
+        """Stop accepting calls."""
+        self._closed = True
+        # Closing alone does not wake a thread that waits in accept (Linux).
+        with contextlib.suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
+        self._server.close()
+
+
+class CoordinatorClient:
+    """Call the driver from a task.
+
+    Args:
+        address: Host and port of the coordinator.
+        token: Its secret.
+        task: This task's index.
+
+    Raises:
+        StateError: The driver cannot be reached.
+    """
+
+    def __init__(self, address: tuple[str, int], token: str, task: int) -> None:
+        try:
+            self._sock = socket.create_connection(address, timeout=30)
+            self._sock.settimeout(None)
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            keep_alive(self._sock, KEEPALIVE_S)
+            self._stream = self._sock.makefile("rwb")
+            self._stream.write(json.dumps({"token": token, "task": task}).encode() + b"\n")
+            self._stream.flush()
+        except OSError as error:
+            raise _gone(f"{address[0]}:{address[1]}: {error}") from error
+
+    def call(self, op: str, **arguments: Any) -> dict[str, Any]:
+        """Send one request and return its reply.
+
+        Raises:
+            CdcError: The error the driver answered with.
+            StateError: The driver is gone.
+        """
+        try:
+            self._stream.write(json.dumps({"op": op, **arguments}).encode() + b"\n")
+            self._stream.flush()
+            line = self._stream.readline(LINE_BYTES + 1)
+        except (OSError, ValueError) as error:  # ValueError: the stream is closed
+            raise _gone(str(error)) from error
+        if not line.endswith(b"\n"):
+            raise _gone("its answer is cut off" if line else "it closed the connection")
+        try:
+            reply: dict[str, Any] = json.loads(line)
+            failed = from_json(reply["error"]) if "error" in reply else None
+        except (ValueError, LookupError, TypeError) as error:
+            raise _gone(f"its answer is not understood: {error}") from error
+        if failed is not None:
+            raise failed
+        return reply
+
+    def __enter__(self) -> CoordinatorClient:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        if isinstance(error, CdcError):
+            # The other tasks wait for this one; they shall end with its error, not with its loss.
+            with contextlib.suppress(OSError, ValueError):
+                self._stream.write(json.dumps({"op": "failed", "error": error.to_json()}).encode() + b"\n")
+        self.close(goodbye=kind is None)
+
+    def close(self, *, goodbye: bool = True) -> None:
+        """End the connection.
+
+        Args:
+            goodbye: Whether the task ended well; without it the driver counts the task as lost.
+        """
+        with contextlib.suppress(OSError):
+            if goodbye:
+                self._stream.write(b'{"op": "bye"}\n')
+            self._stream.close()
+        self._sock.close()
+
+
+def _request(line: bytes, task: int) -> dict[str, Any]:
+    """Read one line of a task.
+
+    Raises:
+        StateError: It is too long, or no request.
+    """
+    if len(line) > LINE_BYTES:
+        raise _not_understood(task, f"a line has more than {LINE_BYTES} bytes")
+    if not line.endswith(b"\n"):
+        raise ConnectionError("the connection ended within a line")
+    try:
+        request = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise _not_understood(task, str(error)) from error
+    if not isinstance(request, dict) or not isinstance(request.get("op"), str):
+        raise _not_understood(task, "it is not an object with an operation")
+    return request
+
+
+def _not_understood(task: int, why: str) -> StateError:
+    return StateError(
+        "what a task sent to the driver is not understood",
+        where=f"task {task}",
+        why=why[:500],
+        remedy="check that driver and executors run the same version of this package, then run the task again",
+        retriable=True,
+    )
+
+
+def _gone(why: str) -> StateError:
+    return StateError("the driver of this job is gone", why=why, remedy="run the task again", retriable=True)

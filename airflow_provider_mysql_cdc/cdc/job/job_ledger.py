@@ -1,0 +1,222 @@
+"""What every job's driver does in Kafka: fence older attempts, write the plan and the outcome, create topics."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import islice
+from types import MappingProxyType, TracebackType
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger import PLANNER
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import (
+    CHUNK_PREFIX,
+    OUTCOME_KEY,
+    PLAN_KEY,
+    SNAPSHOT_KEY,
+    VIEW_KEY,
+    WRITERS_KEY,
+    BatchPlan,
+    bounded_counts,
+    encode,
+)
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic, table_topics
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+
+SideRecord = tuple[str, bytes | None, bytes | None]
+PUT_AT_ONCE = 2000
+"""Records of one transaction of ``put_all``; with the longest keys of MySQL that is some megabytes."""
+
+
+class JobLedger:
+    """Write the driver's records of the ledger, each in a Kafka transaction of its own.
+
+    Opening it takes over the driver's transactional id, so an older driver can no longer plan or report.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+
+    def __init__(self, cfg: ConnectorConfig) -> None:
+        self._cfg = cfg
+        self._ledger = wiring.ledger(cfg)
+        self._ledger.ensure()
+        self._writer = wiring.record_writer(cfg, PLANNER)
+        self._writer.init()
+
+    def __enter__(self) -> JobLedger:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._writer.close()
+
+    def read(self, *, chunks: bool = True) -> LedgerState:
+        """Read the ledger as read_committed consumers see it.
+
+        Args:
+            chunks: Whether the chunks of a snapshot are wanted.
+        """
+        return self._ledger.read(chunks=chunks) or LedgerState()
+
+    def begin(self, plan: BatchPlan) -> LedgerState:
+        """Put the plan in force: nobody but writers of the new attempt can add anything (``commit.takeover``).
+
+        Args:
+            plan: The plan of this job.
+
+        Returns:
+            The ledger with the plan in it, which bears the attempt's id now.
+
+        Raises:
+            OffsetConflictError: The ledger holds another plan.
+        """
+        return self._ledger.begin(plan, self._writer)
+
+    def replace_plan(self, plan: BatchPlan) -> None:
+        """Write the plan in force anew, with the same work under today's configuration.
+
+        Args:
+            plan: The plan; nothing of it is committed yet.
+        """
+        self.put(PLAN_KEY, replace(plan, prefix=self._cfg[F.TOPIC_PREFIX]).to_json())
+
+    def allow_writers(self, count: int, ledger: LedgerState) -> None:
+        """Write down that writers 0 to count - 1 may start, before they do, so that whoever comes next fences them.
+
+        Args:
+            count: Number of writers.
+            ledger: What ``begin`` returned.
+        """
+        if count > ledger.ids:
+            self.put(WRITERS_KEY, {"count": count})
+
+    def require(self, plan: BatchPlan) -> None:
+        """Check that this attempt is still in force, before a step that Kafka does not fence.
+
+        Raises:
+            FencedError: A newer one is.
+        """
+        self.read(chunks=False).require_plan(plan)
+
+    def put(self, key: str, value: dict[str, Any]) -> None:
+        """Write one key in a transaction of its own."""
+        self.commit([self.record(key, value)])
+
+    def put_all(self, values: Iterable[tuple[str, dict[str, Any] | None]]) -> None:
+        """Write many keys, in transactions of at most ``PUT_AT_ONCE`` records each.
+
+        Args:
+            values: Key and value of each; None deletes the key.
+        """
+        for part in _parts(values):
+            self.commit([(self._cfg.ledger_topic, key.encode(), None if v is None else encode(v)) for key, v in part])
+
+    def record(self, key: str, value: dict[str, Any]) -> SideRecord:
+        """Return a ledger record, to be committed together with others."""
+        return ledger_record(self._cfg, key, value)
+
+    def commit(self, records: Sequence[SideRecord], headers: Mapping[str, Headers] = MappingProxyType({})) -> None:
+        """Produce records, each to partition 0, and commit them as one transaction.
+
+        Args:
+            records: Topic, key, value of each.
+            headers: Headers of the records of a topic, by topic.
+        """
+        for topic, key, value in records:
+            self._writer.produce(topic, key, value, 0, headers.get(topic))
+        self._writer.commit()
+
+    def write_outcome(
+        self, plan: BatchPlan, *, counts: dict[str, int] | None = None, error: CdcError | None = None
+    ) -> None:
+        """Write how the batch ended; the operator reads it in every deploy mode.
+
+        Args:
+            plan: The batch.
+            counts: Records per topic, when the batch is complete.
+            error: What went wrong otherwise.
+
+        Raises:
+            FencedError: A newer attempt has taken over; then that is what went wrong, whatever else came of it (the
+                newer attempt also ends this one's connection to the source, see ``run_lock``).
+        """
+        outcome = {
+            "epoch": plan.epoch,
+            "kind": plan.kind,
+            "ok": error is None,
+            "error": None if error is None else error.to_json(),
+            "counts": bounded_counts(counts or {}),
+            "ts_ms": time.time_ns() // 1_000_000,
+        }
+        try:
+            self.put(OUTCOME_KEY, outcome)
+        except FencedError as fenced:
+            raise FencedError(
+                "a newer attempt has taken over this run",
+                where=f"epoch {plan.epoch} of {plan.owner or 'unknown'}",
+                why=fenced.what if error is None else error.message(),
+                remedy="nothing: the newer attempt goes on from what is committed",
+                retriable=False,
+            ) from (error or fenced)
+        except CdcError:
+            if error is None:
+                raise
+            # The error itself goes to the caller; Kafka may be the very thing that is broken.
+
+    def wanted_topics(self, state: SchemaState) -> dict[str, TopicSpec]:
+        """Return the topics of all captured tables, and those of schema changes and the like, with how to create them.
+
+        Args:
+            state: The tables.
+
+        Raises:
+            ConfigError: Two tables would share a topic, and no transform says so (FAULT-32).
+        """
+        cfg = self._cfg
+        tables = [t for t in state.tables if cfg.captures(t)]
+        named = table_topics(
+            cfg[F.TOPIC_PREFIX], tables, reserved=wiring.reserved_topics(cfg), route=lambda t: cfg.route(t).topic
+        )
+        specs = {topic: wiring.table_topic(cfg) for topic in named.values()}
+        replication = cfg[F.TOPIC_CREATION_REPLICATION_FACTOR]
+        for side in wiring.side_topics(cfg):
+            if cfg[F.INCLUDE_SCHEMA_CHANGES] or side != schema_change_topic(cfg[F.TOPIC_PREFIX]):
+                specs.setdefault(cfg.route(side).topic, TopicSpec(1, replication))
+        return specs
+
+    def create_topics(self, specs: Mapping[str, TopicSpec]) -> None:
+        """Create topics, and the one of the schema history, where they are missing.
+
+        Args:
+            specs: From ``wanted_topics``.
+        """
+        # SCH-05, SCH-06: one partition, kept for ever.
+        history = TopicSpec(
+            1,
+            self._cfg[F.TOPIC_CREATION_REPLICATION_FACTOR],
+            {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"},
+        )
+        ensure_topics(make_admin(self._cfg.kafka_settings()), {**specs, self._cfg.history_topic: history})
+
+
+def _parts(values: Iterable[tuple[str, dict[str, Any] | None]]) -> Iterator[list[tuple[str, dict[str, Any] | None]]]:
+    rest = iter(values)
+    while part := list(islice(rest, PUT_AT_ONCE)):
+        yield part
+
+
+def ledger_record(cfg: ConnectorConfig, key: str, value: dict[str, Any]) -> SideRecord:
+    """Return a ledger record (topic, key, value)."""
+    return cfg.ledger_topic, key.encode(), encode(value)
+
+
+__all__ = ["CHUNK_PREFIX", "SNAPSHOT_KEY", "VIEW_KEY", "JobLedger", "ledger_record"]

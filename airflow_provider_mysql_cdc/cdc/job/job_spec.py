@@ -1,0 +1,82 @@
+"""The job spec: what the Airflow layer hands to a Spark job, as one JSON file."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse, stored_at
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """Describe one Spark job completely.
+
+    Args:
+        mode: ``drain`` or ``snapshot``.
+        properties: Connector properties with secrets in clear text; hence the file's mode 0600.
+        plan: The batch plan as JSON (``BatchPlan.to_json``).
+        owner: Who runs: ``dag_id/run_id/task_id/map_index``. A retry has the same owner and may take over.
+        run_for_s: Seconds to go on draining batch after batch; 0 drains one batch.
+    """
+
+    mode: str
+    properties: dict[str, Any] = field(repr=False)
+    plan: dict[str, Any]
+    owner: str
+    run_for_s: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "mode": self.mode,
+            "properties": self.properties,
+            "plan": self.plan,
+            "owner": self.owner,
+            "run_for_s": self.run_for_s,
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> JobSpec:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = Members(data)
+        properties, plan = given.object("properties"), given.object("plan")
+        for name in properties.names():
+            if not isinstance(properties.value(name), (str, int)):
+                raise damaged(
+                    f"properties.{name} is neither a text nor a number"
+                )  # without the value: it may be secret
+        return cls(
+            given.text("mode"),
+            properties.as_dict(),
+            plan.as_dict(),
+            given.text("owner"),
+            given.number("run_for_s", 0),
+        )
+
+    def write(self, path: Path) -> None:
+        """Write the spec to a new file that only this account can read."""
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "w") as out:
+            json.dump(self.to_json(), out)
+
+    @classmethod
+    def read(cls, path: Path) -> JobSpec:
+        """Read a spec file.
+
+        Raises:
+            DamagedRecordError: It is not one, or cannot be read.
+        """
+        try:
+            text = path.read_bytes()
+        except OSError as error:
+            raise damaged(error.strerror or "it cannot be read", f"job spec {path}") from error
+        with stored_at(f"job spec {path}"):
+            return cls.from_json(parse(text))

@@ -1,0 +1,70 @@
+"""Progress lines of a job: one every few seconds, with rate, place and time left."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.model.offset import file_number
+
+LINE_SECONDS = 5.0
+
+
+class DrainProgress:
+    """Collect the writers' reports of one batch.
+
+    Args:
+        plan: The batch.
+        log: Takes one line of text.
+    """
+
+    def __init__(self, plan: BatchPlan, log: Callable[[str], None]) -> None:
+        self._plan, self._log = plan, log
+        self._reports: dict[int, dict[str, Any]] = {}
+        self._began = self._said = time.monotonic()
+        self._lock = threading.Lock()
+
+    def update(self, task: int, report: dict[str, Any]) -> dict[str, Any]:
+        """Take one writer's report (``at``, ``records``, ``note``: a line for the log); the reply is empty."""
+        with self._lock:
+            if note := report.pop("note", None):
+                self._log(note)
+            self._reports[task] = report
+            if time.monotonic() - self._said >= LINE_SECONDS:
+                self._said = time.monotonic()
+                self._log(self._line())
+        return {}
+
+    def _line(self) -> str:
+        records = sum(int(r["records"]) for r in self._reports.values())
+        slowest = min((str(r["at"]) for r in self._reports.values()), key=_key)
+        seconds = time.monotonic() - self._began
+        return (
+            f"batch {self._plan.epoch}: {records:,} records, {records / seconds:,.0f}/s, "
+            f"at {slowest} of {self._plan.end}{self._left(slowest, seconds)}"
+        )
+
+    def _left(self, at: str, seconds: float) -> str:
+        start, end = self._plan.start, self._plan.end
+        file, pos = _key(at)
+        if not file_number(start.file) == file == file_number(end.file) or pos <= start.pos:
+            return ""
+        share = (pos - start.pos) / max(1, end.pos - start.pos)
+        return f", {share:.0%}, about {seconds * (1 - share) / share:.0f} s left"
+
+    def summary(self, totals: dict[str, int]) -> str:
+        """Return the batch's closing line."""
+        seconds = time.monotonic() - self._began
+        records = sum(totals.values())
+        return (
+            f"batch {self._plan.epoch} done: {records:,} records in {seconds:.1f} s "
+            f"({records / max(seconds, 0.001):,.0f}/s), offset {self._plan.end}"
+        )
+
+
+def _key(at: str) -> tuple[int, int]:
+    file, _, pos = at.rpartition(":")
+    return file_number(file), int(pos)

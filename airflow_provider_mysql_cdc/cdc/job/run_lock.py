@@ -1,0 +1,158 @@
+"""One run at a time for each topic.prefix, held as a named lock on the source server.
+
+The lock lives as long as its connection (MySQL manual, "Locking Functions"), so a killed driver frees it at once and
+nobody has to clean up. When the driver's host vanishes, MySQL would learn it from TCP's keepalive after two hours; so
+the holder gives a sign of life often, and the server ends a connection that gave none for the time of the lease
+(``wait_timeout``). It needs no privilege. Kafka's fencing stays the guarantee; this lock refuses a second run early,
+before it produces anything, and a run that has lost it stops before its next step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import math
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pymysql
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+
+LEASE_S = 60.0
+"""Seconds without a sign of life after which the server frees the lock."""
+SIGNS = 4
+"""Signs of life within a lease."""
+
+
+class RunLock:
+    """Hold the lock of a prefix, with signs of life from a thread of its own.
+
+    Args:
+        conn: The connection that holds it; nobody else uses it.
+        prefix: topic.prefix.
+        lease_s: Seconds without a sign of life after which the server frees it.
+    """
+
+    def __init__(self, conn: Any, prefix: str, lease_s: float) -> None:
+        self._conn, self._prefix, self._every = conn, prefix, lease_s / SIGNS
+        self._lost: str | None = None
+        self._end = threading.Event()
+        self._thread = threading.Thread(target=self._signs_of_life, name="cdc-run-lock", daemon=True)
+        self._thread.start()
+
+    def require(self) -> None:
+        """Make sure that the lock is still held, as far as the last sign of life can tell.
+
+        Raises:
+            RunInProgressError: It is lost.
+        """
+        if self._lost is not None:
+            raise RunInProgressError(
+                "this run has lost its lock on the topic.prefix",
+                where=f"topic.prefix={self._prefix}",
+                why=self._lost,
+                remedy="nothing if another run is at work; otherwise run the task again: it goes on from the markers",
+            )
+
+    def close(self) -> None:
+        """Stop the signs of life; the lock itself ends with the connection."""
+        self._end.set()
+        self._thread.join(self._every)
+
+    def _signs_of_life(self) -> None:
+        question = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
+        while not self._end.wait(self._every):
+            try:
+                if fetch_all(self._conn, question, (lock_name(self._prefix),))[0][0] == 1:
+                    continue
+                self._lost = "the server no longer counts it as the holder"
+            except (CdcError, pymysql.MySQLError, OSError, ValueError) as error:
+                self._lost = getattr(error, "why", "") or str(error)
+            return
+
+
+@contextlib.contextmanager
+def held(settings: ConnectionSettings, prefix: str, owner: str) -> Iterator[RunLock]:
+    """Hold the lock of a prefix on a connection of its own.
+
+    Args:
+        settings: How to reach the source server; its limit of silence is the lease.
+        prefix: topic.prefix.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
+
+    Raises:
+        RunInProgressError: Another owner holds the lock.
+        SourceError: The server cannot be reached or refuses.
+    """
+    lease_s = max(settings.silence_timeout_s, 1.0)
+    with connect(settings) as conn:
+        acquire(conn, prefix, owner, lease_s)
+        lock = RunLock(conn, prefix, lease_s)
+        try:
+            yield lock
+        finally:
+            lock.close()
+
+
+def stay(conn: Any) -> None:
+    """Keep the server from closing a connection that idles while the tasks work (SETUP-24).
+
+    Raises:
+        SourceError: What the server says.
+    """
+    fetch_all(conn, "SET SESSION wait_timeout = 2147483")
+
+
+def lock_name(prefix: str) -> str:
+    """Return the lock's name; MySQL limits it to 64 characters."""
+    name = f"mysql_cdc:{prefix}"
+    return name if len(name) <= 64 else "mysql_cdc:" + hashlib.sha256(prefix.encode()).hexdigest()[:48]
+
+
+def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> None:
+    """Take the lock of a prefix on this connection, or refuse.
+
+    An older attempt of the same owner (a driver that outlived its Airflow task) is ended: its connection is killed,
+    which an account may always do to its own connections, and Kafka fences what it still tries to write.
+
+    Args:
+        conn: An open pymysql connection; the lock ends with it.
+        prefix: topic.prefix.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
+        lease_s: The server closes the connection, and so frees the lock, after this many idle seconds.
+
+    Raises:
+        RunInProgressError: Another owner holds the lock.
+    """
+    name = lock_name(prefix)
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
+        # The owner is readable for others through a second lock whose name carries it.
+        for _ in range(2):
+            cursor.execute("SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s)", (name, name))
+            got, holder = cursor.fetchone()
+            if got == 1:
+                cursor.execute("SELECT GET_LOCK(%s, 0)", (_owner_lock(prefix, owner),))
+                return
+            cursor.execute("SELECT IS_USED_LOCK(%s)", (_owner_lock(prefix, owner),))
+            if cursor.fetchone()[0] != holder or holder is None:
+                break
+            cursor.execute("KILL %s", (int(holder),))
+            cursor.execute("SELECT GET_LOCK(%s, 10)", (name,))
+            if cursor.fetchone()[0] == 1:
+                cursor.execute("SELECT GET_LOCK(%s, 10)", (_owner_lock(prefix, owner),))
+                return
+    raise RunInProgressError(
+        "another run of this topic.prefix is at work",
+        where=f"topic.prefix={prefix}",
+        why=f"connection {holder} of the MySQL server holds the lock {name!r}",
+        remedy=f"wait for the other run, or end it (SHOW PROCESSLIST; KILL {holder})",
+    )
+
+
+def _owner_lock(prefix: str, owner: str) -> str:
+    return "mysql_cdc:o:" + hashlib.sha256(f"{prefix}\0{owner}".encode()).hexdigest()[:48]

@@ -1,0 +1,238 @@
+"""From the configuration to the parts: the only place that knows both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.convert.custom_converters import custom_column
+from airflow_provider_mysql_cdc.cdc.convert.treatment import treatments
+from airflow_provider_mysql_cdc.cdc.convert.type_names import type_expression
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.emit import envelope, topic_names
+from airflow_provider_mysql_cdc.cdc.emit.headers import Header, context_headers
+from airflow_provider_mysql_cdc.cdc.emit.routed_keys import routed_key
+from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock, source_block
+from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.routing import Destination
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+
+def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
+    """Return the settings of all tables' decoders; ``table_options`` adds those of one table.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    return DecoderOptions(
+        contract=str(cfg[F.EVENT_CONTRACT]),
+        source_struct=str(cfg[F.SOURCE_STRUCT_VERSION]),
+        transaction=cfg[F.PROVIDE_TRANSACTION_METADATA],
+        prefix=cfg[F.TOPIC_PREFIX],
+        decimal_mode=str(cfg[F.DECIMAL_HANDLING_MODE]),
+        bigint_unsigned_mode=str(cfg[F.BIGINT_UNSIGNED_HANDLING_MODE]),
+        binary_mode=str(cfg[F.BINARY_HANDLING_MODE]),
+        time_mode=str(cfg[F.TIME_PRECISION_MODE]),
+        time_adjuster=cfg[F.ENABLE_TIME_ADJUSTER],
+        tombstones=cfg[F.TOMBSTONES_ON_DELETE],
+        skipped_ops=frozenset(str(o) for o in cfg[F.SKIPPED_OPERATIONS]),
+        replace_null_with_default=cfg[F.VALUE_REPLACE_NULL_WITH_DEFAULT],
+        field_names=str(cfg[F.FIELD_NAME_ADJUSTMENT_MODE]),
+        schema_names=str(cfg[F.SCHEMA_NAME_ADJUSTMENT_MODE]),
+        unavailable=cfg[F.UNAVAILABLE_VALUE_PLACEHOLDER],
+        unavailable_as_null=cfg[F.UNAVAILABLE_VALUE_AS_NULL],
+        read_op="c" if cfg.families.transforms.read_is_create else "r",
+    )
+
+
+def table_options(cfg: ConnectorConfig, table: Table) -> DecoderOptions:
+    """Return what the decoder of a table version is compiled for.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+
+    Raises:
+        SchemaError: A column cannot be treated as the configuration says.
+        ConfigError: A converter of one's own cannot be used for a column.
+    """
+    options, to = decoder_options(cfg), table_destination(cfg, table.id)
+    names = tuple(c.name for c in table.columns)
+    included = tuple(n for n in names if cfg.includes_column(table.id, n))
+    conversions = tuple((c.name, custom) for c in table.columns if (custom := _conversion(cfg, table, c)))
+    converted = {name for name, _ in conversions}
+    booleans = frozenset(
+        c.name
+        for c in table.columns
+        if c.name not in converted and cfg.is_boolean(table.id, c.name, type_expression(c), c.length)
+    )
+    options = replace(
+        options,
+        key_columns=cfg[F.MESSAGE_KEY_COLUMNS].select(table.id, names) or None,
+        included=None if included == names else included,
+        booleans=booleans,
+        schema_titles=tuple(to.schema_names().items()),
+        key_fields=to.key_fields,
+        conversions=conversions,
+    )
+    found = treatments(
+        table,
+        lambda c: cfg.column_rule(table.id, c.name, type_expression(c)) if c.name in included else None,
+        options,
+        comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+    )
+    return replace(options, treatments=found)
+
+
+def _conversion(cfg: ConnectorConfig, table: Table, column: Column) -> CustomColumn | None:
+    """Return what the first converter that takes a column says of it; None when that is the boolean one, or none is."""
+    for converter in cfg.families.columns.converters:
+        if isinstance(converter, BooleanConverter):
+            if converter.selects(f"{table.id}.{column.name}", type_expression(column), column.length):
+                return None
+        elif (found := custom_column(converter, table, column)) is not None:
+            return found
+    return None
+
+
+def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
+    """Return the constant schema text of a table version.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        options: From ``table_options``.
+    """
+    return envelope.envelope_text(
+        table,
+        options,
+        key=cfg[F.KEY_SCHEMAS_ENABLE],
+        value=cfg[F.VALUE_SCHEMAS_ENABLE],
+        comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+        transaction=cfg[F.PROVIDE_TRANSACTION_METADATA],
+    )
+
+
+def table_source(cfg: ConnectorConfig, table: TableId) -> SourceBlock:
+    """Return the writer of a table's source blocks."""
+    return source_block(
+        table,
+        prefix=cfg[F.TOPIC_PREFIX],
+        version=str(cfg[F.EVENT_CONTRACT]),
+        source_struct=str(cfg[F.SOURCE_STRUCT_VERSION]),
+        include_query=cfg[F.INCLUDE_QUERY],
+        typed=cfg[F.VALUE_SCHEMAS_ENABLE],
+    )
+
+
+def headers(cfg: ConnectorConfig, run_id: str) -> list[Header]:
+    """Return the headers of every record of a run; none with ``extended.headers.enabled`` off and in contract 1.9."""
+    if not cfg[F.EXTENDED_HEADERS_ENABLED] or str(cfg[F.EVENT_CONTRACT]) == "1.9":
+        return []
+    return context_headers(cfg[F.TOPIC_PREFIX], run_id)
+
+
+def table_destination(cfg: ConnectorConfig, table: TableId) -> Destination:
+    """Return where a table's events go, and what the transforms change in them."""
+    return cfg.route(topic_names.topic_name(cfg[F.TOPIC_PREFIX], table))
+
+
+def topic_of(cfg: ConnectorConfig, table: TableId) -> str:
+    """Return a table's topic."""
+    return table_destination(cfg, table).topic
+
+
+def schema_topic(cfg: ConnectorConfig) -> str:
+    """Return the schema change topic."""
+    return cfg.route(topic_names.schema_change_topic(cfg[F.TOPIC_PREFIX])).topic
+
+
+def routed(
+    cfg: ConnectorConfig, topic: str, key: bytes | None, value: bytes | None
+) -> tuple[str, bytes | None, bytes | None]:
+    """Return topic, key and value of a schema change, transaction or heartbeat record behind the transforms.
+
+    Args:
+        cfg: The connector's configuration.
+        topic: Its topic before them.
+        key: Its key before them.
+        value: Its value; no transform changes it.
+    """
+    to = cfg.route(topic)
+    return to.topic, routed_key(to, key, schema=cfg[F.KEY_SCHEMAS_ENABLE]), value
+
+
+def side_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
+    """Return the topics of schema changes, transactions and heartbeats, before the transforms, as far as used."""
+    prefix = cfg[F.TOPIC_PREFIX]
+    names = [topic_names.schema_change_topic(prefix)]
+    if cfg[F.PROVIDE_TRANSACTION_METADATA]:
+        names.append(topic_names.transaction_topic(prefix, cfg[F.TOPIC_TRANSACTION]))
+    if cfg[F.HEARTBEAT_INTERVAL_MS]:
+        names.append(topic_names.heartbeat_topic(prefix, cfg[F.TOPIC_HEARTBEAT_PREFIX]))
+    return tuple(names)
+
+
+def table_topic(cfg: ConnectorConfig) -> TopicSpec:
+    """Return how a table's topic is created (topic.creation.default.*)."""
+    return TopicSpec(
+        cfg[F.TOPIC_CREATION_PARTITIONS], cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], cfg.topic_creation_settings()
+    )
+
+
+def topic_owners(cfg: ConnectorConfig, tables: Iterable[TableId]) -> topic_names.TopicOwners:
+    """Return what follows which table has which topic.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: The tables at the start.
+    """
+    return topic_names.TopicOwners(
+        lambda table: topic_names.topic_name(cfg[F.TOPIC_PREFIX], table),
+        lambda topic: cfg.route(topic).topic,
+        cfg.captures,
+        reserved_topics(cfg),
+        tables,
+    )
+
+
+def record_writer(cfg: ConnectorConfig, writer: int | str) -> TransactionalWriter:
+    """Return a transactional producer that is not yet initialised.
+
+    Args:
+        cfg: The connector's configuration.
+        writer: Writer index, or the driver's name.
+    """
+    return TransactionalWriter(
+        cfg.kafka_settings(),
+        transactional_id(cfg[F.TOPIC_PREFIX], writer),
+        transaction_timeout_ms=cfg[F.TRANSACTION_TIMEOUT_MS],
+        commit_bytes=cfg[F.COMMIT_BYTES],
+        commit_interval_s=cfg[F.COMMIT_INTERVAL_MS] / 1000,
+    )
+
+
+def ledger(cfg: ConnectorConfig) -> Ledger:
+    """Return the ledger of a topic.prefix."""
+    return Ledger(
+        cfg.kafka_settings(),
+        cfg.ledger_topic,
+        cfg[F.TOPIC_PREFIX],
+        cfg[F.TOPIC_CREATION_REPLICATION_FACTOR],
+        verified=cfg[F.TOPIC_SETTINGS_VERIFIED],
+    )
+
+
+def reserved_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
+    """Return the topics that no table may use; names before the transforms."""
+    names = [*side_topics(cfg), cfg.history_topic, cfg.ledger_topic]
+    if cfg[F.DEAD_LETTER_TOPIC]:
+        names.append(cfg[F.DEAD_LETTER_TOPIC])
+    return tuple(names)

@@ -1,0 +1,158 @@
+r"""Regular expressions of a configuration, with an end to the time they take.
+
+Users write Java's dialect. What Java and Python read alike is accepted: Python's ``re`` decides that, and the package
+``regex``, which reads the same dialect, does the matching, because it can stop after a time. A backtracking engine,
+Java's as well, needs more than a lifetime for ``(a|aa)+$`` and sixty letters; engines without backtracking (RE2) have
+no lookahead, which include lists use (``^(?!tmp_).*``).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import regex
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+MATCH_SECONDS = 0.25
+"""CPU time one match may take; an ordinary one takes microseconds."""
+TOTAL_SECONDS = 1.0
+"""CPU time that the slow matches of one expression may take together."""
+SLOW_SECONDS = 0.01
+MAX_LENGTH = 100_000
+MAX_DEPTH = 100
+MAX_QUANTIFIERS = 1_000
+MAX_REPEATS = 100_000
+"""Bound of all counts of an expression multiplied; ``regex`` writes counted repetitions out."""
+
+_TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]?|\{(\d+)(?:,(\d*))?\}|[(){*+?]", re.DOTALL | re.ASCII)
+
+
+class Expression:
+    """Match one regular expression.
+
+    Args:
+        text: The expression, in Python's dialect.
+        shown: The expression as it was written.
+        ignore_case: Whether ASCII letters match without case.
+
+    Raises:
+        ValueError: It is wrong, means something else to Python than to Java, or is too large.
+    """
+
+    __slots__ = ("_compiled", "_slow", "_source", "groupindex", "groups", "ignore_case", "text")
+
+    def __init__(self, text: str, shown: str = "", *, ignore_case: bool = True) -> None:
+        self.text, self.ignore_case = shown or text, ignore_case
+        self._source, self._slow = text, 0.0
+        self._compiled = _compiled(text, self.text, ignore_case)
+        self.groups: int = self._compiled.groups
+        self.groupindex: dict[str, int] = dict(self._compiled.groupindex)
+
+    def __repr__(self) -> str:
+        return f"Expression({self.text!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _again, (self._source, self.text, self.ignore_case)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and (self.text, self.ignore_case) == (other.text, other.ignore_case)
+
+    def __hash__(self) -> int:
+        return hash((self.text, self.ignore_case))
+
+    def fullmatch(self, name: str) -> re.Match[str] | None:
+        """Return the match of a whole name, or None.
+
+        Args:
+            name: The name.
+
+        Raises:
+            ConfigError: It takes too long.
+        """
+        return self._timed(self._compiled.fullmatch, name)
+
+    def search(self, name: str) -> re.Match[str] | None:
+        """Return the first match inside a name, or None.
+
+        Args:
+            name: The name.
+
+        Raises:
+            ConfigError: It takes too long.
+        """
+        return self._timed(self._compiled.search, name)
+
+    def _timed(self, match: Callable[..., re.Match[str] | None], name: str) -> re.Match[str] | None:
+        began = time.thread_time()
+        try:
+            found = match(name, timeout=MATCH_SECONDS)
+        except (TimeoutError, MemoryError):
+            raise self._too_slow(name) from None
+        if (spent := time.thread_time() - began) > SLOW_SECONDS:
+            self._slow += spent
+            if self._slow > TOTAL_SECONDS:
+                raise self._too_slow(name)
+        return found
+
+    def _too_slow(self, name: str) -> ConfigError:
+        return ConfigError(
+            "a regular expression of the configuration takes too long",
+            where=f"{_short(self.text)} against the name {_short(name)}",
+            why="it repeats what repeats, as (a+)+ does, so that the ways to match a name multiply",
+            remedy="write it without a repetition inside a repetition, for example [a-z_]+ for ([a-z]+_?)+",
+        )
+
+
+def _again(text: str, shown: str, ignore_case: bool) -> Expression:
+    return Expression(text, shown, ignore_case=ignore_case)
+
+
+def _compiled(text: str, shown: str, ignore_case: bool) -> Any:
+    def refuse(why: object) -> ValueError:
+        return ValueError(f"the regular expression {_short(shown)} cannot be used: {why}")
+
+    if why := _too_large(text):
+        raise refuse(why)
+    flags = regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if ignore_case else 0)
+    try:
+        with warnings.catch_warnings():
+            # Python warns where a set operation of other dialects ([a-z&&[^b]], nested sets) would be read as letters.
+            warnings.simplefilter("error")
+            re.compile(text, re.ASCII)
+            return regex.compile(text, flags, cache_pattern=False)
+    except (re.error, regex.error, OverflowError, RecursionError, MemoryError, ValueError, Warning) as error:
+        raise refuse(error) from None
+
+
+def _too_large(text: str) -> str:
+    """Return why an expression is not even compiled, or nothing."""
+    if len(text) > MAX_LENGTH:
+        return f"it has more than {MAX_LENGTH} characters; write several, separated by commas"
+    depth = deepest = quantifiers = 0
+    repeats = 1
+    for token in _TOKEN.finditer(text):
+        if token[0] == "{":
+            # Java refuses it; ``regex`` would read some forms as a fuzzy match.
+            return r"a brace begins no repetition; write \{ for the character"
+        quantifiers += token[1] is not None or token[0] in "*+?"
+        if token[0] in "()":
+            depth += 1 if token[0] == "(" else -1
+            deepest = max(deepest, depth)
+        elif token[1]:
+            if len(token[0]) > 16:
+                return "a repetition's count is too large"
+            repeats *= max(1, int(token[1]), int(token[2] or 0))
+    if deepest > MAX_DEPTH:
+        return f"its groups are nested more than {MAX_DEPTH} deep"
+    if quantifiers > MAX_QUANTIFIERS:
+        return f"it has more than {MAX_QUANTIFIERS} repetitions; write several expressions, separated by commas"
+    return "its repetitions multiply to too large a number" if repeats > MAX_REPEATS else ""
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 200 else text[:200] + "...")

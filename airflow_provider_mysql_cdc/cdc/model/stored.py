@@ -1,0 +1,232 @@
+"""Read the members of a stored JSON record; what is wrong with one is named.
+
+Every codec of a value that is written somewhere and read back (ledger, schema history, offset store, job spec) reads
+through ``Members``, so that a damaged or hostile record ends in one named error and never in a ``KeyError``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
+
+T = TypeVar("T")
+
+INT64_MAX = 2**63 - 1
+_REQUIRED: Any = object()
+_SHOWN = 60
+
+
+def damaged(why: str, where: str = "") -> DamagedRecordError:
+    """Return the error of a record that cannot be read.
+
+    Args:
+        why: The member, and what is wrong with it.
+        where: Topic, key and offset, table or file.
+    """
+    return DamagedRecordError(
+        "a stored record is damaged",
+        where=where,
+        why=why,
+        remedy="use the version of this package that wrote it, or a newer one; nobody else may write there "
+        "(docs/runbook.md, damaged records)",
+    )
+
+
+@contextmanager
+def stored_at(where: str) -> Iterator[None]:
+    """Say where a record stands that is read inside.
+
+    Args:
+        where: Topic, key and offset, table or file.
+
+    Raises:
+        DamagedRecordError: The record is damaged, with its place.
+    """
+    try:
+        yield
+    except DamagedRecordError as error:
+        raise damaged(error.why, error.where or where) from error
+
+
+def parse(text: str | bytes, where: str = "") -> Any:
+    """Return the value of a JSON text.
+
+    Args:
+        text: The text.
+        where: Its place, for the error.
+
+    Raises:
+        DamagedRecordError: It is no JSON, or nested deeper than anything that is stored.
+    """
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise damaged(f"it is not JSON: {error}", where) from None
+    except RecursionError:
+        raise damaged("it is nested too deeply", where) from None
+
+
+class Members:
+    """Read the members of one stored JSON object.
+
+    A method's ``default`` is returned for a member that is missing, as in records of older versions; without one the
+    member is required.
+
+    Args:
+        data: What should be a JSON object.
+        path: Its place in the record, for errors; empty for the record itself.
+
+    Raises:
+        DamagedRecordError: It is no object; and from every method, when the member is not what it should be.
+    """
+
+    __slots__ = ("_data", "_path")
+
+    def __init__(self, data: object, path: str = "") -> None:
+        if not isinstance(data, Mapping):
+            raise damaged(f"{path or 'it'} is not a JSON object: {_show(data)}")
+        self._data, self._path = data, path
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._data
+
+    def refuse(self, name: str, expected: str) -> DamagedRecordError:
+        """Return the error for a member.
+
+        Args:
+            name: The member.
+            expected: What it should be.
+        """
+        shown = _show(self._data[name]) if name in self._data else "missing"
+        return damaged(f"{self.path(name)} must be {expected}, and is {shown}")
+
+    def path(self, name: str) -> str:
+        """Return the path of a member."""
+        return f"{self._path}.{name}" if self._path else name
+
+    def value(self, name: str, default: Any = _REQUIRED) -> Any:
+        """Return a member as it is."""
+        if name in self._data:
+            return self._data[name]
+        if default is _REQUIRED:
+            raise self.refuse(name, "there")
+        return default
+
+    def text(self, name: str, default: str = _REQUIRED) -> str:
+        """Return a text; one that UTF-8 cannot write is refused."""
+        value: Any = self.value(name, default)
+        if not is_text(value):
+            raise self.refuse(name, "a text")
+        return str(value)
+
+    def text_or_none(self, name: str) -> str | None:
+        """Return a text, or None when it is missing or null."""
+        return None if self.value(name, None) is None else self.text(name)
+
+    def whole(self, name: str, default: int = _REQUIRED, *, low: int = 0, high: int = INT64_MAX) -> int:
+        """Return a whole number from ``low`` to ``high``, both included."""
+        value: Any = self.value(name, default)
+        if not is_whole(value) or not low <= value <= high:
+            raise self.refuse(name, f"a whole number from {low} to {high}")
+        return int(value)
+
+    def whole_or_none(self, name: str) -> int | None:
+        """Return a whole number from 0, or None when it is missing or null."""
+        return None if self.value(name, None) is None else self.whole(name)
+
+    def flag(self, name: str, default: bool = _REQUIRED) -> bool:
+        """Return true or false."""
+        value: Any = self.value(name, default)
+        if not isinstance(value, bool):
+            raise self.refuse(name, "true or false")
+        return value
+
+    def one_of(self, name: str, choices: Collection[str], default: str = _REQUIRED) -> str:
+        """Return one of some texts."""
+        value: Any = self.value(name, default)
+        if not isinstance(value, str) or value not in choices:
+            raise self.refuse(name, f"one of {', '.join(choices)}")
+        return value
+
+    def number(self, name: str, default: float = _REQUIRED) -> float:
+        """Return a number that is not negative."""
+        value: Any = self.value(name, default)
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
+            raise self.refuse(name, "a number")
+        return float(value)
+
+    def values(self, name: str, default: tuple[Any, ...] = _REQUIRED) -> tuple[Any, ...]:
+        """Return the elements of a list as they are."""
+        value: Any = self.value(name, default)
+        if not isinstance(value, (list, tuple)):
+            raise self.refuse(name, "a list")
+        return tuple(value)
+
+    def texts(self, name: str, default: tuple[str, ...] = _REQUIRED) -> tuple[str, ...]:
+        """Return a list of texts."""
+        values = self.values(name, default)
+        if not all(map(is_text, values)):
+            raise self.refuse(name, "a list of texts")
+        return values
+
+    def object(self, name: str, default: Mapping[str, Any] = _REQUIRED) -> Members:
+        """Return an object's members."""
+        return Members(self.value(name, default), self.path(name))
+
+    def objects(self, name: str, default: tuple[Any, ...] = _REQUIRED) -> tuple[Members, ...]:
+        """Return the members of each object of a list."""
+        return tuple(Members(v, f"{self.path(name)}[{i}]") for i, v in enumerate(self.values(name, default)))
+
+    def each(self, name: str, read: Callable[[Members, str], T]) -> dict[str, T]:
+        """Return what is read of each member of an object, none when it is missing.
+
+        Args:
+            name: The object.
+            read: Reads one member.
+        """
+        inner = self.object(name, {})
+        return {key: read(inner, key) for key in inner.names()}
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the object as it is."""
+        return {name: self._data[name] for name in self.names()}
+
+    def names(self) -> tuple[str, ...]:
+        """Return the names of all members."""
+        if not all(map(is_text, self._data)):
+            raise damaged(f"{self._path or 'it'} has a member whose name is no text")
+        return tuple(self._data)
+
+
+def members(data: Mapping[str, Any] | Members) -> Members:
+    """Return the members of an object, or the members given."""
+    return data if isinstance(data, Members) else Members(data)
+
+
+def is_text(value: object) -> bool:
+    """Return whether a value is a text that UTF-8 can write."""
+    if not isinstance(value, str):
+        return False
+    if value.isascii():
+        return True
+    return not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def is_whole(value: object) -> bool:
+    """Return whether a value is a whole number; true and false are none."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _show(value: object) -> str:
+    """Return a short form of a value for a message."""
+    if isinstance(value, Mapping):
+        return "an object"
+    if isinstance(value, (list, tuple)):
+        return f"a list of {len(value)}"
+    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > INT64_MAX:
+        return "a number out of all bounds"
+    return repr(value if not isinstance(value, str) else value[:_SHOWN])

@@ -1,0 +1,187 @@
+"""Move the stored offset by hand: the way out when nothing else goes on (a purged binlog, a lost ledger).
+
+The decision is written into the ledger as a plan of its own kind, so that it has an epoch and an owner like every other
+step, fences whoever still works on the plan that is set aside, and survives a crash before the offset store has it.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, end_of_binlog
+from airflow_provider_mysql_cdc.cdc.commit.known_topics import topic_record
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
+from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.takeover import FENCE_AFTER_S
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, SchemaError, SourceError
+from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.structures import known_at, write_structures
+
+Log = Callable[[str], None]
+
+TRIES = 5
+STORED, CURRENT, EARLIEST = "stored", "current", "earliest"
+_PLACE = re.compile(r"(?P<file>[^:\s]+\.\d+):(?P<pos>\d+)")
+# Events that begin a transaction, or stand between two of them (names of SHOW BINLOG EVENTS).
+_BETWEEN = {"Gtid", "Anonymous_Gtid", "Gtid_tagged", "Rotate", "Stop", "Format_desc", "Previous_gtids", "Heartbeat"}
+_REMEDY = "give a transaction boundary: the position of a Gtid or Anonymous_Gtid event (SHOW BINLOG EVENTS IN 'file')"
+
+
+def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, to: str = STORED) -> BinlogOffset:
+    """Set aside the plan in force and go on from another offset, because a person decided so.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        log: Takes one line of text.
+        to: ``stored`` keeps the stored offset, ``current`` takes the end of the server's binlog, ``earliest`` the first
+            position that is left, and ``file:position`` a transaction boundary.
+
+    Returns:
+        The offset from which the next drain reads.
+
+    Raises:
+        ConfigError: ``to`` is none of these, or no transaction boundary.
+        NoOffsetError: There is no stored offset to keep.
+        BinlogPurgedError: The server no longer holds the position given.
+        SchemaError: The schema history does not reach the place, and a captured table was changed between it and now.
+        RunInProgressError: Another run is at work.
+    """
+    settings = cfg.connection_settings()
+    with run_lock.held(settings, cfg.topic_prefix, owner) as lock, connect(settings) as conn:
+        with JobLedger(cfg) as job:
+            stored, found = store.load(), wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S, fence_planner=False)
+            target = partial(_target, conn, cfg.connection_settings(), to, stored, found)
+            offset = target()
+            plan = found.plan if found else None
+            epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
+            if plan is not None and found is not None and not found.complete():
+                log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is set aside")
+            offset = _with_structures(cfg, conn, job, offset, target, epoch, _drained(stored, found), to, log)
+            now = time.time_ns() // 1_000_000
+            lock.require()
+            ledger = job.begin(reset_plan(epoch, offset, owner, now))
+            # Whoever resets takes the topics as they are.
+            job.commit([topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics])
+        result = reconcile(stored, ledger, at_ms=now)
+        store.save(result.state, stored)
+    before = stored.committed if stored else None
+    log(f"offset moved by hand from {before} to {offset}, epoch {epoch}")
+    return offset
+
+
+def _with_structures(
+    cfg: ConnectorConfig,
+    conn: Any,
+    job: JobLedger,
+    offset: BinlogOffset,
+    target: Callable[[], BinlogOffset],
+    epoch: int,
+    drained: BinlogOffset | None,
+    to: str,
+    log: Log,
+) -> BinlogOffset:
+    """Make sure that the schema history gives the structures at the offset, before the offset moves.
+
+    The end of the binlog may have moved over a change meanwhile; then it is taken anew.
+    """
+    if to == STORED or known_at(cfg, conn, offset, drained):
+        return offset
+    for left in reversed(range(TRIES)):
+        try:
+            tables = write_structures(cfg, job, offset, epoch)
+            log(f"the structures of {tables} captured table(s) were read from the server as of {offset}")
+            return offset
+        except SchemaError:
+            if to != CURRENT or not left:
+                raise
+            offset = target()
+    raise AssertionError("unreachable")
+
+
+def _drained(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset | None:
+    """Return how far the stream was drained, or None when neither knows."""
+    try:
+        return _kept(stored, ledger)
+    except NoOffsetError:
+        return None
+
+
+def _target(
+    conn: Any, settings: ConnectionSettings, to: str, stored: StoredState | None, ledger: LedgerState | None
+) -> BinlogOffset:
+    """Return the offset that a person named."""
+    if to == STORED:
+        return _kept(stored, ledger)
+    here = end_of_binlog(conn, settings)
+    if to == CURRENT:
+        return here
+    if to == EARLIEST:
+        return stamp(conn, settings, here.at(binary_logs(conn)[0][0], FILE_START))
+    place = _PLACE.fullmatch(to.strip())
+    if place is None:
+        raise ConfigError(
+            f"{to!r} names no offset",
+            where="offset",
+            remedy="give stored, current, earliest, or file:position such as binlog.000012:157",
+        )
+    offset = here.at(place["file"], int(place["pos"]))
+    offset = check_available(conn, settings, offset)
+    _require_boundary(conn, offset)
+    return offset
+
+
+def _kept(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset:
+    """Return the stored offset; where it was lost, the ledger's."""
+    if stored is not None and stored.committed is not None:
+        return stored.committed
+    plan = ledger.plan if ledger else None
+    if plan is not None and ledger is not None:
+        end = ledger.end()
+        if end is not None or plan.kind == "drain":
+            return end or plan.start
+    raise NoOffsetError(
+        "there is no stored offset to keep",
+        where="offset=stored",
+        why="neither the offset store nor the ledger holds one",
+        remedy="take a snapshot, or name the offset (current, earliest or file:position)",
+    )
+
+
+def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
+    """Check that the server has a transaction boundary at a position of a file that it holds."""
+    quoted = offset.file.replace("\\", "").replace("'", "")
+    try:
+        events = fetch_named(conn, f"SHOW BINLOG EVENTS IN '{quoted}' FROM {offset.pos} LIMIT 1")
+    except SourceError as error:
+        raise ConfigError(
+            "no event begins at this position", where=str(offset), why=error.why, remedy=_REMEDY
+        ) from error
+    # The end of a file has no event. MySQL 8 and later go on to the next event where none begins (read from 9.7).
+    if events and int(events[0]["Pos"]) != offset.pos:
+        raise ConfigError(
+            "no event begins at this position",
+            where=str(offset),
+            why=f"the next one begins at {events[0]['Pos']}",
+            remedy=_REMEDY,
+        )
+    if events and events[0]["Event_type"] not in _BETWEEN:
+        raise ConfigError(
+            "the position is inside a transaction",
+            where=str(offset),
+            why=f"a {events[0]['Event_type']} event begins there",
+            remedy=_REMEDY,
+        )

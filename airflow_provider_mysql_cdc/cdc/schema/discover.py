@@ -1,0 +1,129 @@
+"""Find the tables to snapshot and read their definitions."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass, field
+from typing import Any
+
+import pymysql
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.java_order import java_order
+from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
+
+NO_SUCH_TABLE = (1146, 1049)  # the table, its database
+
+
+@dataclass(frozen=True, slots=True)
+class Definitions:
+    """Hold the source's own statements.
+
+    Args:
+        server_charset: ``@@character_set_server``.
+        server_collation: ``@@collation_server``.
+        databases: Database -> its CREATE DATABASE statement, also of captured databases without tables.
+        tables: Captured table -> its SHOW CREATE TABLE statement, in the order of the snapshot.
+        sql_mode: ``@@sql_mode`` as names, for the parser.
+        lower_case_table_names: The server variable.
+        others: The statements of tables that are not captured and that the history describes all the same.
+    """
+
+    server_charset: str
+    server_collation: str
+    databases: dict[str, str]
+    tables: dict[TableId, str]
+    sql_mode: str
+    lower_case_table_names: int
+    others: dict[TableId, str] = field(default_factory=dict)
+
+
+def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
+    """Return the captured base tables in the order of ``table.include.list``, then of their names (as Debezium).
+
+    Args:
+        conn: An open connection to the source.
+        cfg: The connector's configuration with its include and exclude lists.
+    """
+    listed = cfg[F.TABLE_INCLUDE_LIST]
+    return sorted((t for t in _base_tables(conn) if cfg.captures(t)), key=lambda t: listed.first(str(t)))
+
+
+def _base_tables(conn: Any) -> list[TableId]:
+    with conn.cursor() as cursor:
+        cursor.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'")
+        return sorted((TableId(db, name) for db, name in cursor.fetchall()), key=lambda t: java_order(str(t)))
+
+
+def guard(conn: Any, tables: list[TableId], timeout_s: int) -> TableId | None:
+    """Hold off ALTER TABLE and its kin for these tables until the connection's transaction ends.
+
+    A transaction that has read a table holds a metadata lock on it (MySQL manual, "Metadata Locking"), and FLUSH TABLES
+    WITH READ LOCK does not wait for such locks. So definitions can be read before the global lock instead of under it.
+
+    Args:
+        conn: An open connection to the source.
+        tables: The tables.
+        timeout_s: Seconds to wait for a table that somebody has locked; MySQL's own default is a year.
+
+    Returns:
+        A table that does not exist any more, or None when all are held.
+    """
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
+        cursor.execute("START TRANSACTION READ ONLY")
+        for table in tables:
+            try:
+                cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 0")
+            except pymysql.MySQLError as error:
+                if error.args[0] not in NO_SUCH_TABLE:
+                    raise
+                return table
+    return None
+
+
+def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Definitions:
+    """Read the CREATE statements of the tables and of the captured databases, whose character set new tables get.
+
+    Args:
+        conn: The guard's connection.
+        cfg: The connector's configuration.
+        tables: The tables.
+    """
+    with conn.cursor() as cursor:
+        cursor.execute(
+            "SELECT @@character_set_server, @@collation_server, @@session.sql_mode, @@lower_case_table_names"
+        )
+        charset, collation, sql_mode, lower = cursor.fetchone()
+        databases, creates = {}, {}
+        for db in dict.fromkeys(t.db for t in tables):
+            cursor.execute(f"SHOW CREATE DATABASE {quote_name(db)}")
+            databases[db] = str(cursor.fetchone()[1])
+        for table in tables:
+            creates[table] = _create_table(cursor, table)
+        cursor.execute(
+            "SELECT schema_name, default_character_set_name, default_collation_name FROM information_schema.schemata "
+            "ORDER BY schema_name"
+        )
+        for db, db_charset, db_collation in cursor.fetchall():
+            if cfg.describes_database(db):
+                statement = f"CREATE DATABASE {quote_name(db)} CHARSET {db_charset} COLLATE {db_collation}"
+                databases.setdefault(db, statement)
+    others = _others(conn, [t for t in _base_tables(conn) if cfg.describes(t) and t not in creates])
+    return Definitions(charset, collation, databases, creates, sql_mode, int(lower), others)
+
+
+def _create_table(cursor: Any, table: TableId) -> str:
+    cursor.execute(f"SHOW CREATE TABLE {table.quoted()}")
+    return str(cursor.fetchone()[1])
+
+
+def _others(conn: Any, tables: list[TableId]) -> dict[TableId, str]:
+    """Return the statements of tables that nothing guards: one that is gone or cannot be shown is passed over."""
+    found = {}
+    with conn.cursor() as cursor:
+        for table in tables:
+            with contextlib.suppress(pymysql.MySQLError):
+                found[table] = _create_table(cursor, table)
+    return found

@@ -1,0 +1,51 @@
+"""The views of an interrupted snapshot stand in one binlog, or the snapshot cannot be finished."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+
+def offsets_of_views(ledger: LedgerState, epoch: int) -> list[BinlogOffset]:
+    """Return where the binlog stood when the views of a snapshot opened, each once.
+
+    Args:
+        ledger: The ledger.
+        epoch: The snapshot's epoch.
+    """
+    view = ledger.others.get(VIEW_KEY, {})
+    found = [*ledger.done_chunks(epoch).values(), *([view] if view.get("epoch") == epoch else [])]
+    return list(dict.fromkeys(BinlogOffset.from_json(r["offset"]) for r in found))
+
+
+def require_one_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epoch: int) -> None:
+    """Refuse to go on with a snapshot whose earlier rows were read from another binlog than the server has now.
+
+    The drain behind a snapshot begins at the lowest position of its views, and leaves out what later views contain.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        ledger: The ledger.
+        epoch: The snapshot's epoch.
+
+    Raises:
+        BinlogPurgedError: The binlog was reset or purged since, or another server answers.
+    """
+    for offset in offsets_of_views(ledger, epoch):
+        try:
+            check_available(conn, cfg.connection_settings(), offset)
+        except BinlogPurgedError as error:
+            raise BinlogPurgedError(
+                f"snapshot {epoch} cannot be finished: {error.what}",
+                where=error.where,
+                why=error.why,
+                remedy="give it up (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot "
+                "with again=true); or set database.hostname to the server that still has the former binlog",
+            ) from error

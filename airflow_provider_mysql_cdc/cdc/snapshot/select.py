@@ -1,0 +1,119 @@
+"""Which rows of a table a snapshot reads, and with which statement."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pymysql
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes
+from airflow_provider_mysql_cdc.cdc.decode.text import column_expression, selected_columns
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, predicate
+
+# Error numbers from here on are the client's own (MySQL error reference).
+CLIENT_ERRORS = 2000
+
+
+def read_whole(cfg: ConnectorConfig, table: Table) -> bool:
+    """Say whether a table must be one chunk.
+
+    So it is with a statement of the user's own, and when event keys do not show the columns that bound chunks as they
+    are: a resumed snapshot tells by an event's key whether a chunk has the row already.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+    """
+    if cfg.select_override(table.id) is not None:
+        return True
+    options = wiring.table_options(cfg, table)
+    shown = {table.columns[i].name for i in key_indexes(table, options)}
+    for name in chunk_columns(table):
+        column = table.column(name)
+        if column is None or column.name not in shown or options.boolean_test(column) or options.custom(column):
+            return True
+    return False
+
+
+def chunk_sql(
+    cfg: ConnectorConfig, conn: Any, table: Table, chunk: SnapshotChunk, source: TableId | None = None
+) -> str:
+    """Return the statement whose rows the table's text decoder reads.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection, to look at a statement of the user's own.
+        table: The table.
+        chunk: The chunk.
+        source: The table to read, where it is called otherwise by now.
+
+    Raises:
+        ConfigError: The user's own statement cannot be used.
+    """
+    columns = selected_columns(table, wiring.table_options(cfg, table))
+    statement = cfg.select_override(table.id)
+    if statement is not None:
+        given = override_columns(conn, table, statement)
+        return f"SELECT {_expressions(table, columns, given)} FROM ({statement}\n) AS snapshot_rows"
+    order = ", ".join(map(quote_name, table.primary_key))
+    selected = ", ".join(map(column_expression, columns))
+    return f"SELECT {selected} FROM {(source or table.id).quoted()} WHERE {predicate(chunk)}" + (
+        f" ORDER BY {order}" if chunk.columns and order else ""
+    )
+
+
+def check_override(cfg: ConnectorConfig, conn: Any, table: Table) -> None:
+    """Refuse a statement of the user's own that cannot be used, before the snapshot begins.
+
+    Raises:
+        ConfigError: The statement is wrong, or leaves out a column that cannot be NULL.
+    """
+    statement = cfg.select_override(table.id)
+    if statement is not None:
+        columns = selected_columns(table, wiring.table_options(cfg, table))
+        _expressions(table, columns, override_columns(conn, table, statement))
+
+
+def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
+    """Return the names of the columns that a statement gives, in lower case.
+
+    Args:
+        conn: An open connection.
+        table: The table the statement stands for.
+        statement: The SELECT.
+
+    Raises:
+        ConfigError: The server refuses the statement.
+        SourceConnectionError: The connection broke.
+    """
+    try:
+        with conn.cursor() as cursor:
+            cursor.execute(f"SELECT * FROM ({statement}\n) AS snapshot_rows LIMIT 0")
+            return frozenset(d[0].lower() for d in cursor.description)
+    except pymysql.MySQLError as error:
+        why = " ".join(map(str, error.args))
+        if error.args and isinstance(error.args[0], int) and error.args[0] >= CLIENT_ERRORS:
+            raise SourceConnectionError("a snapshot statement could not be checked", why=why) from error
+        raise ConfigError(
+            f"the snapshot statement for {table.id} cannot be used",
+            where=f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{table.id}",
+            why=why,
+            remedy="correct the SELECT; name tables with their database, and give each column once"
+            + ("; MySQL quotes names as `name`, not as [name]" if "[" in statement else ""),
+        ) from error
+
+
+def _expressions(table: Table, columns: tuple[Column, ...], given: frozenset[str]) -> str:
+    missing = [c for c in columns if c.name.lower() not in given]
+    if names := [c.name for c in missing if not c.nullable]:
+        raise ConfigError(
+            f"the snapshot statement for {table.id} leaves out columns that cannot be NULL: {', '.join(names)}",
+            where=f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name}.{table.id}",
+            remedy="add the columns to the SELECT, or leave them out of the events with column.exclude.list",
+        )
+    return ", ".join("NULL" if c in missing else column_expression(c) for c in columns)

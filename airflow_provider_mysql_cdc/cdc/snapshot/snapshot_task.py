@@ -1,0 +1,276 @@
+"""One task of a snapshot: joins the consistent view, then reads chunk after chunk and produces straight to Kafka."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
+from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
+from airflow_provider_mysql_cdc.cdc.errors import SinkError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, ledger_record
+from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
+from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
+
+PROGRESS_ROWS = 10_000  # SNAP-56
+LATEST = 0.9
+"""Share of transaction.timeout.ms after which a chunk's transaction is given up."""
+
+
+def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+    """Run one snapshot task; called in a Spark task of a barrier stage.
+
+    Args:
+        index: The task's index.
+        arguments: What the driver put together (``snapshot_driver``).
+
+    Returns:
+        Rows per topic.
+    """
+    faults.set_driver(arguments["driver"])
+    cfg = ConnectorConfig.from_properties(arguments["properties"])
+    plan = BatchPlan.from_json(arguments["plan"])
+    sink = wiring.record_writer(cfg, index)
+    address = tuple(arguments["address"])
+    with (
+        CoordinatorClient(address, arguments["token"], index) as channel,
+        contextlib.closing(sink),
+        named_errors(cfg),
+    ):
+        join(wiring.ledger(cfg), plan, sink, index)
+        with connect(cfg.connection_settings()) as conn:
+            view = _join_view(conn, channel)
+            if view.get("over"):  # the driver looks at the tables anew, with new tasks
+                return {}
+            headers = wiring.headers(cfg, arguments["run_id"])
+            task = SnapshotTask(
+                cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers
+            )
+            return task.run()
+
+
+def _join_view(conn: Any, channel: CoordinatorClient) -> dict[str, Any]:
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    channel.call("ready", stage="ready")
+    stage = "opened"
+    while True:
+        with conn.cursor() as cursor:
+            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+        reply = channel.call("opened", stage=stage)
+        if "again" not in reply:
+            return reply
+        conn.rollback()
+        channel.call("ready", stage=reply["again"])
+        stage = reply["opened"]
+
+
+@dataclass(slots=True)
+class SnapshotTask:
+    """Read chunks until the driver has none left.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The snapshot's plan (epoch, partition counts).
+        index: The task's index.
+        conn: The connection that holds the view.
+        sink: The transactional producer.
+        channel: Calls to the driver.
+        tables: Table structures by name.
+        partitions: Partition count of each topic.
+        view: The view: ``offset`` and ``ts_ms``.
+        headers: Headers of every record.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    index: int
+    conn: Any
+    sink: TransactionalWriter
+    channel: CoordinatorClient
+    tables: dict[TableId, Table]
+    partitions: dict[str, int]
+    view: dict[str, Any]
+    headers: list[tuple[str, bytes]]
+    counts: dict[str, int] = field(default_factory=dict)
+    _decoders: dict[tuple[TableId, TableId], Any] = field(default_factory=dict)
+    _left_out: int = 0
+
+    def run(self) -> dict[str, int]:
+        """Ask for chunks and read them; return rows per topic."""
+        while True:
+            reply = self.channel.call("next")
+            if reply.get("chunk") is None:
+                return self.counts
+            placed = PlacedChunk.from_json(reply["chunk"])
+            rows = self._read(placed, bool(reply.get("first")), bool(reply.get("final")))
+            self._commit(placed, rows, reply["place"])
+            self.channel.call("done", chunk=placed.chunk.id, rows=rows)
+
+    def _commit(self, placed: PlacedChunk, rows: int, place: dict[str, Any]) -> None:
+        chunk = placed.chunk
+        record = {
+            "epoch": self.plan.epoch,
+            **place,
+            "chunk": chunk.to_json(),
+            "offset": self.view["offset"],
+            "rows": rows - self._left_out,
+            "left_out": self._left_out,
+            "writer": self.index,
+            "attempt": self.plan.attempt,
+        }
+        if placed.spans:
+            record["spans"] = spans_to_json(placed.spans)
+        topic, key, value = ledger_record(self.cfg, CHUNK_PREFIX + chunk.id, record)
+        self.sink.produce(topic, key, value, 0)
+        faults.fault_point("writer.before_commit", self.index)
+        self.sink.commit()
+        faults.fault_point("snapshot.after_chunk", self.index)
+
+    def _decoder(self, table: Table, source: TableId) -> Any:
+        found = self._decoders.get((source, table.id))
+        if found is None:
+            options = wiring.table_options(self.cfg, table)
+            found = compile_text_decoder(table, options, wiring.envelope_text(self.cfg, table, options))
+            self._decoders[source, table.id] = found
+        return found
+
+    def _require_time(self, placed: PlacedChunk, number: int, rows: int) -> None:
+        """Stop while the transaction can still be ended in good order; a retry would come no further.
+
+        Raises:
+            SinkError: The chunk's rows cannot be written within one Kafka transaction.
+        """
+        limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000
+        if self.sink.open_s < limit_s * LATEST:
+            return
+        self.sink.abort()
+        cut = bool(placed.chunk.columns)
+        raise SinkError(
+            "a chunk has more rows than can be written within one Kafka transaction",
+            where=f"snapshot of {placed.chunk.id}",
+            why=f"{number:,} of {rows:,} rows took {limit_s * LATEST:.0f} s; transaction.timeout.ms is "
+            f"{limit_s * 1000:.0f}" + ("" if cut else ", and the table has no key by which it could be cut"),
+            remedy="lower snapshot.chunk.rows"
+            if cut
+            else "raise transaction.timeout.ms (and the broker's "
+            "transaction.max.timeout.ms), or give the table a primary key of integers or strings",
+            retriable=cut,
+        )
+
+    def _say(self, chunk: str, rows: int) -> None:
+        if rows % PROGRESS_ROWS == 0:
+            self.channel.call("progress", chunk=chunk, rows=rows)
+
+    def _read(self, placed: PlacedChunk, first: bool, final: bool) -> int:
+        """Read one chunk and then produce its rows: a Kafka transaction does not wait for the source."""
+        chunk, source = placed.chunk, placed.source
+        table = replace(self.tables[source], id=placed.table)
+        emit = _Emitter(self, table, self._decoder(table, source), f"snapshot of {chunk.id}")
+        last_table = final and chunk.last
+        with RowSpool(emit.where) as spool:
+            packets = stream_rows(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), emit.where)
+            spool.fill(packets, lambda rows: self._say(chunk.id, rows))
+            rows = spool.rows
+            faults.fault_point("snapshot.chunk_read", self.index)
+            for number, packet in enumerate(spool, 1):
+                if number % PROGRESS_ROWS == 0:
+                    self._require_time(placed, number, rows)
+                first_row, last_row = number == 1 and chunk.number == 0, number == rows and chunk.last
+                emit.row(
+                    packet,
+                    snapshot_marker(
+                        first_row=first_row,
+                        last_row=last_row,
+                        first_table=first,
+                        last_table=last_table and number == rows,
+                    ),
+                )
+        self._left_out = emit.left_out
+        self.counts[emit.topic] = self.counts.get(emit.topic, 0) + rows - emit.left_out
+        return rows
+
+
+class _Emitter:
+    """Turn row packets of one table into records.
+
+    Args:
+        task: The task.
+        table: The table.
+        decode: Its compiled text decoder.
+        where: Place for errors.
+    """
+
+    def __init__(self, task: SnapshotTask, table: Table, decode: Any, where: str) -> None:
+        cfg = task.cfg
+        self.topic, self.where = wiring.topic_of(cfg, table.id), where
+        # Tables that share a topic may have equal keys.
+        self._own_topic = topic_name(cfg[F.TOPIC_PREFIX], table.id)
+        self._partitions = task.partitions.get(self.topic, cfg[F.TOPIC_CREATION_PARTITIONS])
+        self._sink, self._headers, self._decode = task.sink, task.headers, decode
+        self._block = wiring.table_source(cfg, table.id)
+        self._offset, self._ts_ms = BinlogOffset.from_json(task.view["offset"]), int(task.view["ts_ms"])
+        self._identity = f"snapshot/{task.plan.epoch}" if cfg[F.CDC_ID_HEADER] else None
+        self._unique = wiring.table_options(cfg, table).key_columns is None
+        self._marker = ""
+        self._rows = 0
+        self._ctx = EventContext()
+        self._out: list[Any] = []
+        self._letters = (
+            DeadLetters(cfg, task.index, task.sink.produce, task.counts) if DeadLetters.wanted(cfg) else None
+        )
+        self.left_out = 0
+
+    def row(self, packet: bytes, marker: str) -> None:
+        """Produce one row.
+
+        Args:
+            packet: The row's packet in MySQL's text protocol.
+            marker: ``source.snapshot`` of this row.
+        """
+        ctx, out = self._ctx, self._out
+        self._rows += 1
+        if marker != self._marker:
+            source.fill_snapshot(ctx, self._block, self._offset, self._ts_ms, marker)
+            ctx.where = self.where
+            self._marker = marker
+        ctx.tail = self._block.op_tail(time.time_ns())
+        out.clear()
+        try:
+            self._decode(packet, 0, ctx, out)
+        except ValueDecodeError as error:
+            if self._letters is None:
+                raise
+            self.left_out += 1
+            self._letters.put(self.topic, BadRow(self._rows - 1, "r", error), ctx, self._headers)
+        for key, value, _, _, _ in out:
+            headers = self._headers
+            if self._identity is not None:
+                # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
+                # row number tell rows apart.
+                row = key if key is not None and self._unique else f"{self.where}/{self._rows}".encode()
+                headers = [*headers, ("cdc-id", f"{self._identity}/{self._own_topic}/".encode() + row)]
+            self._sink.produce(self.topic, key, value, partition_of(key, self._partitions), headers)

@@ -1,0 +1,214 @@
+"""The soak from beginning to end; what it starts it ends."""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import os
+import random
+import shlex
+import signal
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from demolib.verify import VerifyError
+from stacklib import StackError, processes
+from stacklib.errors import say as say_line
+from stacklib.settings import REPOSITORY
+
+from soaklib.faults import FAULTS, nothing
+from soaklib.servers import Servers
+from soaklib.world import Stuck, World
+
+FOLDER = REPOSITORY / ".stack" / "soak"
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# A stream is verified after so long, on a slow machine after so many faults.
+_STREAM_S, _STREAM_FAULTS = 150.0, 8
+_SHOWN = 30
+
+
+class Soak:
+    """One run.
+
+    Args:
+        world: What it works on.
+        minutes: How long faults are made.
+        kinds: The kinds of faults.
+        again: The command that runs it once more.
+    """
+
+    def __init__(self, world: World, minutes: float, kinds: Sequence[str], again: str) -> None:
+        self.again = again
+        self.world, self._minutes, self._kinds = world, minutes, tuple(kinds)
+        self._bag: list[str] = []
+        self._rng = random.Random(f"{world.seed}/order")
+        self.events = self.tables = self.counted = 0
+        self.differences: list[str] = []
+        self._began = time.monotonic()
+
+    def run(self) -> bool:
+        """Make faults until the time is over; return whether everything holds."""
+        world = self.world
+        world.servers.start()
+        self._began = time.monotonic()
+        deadline = self._began + self._minutes * 60
+        try:
+            while time.monotonic() < deadline and not self.differences:
+                self._stream(deadline)
+        except Stuck as error:
+            self.differences.append(f"stuck: {error}")
+        except VerifyError as error:
+            self.differences.append(f"the verifier cannot read: {error}")
+        self.differences += world.complaints
+        return not self.differences
+
+    def _stream(self, deadline: float) -> None:
+        """Take one stream from its snapshot to its verdict."""
+        world = self.world
+        world.begin()
+        world.say(f"stream {world.stream}: partitions and settings {world.free()}")
+        until = time.monotonic() + _STREAM_S
+        # Two or three faults meet the snapshot; then it is let through.
+        for _ in range(self._rng.randrange(1, 4)):
+            if not world.settled.is_set():
+                self._fault()
+        if not world.settled.is_set():
+            world.recover()
+        faults = 0
+        while time.monotonic() < deadline and (time.monotonic() < until or faults < _STREAM_FAULTS):
+            self._fault()
+            world.recover()
+            faults += 1
+        world.say("load stopped; draining the rest, then the verdict")
+        verdict = world.finish()
+        self.events += verdict.events
+        self.tables += verdict.tables
+        self.counted += verdict.transactions
+        self.differences += verdict.differences
+        world.say(f"stream {world.stream}: {verdict.events:,} events, {len(verdict.differences)} difference(s)")
+        if not self.differences:
+            world.forget()
+
+    def _fault(self) -> None:
+        world = self.world
+        if not self._bag:
+            self._bag = self._rng.sample(self._kinds, len(self._kinds))
+        kind, during = self._bag.pop(), world.kind
+        world.tried[kind] += 1
+        fired = FAULTS[kind](world)
+        world.fired[kind] += fired
+        if fired and during == "snapshot":
+            world.fired["snapshot disturbed"] += 1
+        world.say(f"{kind} ({during}): {'fired' if fired else 'came too late'}")
+        if self._rng.random() < 0.3:
+            nothing(world)
+
+    def summary(self) -> list[str]:
+        """Return the report."""
+        world = self.world
+        seconds = time.monotonic() - self._began
+        others = sorted(set(world.fired) - set(FAULTS))
+        lines = [
+            "",
+            f"soak: seed {world.seed}, {seconds / 60:.1f} minutes, {world.stream} stream(s)",
+            f"events read: {self.events:,} in {self.tables} table(s); {self.counted:,} transactions counted against "
+            "their triggers",
+            f"load: {sum(world.transactions.values()):,} transactions: {_counts(world.transactions)}",
+            f"batches complete: {len(world.epochs)}; attempts: {len(world.attempts.made)}, "
+            f"on Spark {sum(a.spark for a in world.attempts.made)}",
+            "faults fired:",
+        ]
+        for kind in self._kinds:
+            fired, tried = world.fired[kind], world.tried[kind]
+            lines.append(f"  {kind}: {fired} of {tried}" if fired else f"  {kind}: NEVER FIRED ({tried} tried)")
+        lines.append("also: " + (_counts(Counter({k: world.fired[k] for k in others})) or "nothing"))
+        if self.differences:
+            lines.append(f"VERDICT: {len(self.differences)} difference(s)")
+            lines += [f"  {line}" for line in self.differences[:_SHOWN]]
+            lines.append(f"again: {self.again}  (the same faults and load, not at the same moments)")
+            lines.append(f"output of every attempt: {world.attempts.logs}")
+        else:
+            lines.append("VERDICT: every topic equals its table, each event once, per key in order and without gap")
+        return lines
+
+
+def _counts(counts: Counter[str]) -> str:
+    return ", ".join(f"{kind} {n:,}" for kind, n in sorted(counts.items()))
+
+
+def _interrupt(number: int, frame: object) -> None:
+    for name in _SIGNALS:
+        signal.signal(name, signal.SIG_IGN)
+    raise KeyboardInterrupt
+
+
+def _given(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="scripts/soak", description="Random faults under load, verified.")
+    parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made (default: 10)")
+    parser.add_argument("--seed", type=int, help="of all random choices (default: a new one, printed)")
+    parser.add_argument("--faults", help=f"only these kinds, apart by commas; all: {', '.join(FAULTS)}")
+    parser.add_argument("--rate", type=float, default=40.0, help="transactions a second of each of two threads")
+    parser.add_argument("--ddl-every", type=float, default=4.0, help="seconds between two DDL statements, about")
+    parser.add_argument("--ddl-late", action="store_true", help="no DDL before the initial snapshot is complete")
+    parser.add_argument("--keep", action="store_true", help="leave the servers' data in the folder")
+    parser.add_argument("--dir", type=Path, default=FOLDER, help="folder of data and logs (default: .stack/soak)")
+    given = parser.parse_args(argv)
+    given.kinds = [k.strip() for k in given.faults.split(",")] if given.faults else list(FAULTS)
+    unknown = [k for k in given.kinds if k not in FAULTS]
+    if unknown or given.minutes <= 0 or given.rate <= 0 or given.ddl_every <= 0:
+        parser.error(f"unknown faults: {', '.join(unknown)}" if unknown else "numbers are above 0")
+    if given.seed is None:
+        given.seed = random.SystemRandom().randrange(10**6)
+    return given
+
+
+def _only(folder: Path) -> bool:
+    """Take the lock that one soak at a time holds in a folder; it ends with the process."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    descriptor = os.open(folder / ".soak.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the soak; return the exit code: 0 when everything holds, 130 after Ctrl-C, else 1."""
+    given = _given(argv)
+    folder = given.dir.expanduser().resolve()
+    # Servers of the environment are somebody's own; this kills servers.
+    for name in [n for n in os.environ if n.startswith("MYSQL_CDC_") and n != "MYSQL_CDC_CACHE"]:
+        del os.environ[name]
+    if not _only(folder):
+        print(f"error: another soak runs in {folder}; choose another folder with --dir", file=sys.stderr)
+        return 1
+    for old in (folder / "attempts").glob("*"):
+        old.unlink()
+    for number in _SIGNALS:
+        signal.signal(number, _interrupt)
+    servers, code = Servers(folder), 1
+    world = World(
+        servers, folder, given.seed, given.rate, given.ddl_every, given.ddl_late, lambda m: say_line("soak", m)
+    )
+    words = [*(sys.argv[1:] if argv is None else argv)]
+    words += [] if "--seed" in words else ["--seed", str(given.seed)]
+    soak = Soak(world, given.minutes, given.kinds, shlex.join(["scripts/soak", *words]))
+    world.say(f"seed {given.seed}")
+    try:
+        code = 0 if soak.run() else 1
+    except KeyboardInterrupt:
+        code = 130
+    except StackError as error:
+        soak.differences.append(f"the soak itself failed: {error}")
+    finally:
+        for number in _SIGNALS:
+            signal.signal(number, signal.SIG_IGN)
+        world.end()
+        processes.interrupted.clear()
+        servers.end(wipe=not given.keep)
+    print("\n".join(soak.summary()) if code != 130 else "interrupted; everything is ended", flush=True)
+    return code

@@ -1,0 +1,129 @@
+"""One attempt as the Airflow operator makes it: prepare, run the job, settle. A process of its own, to be killed.
+
+Properties stand in ``properties.json`` of the folder (mode 0600); the offset store is the SQLite file ``state.db``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import faulthandler
+import json
+import os
+import signal
+import subprocess
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from stacklib.settings import REPOSITORY
+
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain, prepare_snapshot, settle
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+
+_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+_JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py"}
+
+
+def _log(line: str) -> None:
+    print(f"[mysql-cdc] {line}", flush=True)
+
+
+def _on_threads(spec: JobSpec, slots: int) -> None:
+    run = run_snapshot if spec.mode == "snapshot" else run_drain
+    run(spec, ThreadRunner(slots), _log)
+
+
+def _on_spark(spec: JobSpec, slots: int, folder: Path) -> None:
+    """Submit the job as the operator does; how it ended is in the ledger."""
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    path = folder / f"spec-{os.getpid()}.json"
+    spec.write(path)
+    command = [
+        str(home / "bin" / "spark-submit"),
+        *("--master", f"local[{slots}]", "--driver-java-options", _JVM, "--conf", "spark.ui.enabled=false"),
+        str(REPOSITORY / "spark_jobs" / _JOBS[spec.mode]),
+        str(path),
+    ]
+    env = {
+        **os.environ,
+        "SPARK_HOME": str(home),
+        "PYSPARK_PYTHON": sys.executable,
+        "PYTHONPATH": str(REPOSITORY),
+        "SPARK_LAUNCHER_OPTS": _JVM,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PATH": f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin",
+    }
+    try:
+        code = subprocess.run(command, env=env, cwd=folder, stdin=subprocess.DEVNULL, check=False).returncode
+        _log(f"spark-submit ended with {code}")
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def attempt(given: argparse.Namespace) -> dict[str, Any]:
+    """Make the attempt and return how it ended, as JSON."""
+    folder: Path = given.folder
+    cfg = ConnectorConfig.from_properties(json.loads((folder / "properties.json").read_text(encoding="utf-8")))
+    store = SqlOffsetStore(sa.create_engine(f"sqlite:///{folder / 'state.db'}"), cfg.topic_prefix)
+    prepare = prepare_snapshot if given.kind == "snapshot" else prepare_drain
+    job = prepare(cfg, store, given.owner, _log)
+    if job is None:
+        return {"nothing": True}
+    _log(f"epoch {job.plan.epoch}: {job.plan.kind} {job.plan.start} to {job.plan.end}, {job.plan.writers} writer(s)")
+    failed: CdcError | None = None
+    try:
+        if given.spark:
+            _on_spark(job.spec, given.slots, folder)
+        else:
+            _on_threads(job.spec, given.slots)
+    except CdcError as error:
+        failed = error
+    outcome = settle(cfg, store, _log)
+    failed = failed or outcome.error
+    return {
+        "epoch": job.plan.epoch,
+        "complete": outcome.complete,
+        "records": sum(outcome.counts.values()),
+        "error": None if outcome.complete or failed is None else failed.to_json(),
+    }
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one attempt; return 0 when it is complete or there was nothing to do, else 1."""
+    parser = argparse.ArgumentParser(prog="soaklib.driver")
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--kind", choices=("snapshot", "drain"), required=True)
+    parser.add_argument("--owner", required=True)
+    parser.add_argument("--slots", type=int, default=3)
+    parser.add_argument("--result", type=Path, required=True)
+    parser.add_argument("--spark", action="store_true")
+    given = parser.parse_args(argv)
+    # Somebody who waits too long asks where the threads are.
+    with contextlib.suppress(AttributeError, ValueError):
+        faulthandler.register(signal.SIGUSR1, all_threads=True)
+    try:
+        result = attempt(given)
+    except CdcError as error:
+        result = {"error": error.to_json()}
+    except BaseException as error:
+        traceback.print_exc()
+        result = {"raw": repr(error)}
+    _log(f"result {json.dumps(result)}")
+    given.result.write_text(json.dumps(result), encoding="utf-8")
+    return 0 if result.get("nothing") or result.get("complete") else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,270 @@
+"""The verdict: Kafka read by a consumer of its own, MySQL by SELECT; nothing of the provider is used here."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from confluent_kafka.admin import AdminClient
+from demolib import verify as reading
+from demolib.checks import TableCheck
+from demolib.events import Event, Layout, Reader, Record, RecordError, place_of
+
+from soaklib.ddl import Journal
+from soaklib.tables import AUDIT, KEYS
+
+_FIRST = 12
+_ADDED = re.compile(r"x\d+")
+# The server writes these two statements anew, with quoted names, which others have in them as well.
+_BEGIN = {"create table select": "CREATE", "drop table": "DROP TABLE `"}
+Place = tuple[str, int]
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What was found.
+
+    Args:
+        events: Records read from the tables' topics.
+        tables: Tables compared.
+        transactions: Transactions whose changes were counted against their triggers' notes.
+        differences: Everything that is wrong, in words.
+    """
+
+    events: int = 0
+    tables: int = 0
+    transactions: int = 0
+    differences: list[str] = field(default_factory=list)
+
+
+def final_layout(layout: Layout, table: str, columns: Mapping[tuple[str, str], str]) -> Layout:
+    """Return a layout that knows the names its columns had before.
+
+    Args:
+        layout: The table as it is at the end.
+        table: Its name in the journal.
+        columns: New name of each column that was renamed, by table and old name.
+    """
+    names: dict[str, str | None] = {}
+    for (of_table, old), _ in columns.items():
+        name: str | None = old
+        while name is not None and name not in layout.columns:
+            name = columns.get((of_table, name))
+        if of_table == table:
+            names[old] = name
+    return replace(layout, earlier=_Earlier(names, layout.columns))
+
+
+class _Earlier(dict[str, str | None]):
+    """Earlier names; a column that DDL added and that is not there at the end was dropped."""
+
+    def __init__(self, names: Mapping[str, str | None], columns: tuple[str, ...]) -> None:
+        super().__init__(names)
+        self._columns = columns
+
+    def get(self, name: str, default: Any = None) -> str | None:
+        if name in self:
+            return self[name]
+        return None if _ADDED.fullmatch(name) and name not in self._columns else name
+
+
+def gtid_of(event: Event) -> Place | None:
+    """Return the transaction of a streamed event: the source's id and its number."""
+    return None if event.place is None else (event.place.line, event.place.numbers[0])
+
+
+class AuditCheck:
+    """Count each transaction's changes of each table against what the triggers noted in the same transaction.
+
+    So the loss of an insert and a delete of one key shows, which no comparison of rows would find.
+
+    Args:
+        after: GTID source and number at the end of the initial snapshot; only later transactions are counted.
+        left_out: Tables without triggers.
+    """
+
+    def __init__(self, after: Place, left_out: Iterable[str] = ()) -> None:
+        self._source, self._number = after
+        self._left_out = frozenset(left_out)
+        self._noted: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self._found: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+
+    def _counts(self, place: Place | None) -> bool:
+        return place is not None and place[0] == self._source and place[1] > self._number
+
+    def note(self, event: Event, row: Mapping[str, Any]) -> None:
+        """Take a row of the audit table."""
+        place = gtid_of(event)
+        if place is None or not self._counts(place) or row["tbl"] in self._left_out:
+            return
+        for op in "dc" if row["op"] == "k" else row["op"]:
+            self._noted[place][row["tbl"], op] += 1
+
+    def change(self, table: str, event: Event) -> None:
+        """Take a change of a table."""
+        place = gtid_of(event)
+        if place is not None and event.op in "cud" and self._counts(place) and table not in self._left_out:
+            self._found[place][table, event.op] += 1
+
+    def finish(self) -> tuple[int, list[str]]:
+        """Return how many transactions were counted, and what differs."""
+        out = []
+        for place in sorted(set(self._noted) | set(self._found)):
+            noted, found = self._noted[place], self._found[place]
+            for table, op in sorted(set(noted) | set(found)):
+                if noted[table, op] != found[table, op]:
+                    out.append(
+                        f"transaction {place[0]}:{place[1]}: {found[table, op]} events of op {op} in {table}, "
+                        f"its triggers noted {noted[table, op]}"
+                    )
+        return len(set(self._noted) | set(self._found)), out
+
+
+def check_schema_changes(statements: Iterable[str], journal: Journal) -> list[str]:
+    """Return what is wrong with the schema change topic: each statement stands in it once.
+
+    Args:
+        statements: ``ddl`` of its records.
+        journal: What was run.
+    """
+    texts = [text + " " for text in statements]
+    out = []
+    for done in journal.done:
+        if not done.mark:
+            continue
+        found = sum(done.mark in text and text.lstrip().upper().startswith(_BEGIN.get(done.kind, "")) for text in texts)
+        if found > 1:
+            out.append(f"schema changes: {done.kind} {done.mark.strip()} stands there {found} times")
+        elif not found and done.sure and done.late:
+            out.append(f"schema changes: {done.kind} {done.mark.strip()} is missing")
+    return out
+
+
+@dataclass
+class Topics:
+    """The topics of one prefix.
+
+    Args:
+        bootstrap: Kafka's addresses.
+        prefix: ``topic.prefix``.
+        database: The database.
+    """
+
+    bootstrap: str
+    prefix: str
+    database: str
+
+    def names(self) -> set[str]:
+        """Return the tables that have a topic."""
+        start = f"{self.prefix}.{self.database}."
+        found = AdminClient({"bootstrap.servers": self.bootstrap}).list_topics(timeout=30).topics
+        return {name.removeprefix(start) for name in found if name.startswith(start)}
+
+    def read(self, table: str) -> Iterator[Record]:
+        """Yield the committed records of a table's topic."""
+        return reading.read_topic(self.bootstrap, f"{self.prefix}.{self.database}.{table}")
+
+    def statements(self) -> list[str]:
+        """Return ``ddl`` of every schema change."""
+        return [str(p.get("ddl") or "") for p in reading.schema_changes(self.bootstrap, self.prefix)]
+
+
+def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: Place) -> Verdict:
+    """Compare everything that is in Kafka with the database and the journal.
+
+    Args:
+        connect: Opens a root connection whose time zone is UTC.
+        topics: The topics.
+        journal: The DDL that was run.
+        after: GTID source and number at the end of the initial snapshot.
+
+    Raises:
+        demolib.verify.VerifyError: A topic cannot be read to its end.
+    """
+    verdict, seen, there = Verdict(), set[bytes](), topics.names()
+    audit = AuditCheck(after, journal.unaudited)
+    with closing(connect()) as conn:
+        stored = {t.layout.name: t for t in reading.stored_tables(conn, topics.database)}
+        late = _audit(verdict, audit, conn, topics, stored[AUDIT], seen)
+        lives = {name: [name] for name in stored if name != AUDIT}
+        final = next(name for name in reversed(journal.names) if name in stored)
+        lives[final] = [name for name in journal.names if name in there or name == final]
+        for name, life in lives.items():
+            label = "r" if name == final else name
+            layout = final_layout(stored[name].layout, label, journal.columns)
+            table = replace(stored[name], layout=layout)
+            check = TableCheck(layout, seen, late)
+            for topic in life:
+                if topic not in there:
+                    continue  # a table that never had a row has no topic either; rows of its own would show below
+                check.next_topic()
+                events = reading.read_events(layout, topics.read(topic))
+                check.feed(_counted(events, audit, label if label in KEYS else None))
+            found = check.finish(reading.read_rows(conn, topics.database, table))
+            verdict.events += found.events
+            verdict.tables += 1
+            verdict.differences += found.lines()
+    for topic in sorted(there - {AUDIT} - {t for life in lives.values() for t in life}):
+        verdict.events += _only_once(verdict, topics.read(topic), topic, seen)
+    verdict.transactions, wrong = audit.finish()
+    verdict.differences += wrong[:_FIRST]
+    verdict.differences += check_schema_changes(topics.statements(), journal)
+    return verdict
+
+
+def _counted(events: Iterable[Event | RecordError], audit: AuditCheck, label: str | None) -> Iterator[Any]:
+    for event in events:
+        if label is not None and isinstance(event, Event):
+            audit.change(label, event)
+        yield event
+
+
+def _audit(
+    verdict: Verdict, audit: AuditCheck, conn: Any, topics: Topics, table: reading.StoredTable, seen: set[bytes]
+) -> set[str]:
+    """Check the audit table itself; return the transactions that were prepared with XA."""
+    layout, late = table.layout, set[str]()
+    reader, events = Reader(layout), list[Event | RecordError]()
+    for record in topics.read(AUDIT):
+        try:
+            event = reader.event(record)
+        except RecordError as error:
+            events.append(error)
+            continue
+        events.append(event)
+        row = dict(zip(layout.columns, event.after or (), strict=False))
+        place = gtid_of(event)
+        if row and place is not None and str(row["mark"] or "").startswith("xa "):
+            late.add(f"{place[0]}:{place[1]}")
+        if row:
+            audit.note(event, row)
+    found = TableCheck(layout, seen, late).feed(events).finish(reading.read_rows(conn, topics.database, table))
+    verdict.events += found.events
+    verdict.tables += 1
+    verdict.differences += found.lines()
+    return late
+
+
+def _only_once(verdict: Verdict, records: Iterable[Record], topic: str, seen: set[bytes]) -> int:
+    """Check the topic of a table that is gone: what is left to ask is that no event came twice."""
+    count = 0
+    for record in records:
+        count += 1
+        identity = record.headers.get("cdc-id")
+        if identity is None:
+            payload = json.loads(record.value or b"{}").get("payload", {})
+            if payload.get("op") != "t":
+                verdict.differences.append(f"{topic}: {record.where}: the header cdc-id is missing")
+            continue
+        place_of(identity)
+        mark = hashlib.blake2b(identity, digest_size=16).digest()
+        if mark in seen:
+            verdict.differences.append(f"{topic}: twice: {record.where}: {identity[-80:]!r} occurred before")
+        seen.add(mark)
+    return count

@@ -1,0 +1,274 @@
+"""What a soak works on: one stream (database, topic.prefix, offset store) at a time, its load, and its attempts."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka.admin import AdminClient, NewTopic
+from stacklib import processes
+
+from soaklib import tables
+from soaklib.attempts import OWNER, Attempt, Attempts
+from soaklib.ddl import Ddl
+from soaklib.load import Load
+from soaklib.servers import Servers
+from soaklib.verify import Place, Topics, Verdict, verify
+
+Say = Callable[[str], None]
+_PATIENCE_S = 240.0
+_TRIES = 8
+_GRANT = 150
+_FREE = {
+    "commit.bytes": ("100000", "400000", "2000000", "33554432"),
+    "commit.interval.ms": ("500", "1000", "10000"),
+    "drain.writers": ("1", "2", "3"),
+    "drain.small.batch.bytes": ("0", "0", "0", "8388608"),
+    "max.batch.bytes": ("0", "0", "50000", "300000"),
+    "snapshot.chunk.rows": ("40", "150", "5000"),
+}
+
+
+class Stuck(Exception):
+    """Say that a stream does not come to its end any more."""
+
+
+@dataclass
+class World:
+    """Everything that a fault may touch.
+
+    Args:
+        servers: MySQL and Kafka.
+        folder: Where files stand.
+        seed: Of all random numbers.
+        rate: Transactions a second of each thread of the load.
+        ddl_every_s: Seconds between two DDL statements, about.
+        ddl_late: Whether DDL begins only when the initial snapshot is complete.
+        say: Takes a line for people.
+    """
+
+    servers: Servers
+    folder: Path
+    seed: int
+    rate: float
+    ddl_every_s: float
+    ddl_late: bool
+    say: Say
+    rng: random.Random = field(init=False)
+    attempts: Attempts = field(init=False)
+    fired: Counter[str] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
+    complaints: list[str] = field(default_factory=list)
+    transactions: Counter[str] = field(default_factory=Counter)
+    epochs: set[tuple[int, int]] = field(default_factory=set)
+    stream: int = 0
+    load: Load = field(init=False)
+    ddl: Ddl = field(init=False)
+    properties: dict[str, str] = field(default_factory=dict)
+    settled: threading.Event = field(default_factory=threading.Event)
+    after: Place = ("", 0)
+    usual_s: float = 4.0
+
+    def __post_init__(self) -> None:
+        self.rng = random.Random(self.seed)
+        self.attempts = Attempts(self.folder, self.rng)
+
+    # -- streams ----------------------------------------------------------------------------------------------------
+
+    @property
+    def database(self) -> str:
+        """The stream's database."""
+        return f"soak_{self.stream}"
+
+    @property
+    def prefix(self) -> str:
+        """The stream's topic.prefix."""
+        return f"soak{self.stream}"
+
+    @property
+    def kind(self) -> str:
+        """The job that is next."""
+        return "drain" if self.settled.is_set() else "snapshot"
+
+    def begin(self) -> None:
+        """Make a new stream and start its load."""
+        self.stream += 1
+        self.settled = threading.Event()
+        (self.folder / "state.db").unlink(missing_ok=True)
+        with closing(self.servers.connect()) as conn:
+            tables.create(conn, self.database)
+            with conn.cursor() as cursor:
+                cursor.execute("RESET BINARY LOGS AND GTIDS") if self.stream == 1 else None
+        info = self.servers.info
+        self.properties = {
+            "topic.prefix": self.prefix,
+            "database.hostname": info.mysql_host,
+            "database.port": str(self.servers.proxy.port),
+            "database.user": info.cdc_user,
+            "database.password": info.cdc_password,
+            "database.include.list": self.database,
+            "kafka.bootstrap.servers": info.kafka,
+            "topic.creation.default.replication.factor": "1",
+            "topic.creation.default.partitions": str(self.rng.randrange(1, 4)),
+            "cdc.id.header": "true",
+            "skipped.operations": "none",
+            "transaction.timeout.ms": "30000",
+            "source.silence.timeout.ms": "15000",
+            **self.free_settings(),
+        }
+        self._one_partition("w")
+        seed = self.seed * 1000 + self.stream
+        self.load = Load(self.servers.connect, self.database, seed, self.rate)
+        settled = self.settled
+        ddl_rng = random.Random(f"{seed}/ddl")
+        self.ddl = Ddl(self.servers.connect, self.database, self.load, ddl_rng, settled.is_set, self.fired)
+        self.load.grant(_GRANT)
+        self.load.start()
+        if not self.ddl_late:
+            self.ddl.start(self.ddl_every_s)
+
+    def _one_partition(self, table: str) -> None:
+        """Make a table's topic with one partition: a truncate event stands in partition 0 only."""
+        admin = AdminClient({"bootstrap.servers": self.servers.info.kafka})
+        topic = NewTopic(f"{self.prefix}.{self.database}.{table}", num_partitions=1, replication_factor=1)
+        for future in admin.create_topics([topic]).values():
+            future.result(30)
+
+    def free_settings(self) -> dict[str, str]:
+        """Return settings that may change between a crash and the retry."""
+        return {name: self.rng.choice(values) for name, values in _FREE.items()}
+
+    def finish(self) -> Verdict:
+        """Stop the load, drain the rest and return the verdict on the stream.
+
+        Raises:
+            Stuck: The rest cannot be drained.
+        """
+        self.still()
+        self.complaints += [f"load: {e}" for e in self.load.errors[:5]] + [f"ddl: {e}" for e in self.ddl.errors[:5]]
+        self.transactions += self.load.done
+        for _ in range(100):
+            if self.run(self.start()).get("nothing") and self.settled.is_set():
+                break
+        else:
+            raise Stuck("a hundred drains without a load did not come to an end")
+        topics = Topics(self.servers.info.kafka, self.prefix, self.database)
+        verdict = verify(self.servers.connect, topics, self.ddl.journal, self.after)
+        return verdict
+
+    def free(self) -> str:
+        """Return the settings that may change, as text."""
+        names = ("topic.creation.default.partitions", *_FREE)
+        return ", ".join(f"{name}={self.properties[name]}" for name in names)
+
+    def end(self) -> None:
+        """End every process and thread of this stream, whatever it is doing."""
+        self.attempts.end()
+        if self.stream:
+            self.ddl.quit()
+            self.load.quit()
+
+    def still(self) -> None:
+        """Stop load and DDL, and decide what is prepared."""
+        self.ddl.stop()
+        self.load.stop()
+        with closing(self.servers.connect()) as conn:
+            self.load.settle(conn)
+
+    def forget(self) -> None:
+        """Remove a verified stream's database and topics."""
+        with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
+            cursor.execute(f"DROP DATABASE {self.database}")
+        admin = AdminClient({"bootstrap.servers": self.servers.info.kafka})
+        names = [t for t in admin.list_topics(timeout=30).topics if t.startswith((self.prefix + ".", "_"))]
+        names = [t for t in names if self.prefix in t] + [self.prefix]
+        for future in admin.delete_topics(names).values():
+            with suppress(Exception):
+                future.result(30)
+
+    # -- attempts ---------------------------------------------------------------------------------------------------
+
+    def start(self, *, owner: str = OWNER, fault: dict[str, Any] | None = None, spark: bool = False) -> Attempt:
+        """Start the next attempt with the stream's properties as they are now."""
+        processes.write_private(self.folder / "properties.json", json.dumps(self.properties))
+        self.load.grant(_GRANT)
+        return self.attempts.start(self.kind, owner=owner, fault=fault, spark=spark)
+
+    def run(self, attempt: Attempt, *, excused: bool = False) -> dict[str, Any]:
+        """Wait for an attempt, judge how it ended, and return that.
+
+        Args:
+            attempt: The attempt.
+            excused: Whether a fault was done to it: then it may fail, but with a named error that a retry can mend.
+        """
+        if not attempt.wait(_PATIENCE_S):
+            with suppress(ProcessLookupError):
+                os.kill(attempt.process.pid, signal.SIGUSR1)
+            time.sleep(1)
+            attempt.kill()
+            self.complain(f"attempt {attempt.number} ({attempt.kind}) hung for {_PATIENCE_S:.0f} s", attempt)
+        result = attempt.result
+        error = result.get("error")
+        if result.get("raw"):
+            self.complain(f"attempt {attempt.number} ({attempt.kind}) ended with a raw {result['raw'][:300]}", attempt)
+        elif error and excused and error["type"] == "FencedError":
+            pass  # a newer attempt is at work: the older one need not be repeated
+        elif error and not error["retriable"]:
+            self.complain(f"attempt {attempt.number} ({attempt.kind}): {_told(error)}", attempt)
+        elif error and not excused:
+            self.say(f"attempt {attempt.number} ({attempt.kind}) failed by itself: {_told(error)}")
+        self.note(attempt, result)
+        return result
+
+    def note(self, attempt: Attempt, result: dict[str, Any]) -> None:
+        """Take down what an attempt has reached."""
+        if result.get("complete"):
+            self.epochs.add((self.stream, int(result["epoch"])))
+            if not attempt.spark:
+                self.usual_s = 0.7 * self.usual_s + 0.3 * (time.monotonic() - attempt.began)
+        done = result.get("complete") or result.get("nothing")
+        if attempt.kind == "snapshot" and done and not self.settled.is_set():
+            with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
+                cursor.execute("SELECT @@server_uuid, @@gtid_executed")
+                uuid, executed = cursor.fetchone()
+            parts = [p for p in executed.replace("\n", "").split(",") if p.strip().startswith(uuid)]
+            self.after = uuid, int(parts[0].rpartition(":")[2].rpartition("-")[2])
+            self.settled.set()
+            if self.ddl_late:
+                self.ddl.start(self.ddl_every_s)
+
+    def recover(self) -> None:
+        """Run undisturbed attempts until one is complete.
+
+        Raises:
+            Stuck: None is.
+        """
+        last: dict[str, Any] = {}
+        for _ in range(_TRIES):
+            last = self.run(self.start())
+            if last.get("complete") or last.get("nothing"):
+                return
+        raise Stuck(f"{_TRIES} undisturbed attempts of the {self.kind} failed; the last one: {last}")
+
+    def complain(self, text: str, attempt: Attempt | None = None) -> None:
+        """Take down something that must not be."""
+        self.complaints.append(text + (f" (see {attempt.log})" if attempt else ""))
+        self.say(f"COMPLAINT: {text}")
+
+    def moment(self) -> float:
+        """Return seconds after which an attempt is usually in the middle of its work."""
+        return self.rng.uniform(0.05, 0.7) * self.usual_s
+
+
+def _told(error: dict[str, Any]) -> str:
+    return f"{error['type']}: {error['what']} [{error['where']}] {error['why']}"[:500]

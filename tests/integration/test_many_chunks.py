@@ -1,0 +1,110 @@
+"""Snapshots of many chunks: one ledger record each, against a real ledger."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit import Pipeline
+from store_contract import END, START
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, BatchPlan
+from airflow_provider_mysql_cdc.cdc.drain.read_at import passed
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, wiring
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.topics import read_topic_committed
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
+    done_record,
+    finished_chunks,
+    forget_chunks,
+    list_chunks,
+    listed_chunks,
+)
+
+LATER = END.at("binlog.000011", 4)
+
+
+def chunks_of(count: int, tables: int = 4) -> list[SnapshotChunk]:
+    return [
+        SnapshotChunk(
+            TableId("shop", f"orders_{n % tables}"), n // tables, ("id",), (n,), (n + 1,), False, 10, ("SIGNED",)
+        )
+        for n in range(count)
+    ]
+
+
+def done(ledger: LedgerState, names: list[str], offset: Any) -> list[tuple[str, dict[str, Any] | None]]:
+    more = {"offset": offset.to_json(), "rows": 10, "left_out": 0, "writer": 1}
+    return [(CHUNK_PREFIX + name, ledger.chunks[name] | more) for name in names]
+
+
+@pytest.fixture
+def job(properties: dict[str, str]) -> Any:
+    with JobLedger(Pipeline(properties).cfg) as made:
+        made.begin(BatchPlan(1, "snapshot", START, START, 1))
+        yield made
+
+
+def largest_record(properties: dict[str, str]) -> int:
+    cfg = Pipeline(properties).cfg
+    return max(len(r.value or b"") for r in read_topic_committed(cfg.kafka_settings(), cfg.ledger_topic))
+
+
+@pytest.mark.req("SNAP-14")
+def test_twenty_thousand_chunks_are_listed_resumed_and_forgotten(job: JobLedger, properties: dict[str, str]) -> None:
+    chunks = chunks_of(20_000)
+    places = list_chunks(job, 1, chunks)
+    ledger = job.read()
+    assert listed_chunks(ledger, 1) == (chunks, places)
+    assert not ledger.begun() and ledger.done_chunks(1) == {}
+    first = [c.id for c in chunks[:15_000]]
+    job.put_all(done(ledger, first, START))
+    job.put_all(done(ledger, [c.id for c in chunks[15_000:]], LATER))
+    began = time.process_time()
+    ledger = job.read()
+    assert time.process_time() - began < 10
+    assert set(ledger.done_chunks(1)) == {c.id for c in chunks} and listed_chunks(ledger, 1) == (chunks, places)
+    job.put("snapshot", done_record(1, START))
+    job.write_outcome(BatchPlan(1, "snapshot", START, START, 1), counts={c.id: 10 for c in chunks})
+    forget_chunks(job, ledger, [r for r in ledger.chunks.values() if not passed(r, START)])
+    ledger = job.read()
+    assert ledger.complete() and ledger.end() == START
+    assert ledger.outcome is not None and sum(ledger.outcome["counts"].values()) == 200_000
+    # What was read later than where the drain begins filters its events, until a drain has passed it.
+    assert len(finished_chunks(ledger)) == len(ledger.chunks) == 5_000
+    assert not passed(finished_chunks(ledger)[0], END) and passed(finished_chunks(ledger)[0], LATER)
+    forget_chunks(job, ledger, [r for r in finished_chunks(ledger) if not passed(r, LATER)])
+    assert job.read().chunks == {}
+    assert largest_record(properties) < 100_000
+
+
+def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
+    job: JobLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(job_ledger, "PUT_AT_ONCE", 10)
+    list_chunks(job, 1, chunks_of(50))
+    complete = job.read()
+    again = chunks_of(30, tables=2)
+    monkeypatch.setattr(job, "put", lambda key, value: None)  # the attempt dies before the list is whole
+    list_chunks(job, 1, again)
+    monkeypatch.undo()
+    with pytest.raises(StateError, match="does not hold all chunks"):
+        listed_chunks(job.read(), 1)
+    places = list_chunks(job, 1, again)
+    assert listed_chunks(job.read(), 1) == (again, places)
+    assert len(listed_chunks(complete, 1)[0]) == 50
+    with pytest.raises(StateError, match="does not hold all chunks"):
+        listed_chunks(replace(complete, chunks=dict(list(complete.chunks.items())[1:])), 1)
+
+
+def test_a_writer_joins_fast_beside_a_hundred_thousand_chunks(job: JobLedger, properties: dict[str, str]) -> None:
+    list_chunks(job, 1, chunks_of(100_000))
+    began = time.process_time()  # of the whole process, so that a busy machine makes no difference
+    wiring.ledger(Pipeline(properties).cfg).peek()
+    assert time.process_time() - began < 10

@@ -1,0 +1,368 @@
+"""Tables that are created, dropped, renamed, swapped and truncated around a snapshot's views, on real servers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import Pipeline, compacted, duplicates, execute, payload, rows
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
+
+GRANTS = "SELECT, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str]) -> Pipeline:
+    return Pipeline(
+        properties
+        | {
+            "cdc.id.header": "true",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "snapshot.chunk.rows": "10",
+        }
+    )
+
+
+@pytest.fixture
+def account(root: Any, unique: str) -> Iterator[dict[str, str]]:
+    """Return the properties of an account without RELOAD, which locks table by table."""
+    execute(root, f"CREATE USER '{unique}'@'%' IDENTIFIED BY 'pass-{unique}'", f"GRANT {GRANTS} ON *.* TO '{unique}'")
+    yield {"database.user": unique, "database.password": f"pass-{unique}"}
+    execute(root, f"DROP USER '{unique}'@'%'")
+
+
+def filled(db: str, *names: str, count: int = 30, value: int = 0) -> list[str]:
+    """Return the statements that create and fill tables."""
+    return [
+        statement
+        for name in names
+        for statement in (
+            f"CREATE TABLE `{db}`.{name} (id INT PRIMARY KEY, v INT)",
+            f"INSERT INTO `{db}`.{name} VALUES " + ",".join(f"({i}, {value})" for i in range(count)),
+        )
+    ]
+
+
+def check_chain(pipeline: Pipeline, root: Any, db: str, table: str) -> None:
+    """No row is read twice, each event continues what its key's last one left, and the end equals the table."""
+    records = pipeline.records(table)
+    assert duplicates(records) == []
+    last: dict[bytes | None, Any] = {}
+    for record in records:
+        value = payload(record.value)
+        if value is None:
+            assert last.get(record.key) is None
+            continue
+        assert last.get(record.key) == value["before"], (record.key, value["op"])
+        last[record.key] = value["after"]
+    found = {v["id"]: v["v"] for v in compacted(records).values()}
+    assert found == dict(rows(root, f"SELECT id, v FROM `{db}`.{table}"))
+
+
+# -- between the list of tables and the view ---------------------------------------------------------------------------
+
+AFTER_LIST = {
+    "created": ["CREATE TABLE late (id INT PRIMARY KEY, v INT)", "INSERT INTO late VALUES (1, 1), (2, 2)"],
+    "selected": ["CREATE TABLE late AS SELECT id, v FROM aa", "ALTER TABLE late ADD PRIMARY KEY (id)"],
+    "renamed in": ["RENAME TABLE outside TO late"],
+    "altered in": ["ALTER TABLE outside RENAME TO late, ADD COLUMN x INT"],
+    "dropped": ["DROP TABLE bb"],
+    "dropped and created": ["DROP TABLE bb", "CREATE TABLE bb (v INT, id INT PRIMARY KEY)", "INSERT INTO bb SET id=3"],
+    "altered": ["ALTER TABLE bb ADD COLUMN w INT NOT NULL DEFAULT 7", "UPDATE bb SET v = 5 WHERE id < 9"],
+    "renamed": ["RENAME TABLE bb TO late"],
+    "renamed out": ["RENAME TABLE bb TO outside_too"],
+    "swapped": ["RENAME TABLE aa TO outside_too, bb TO aa, outside_too TO bb", "UPDATE aa SET v = 4 WHERE id = 4"],
+    "truncated": ["TRUNCATE TABLE bb", "INSERT INTO bb VALUES (77, 7)"],
+}
+BEFORE_VIEW = ("created", "selected", "renamed in", "altered in")
+
+
+def do_once(monkeypatch: pytest.MonkeyPatch, when: str, action: Callable[[], None], times: int = 1) -> list[int]:
+    """Run an action after the list of tables is read, or when everything but the view is ready; count its runs."""
+    done: list[int] = []
+
+    def act() -> None:
+        if len(done) < times:
+            done.append(1)
+            action()
+
+    guard, point = snapshot_driver.guard, faults.fault_point
+
+    def guarded(*args: Any) -> Any:
+        if when == "after the list":
+            act()
+        return guard(*args)
+
+    def passed(name: str, *args: Any) -> None:
+        if when == "before the view" and name == "plan.after_store":
+            act()
+        point(name, *args)
+
+    monkeypatch.setattr(snapshot_driver, "guard", guarded)
+    monkeypatch.setattr(faults, "fault_point", passed)
+    return done
+
+
+CASES = [
+    *(("after the list", what, "global") for what in AFTER_LIST),
+    *(("before the view", what, "global") for what in BEFORE_VIEW),
+    *(("before the view", "created", lock) for lock in ("tables", "none")),
+]
+
+
+@pytest.mark.req("SNAP-09", "SNAP-14")
+@pytest.mark.parametrize(("when", "what", "lock"), CASES)
+def test_tables_that_change_before_the_view_stands_lose_nothing(
+    when: str,
+    what: str,
+    lock: str,
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    account: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pipeline.properties["table.exclude.list"] = rf"{database}\.outside.*"
+    if lock == "tables":
+        pipeline.properties |= account
+    if lock == "none":
+        pipeline.properties["snapshot.locking.mode"] = "none"
+    execute(root, f"USE `{database}`", *filled(database, "aa", "outside"), *filled(database, "bb", value=1))
+    done = do_once(monkeypatch, when, lambda: execute(root, *AFTER_LIST[what]))
+    assert pipeline.snapshot().complete and done
+    captured = [t for (t,) in rows(root, f"SHOW TABLES FROM `{database}`") if not t.startswith("outside")]
+    execute(root, *(f"UPDATE {t} SET v = COALESCE(v, 0) + 10 WHERE id < 20" for t in captured))
+    assert pipeline.drain() is not None
+    for table in captured:
+        check_chain(pipeline, root, database, table)
+    ddl = [payload(r.value)["ddl"] for r in pipeline.read(pipeline.properties["topic.prefix"])]
+    for table in captured:
+        assert sum(f"CREATE TABLE `{table}`" in d for d in ddl) == 1, ddl
+
+
+def test_tables_that_never_keep_still_are_a_named_error_that_a_retry_can_mend(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(root, f"USE `{database}`", *filled(database, "aa"))
+    number = iter(range(100))
+    done = do_once(
+        monkeypatch,
+        "before the view",
+        lambda: execute(root, *filled(database, f"late{next(number)}")),
+        times=snapshot_driver.LOOKS,
+    )
+    with pytest.raises(StateError, match="keep still") as caught:
+        pipeline.snapshot()
+    assert caught.value.can_retry and "late" in caught.value.where and len(done) == snapshot_driver.LOOKS
+    assert pipeline.records("aa") == []
+    assert pipeline.snapshot().complete
+    assert len(pipeline.records("late4")) == 30
+
+
+def test_short_lived_tables_of_others_do_not_hold_a_snapshot_up(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A captured table that is gone again before the view stands, and any that is not captured."""
+    pipeline.properties["table.exclude.list"] = rf"{database}\.outside.*"
+    execute(root, f"USE `{database}`", *filled(database, "aa"))
+    do_once(
+        monkeypatch,
+        "before the view",
+        lambda: execute(root, *filled(database, "brief", "outside"), "DROP TABLE brief"),
+    )
+    assert pipeline.snapshot().complete
+    assert not any("looked at anew" in line for line in pipeline.lines)
+    execute(root, "UPDATE aa SET v = 1")
+    pipeline.drain()
+    check_chain(pipeline, root, database, "aa")
+
+
+# -- between two views -------------------------------------------------------------------------------------------------
+
+
+def interrupt(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, fired: Path) -> None:
+    """Run a snapshot that fails after two chunks of its first table."""
+    monkeypatch.setattr(faults, "_passed", {})
+    fault = {"point": "snapshot.after_chunk", "action": "raise", "nth": 2, "fired": str(fired)}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    job = pipeline.prepare("snapshot")
+    with pytest.raises(faults.FaultRaised):
+        snapshot_driver.run_snapshot(job.spec, ThreadRunner(1), pipeline.log)
+    assert fired.exists()
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+
+
+def changes(table: str) -> list[str]:
+    """Return statements that change, add and take away rows all over a table."""
+    return [
+        f"UPDATE {table} SET v = v + 1 WHERE id % 2 = 0",
+        f"DELETE FROM {table} WHERE id % 10 = 3 LIMIT 2",
+        f"INSERT INTO {table} (id, v) SELECT MAX(id) + 1, 8 FROM {table}",
+        f"UPDATE {table} SET id = id + 500 WHERE id % 20 = 15",
+    ]
+
+
+def told(pipeline: Pipeline, known: range, *topics: str) -> dict[int, int]:
+    """Return what topics tell together about tables with keys of their own: rows first, then events in their order.
+
+    Events of known keys must continue what came before them.
+    """
+    rows_read, events = [], []
+    for topic in topics:
+        records = pipeline.records(topic) if pipeline.table_topic(topic) in pipeline.topics() else []
+        assert duplicates(records) == []
+        for number, record in enumerate(records):
+            value = payload(record.value)
+            if value is not None:
+                at = value["source"]
+                place = (int(at["file"].rpartition(".")[2]), at["pos"], at["row"], number)
+                (rows_read if value["op"] == "r" else events).append((place, value))
+    last: dict[int, Any] = {}
+    for _, value in [*rows_read, *sorted(events, key=lambda e: e[0])]:
+        before, after = ({k: row[k] for k in ("id", "v")} if row else None for row in (value["before"], value["after"]))
+        key = (after or before or {})["id"]
+        assert key not in known or last.get(key) == before, (key, value)
+        last[key] = after
+    return {key: row["v"] for key, row in last.items() if row is not None}
+
+
+COPY = ["CREATE TABLE _aa_new (id INT PRIMARY KEY, v INT)", "INSERT INTO _aa_new SELECT * FROM aa"]
+# Statements, then the tables where aa's and bb's rows stand, and the topics that tell of them together.
+ALL = ["aa", "bb", "cc"]
+MOVES = {
+    "renamed": (["RENAME TABLE aa TO cc"], ["cc", "bb"], ALL),
+    "renamed twice": (["RENAME TABLE aa TO _x", *changes("bb"), "RENAME TABLE _x TO cc"], ["cc", "bb"], ALL),
+    "there and back": (["RENAME TABLE aa TO cc", *changes("cc"), "RENAME TABLE cc TO aa"], ["aa", "bb"], ALL),
+    "altered": (["ALTER TABLE aa RENAME TO cc, ADD COLUMN w INT"], ["cc", "bb"], ALL),
+    "renamed out": (["RENAME TABLE aa TO _gone"], ["_gone", "bb"], ["aa", "bb"]),
+    "swapped": (["RENAME TABLE aa TO cc, bb TO aa, cc TO bb"], ["aa", "bb"], ALL),
+    "other dropped": (["DROP TABLE bb", "RENAME TABLE aa TO bb"], ["bb"], ["aa", "bb"]),
+    "online change": ([*COPY, "RENAME TABLE aa TO _aa_old, _aa_new TO aa"], ["aa", "bb"], ["aa", "bb"]),
+}  # fmt: skip
+
+
+@pytest.mark.req("SNAP-14")
+@pytest.mark.parametrize("when", ["meanwhile", "after the list"])
+@pytest.mark.parametrize("what", MOVES)
+def test_a_table_is_followed_by_its_renames_between_two_views(
+    what: str,
+    when: str,
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Two of five chunks of aa are read; bb has keys of its own, so that both can be told apart under any name."""
+    statements, ends, topics = MOVES[what]
+    pipeline.properties["table.exclude.list"] = rf"{database}\._.*"
+    execute(root, f"USE `{database}`", *filled(database, "aa", count=50), *filled(database, "bb", value=1))
+    execute(root, "UPDATE bb SET id = id + 100000")
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    execute(root, *changes("aa"), *changes("bb"))
+    if when == "meanwhile":
+        execute(root, *statements, *(s for table in ends if table != "_gone" for s in changes(table)))
+    else:
+        done = do_once(monkeypatch, when, lambda: execute(root, *statements))
+    assert pipeline.snapshot().complete
+    assert when == "meanwhile" or done
+    execute(root, *(s for table in ends if table != "_gone" for s in changes(table)))
+    assert pipeline.drain() is not None
+    expected = {key: v for table in ends for key, v in rows(root, f"SELECT id, v FROM {table}")}
+    found = told(pipeline, range(100_000 if what == "other dropped" else 200_000), *topics)
+    if what == "other dropped":
+        found = {key: v for key, v in found.items() if key < 100_000}
+    assert found == expected
+
+
+def test_an_online_schema_change_that_drops_the_old_table_loses_nothing(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The rows of the new table are in no event of the topic: it was filled under a name that is not captured."""
+    pipeline.properties["table.exclude.list"] = rf"{database}\._.*"
+    execute(root, f"USE `{database}`", *filled(database, "aa", count=50))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    execute(root, *changes("aa"), *COPY, "RENAME TABLE aa TO _aa_old, _aa_new TO aa", "DROP TABLE _aa_old")
+    execute(root, *changes("aa"))
+    assert pipeline.snapshot().complete
+    execute(root, *changes("aa"))
+    pipeline.drain()
+    check_chain(pipeline, root, database, "aa")
+
+
+@pytest.mark.parametrize("what", ["truncated", "dropped and created"])
+def test_a_table_emptied_between_two_views_is_told_in_order(
+    what: str, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A consumer that clears its table at the truncate event ends with the rows that came afterwards."""
+    pipeline.properties["skipped.operations"] = "none"
+    execute(root, f"USE `{database}`", *filled(database, "aa", count=50))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    empty = ["TRUNCATE TABLE aa"] if what == "truncated" else ["DROP TABLE aa", *filled(database, "aa", count=2)]
+    execute(
+        root, *changes("aa"), *empty, "REPLACE INTO aa VALUES (5, 5), (45, 45), (46, 46)", "DELETE FROM aa WHERE id = 5"
+    )
+    assert pipeline.snapshot().complete
+    execute(root, "UPDATE aa SET v = 7 WHERE id = 46")
+    pipeline.drain()
+    state: dict[int, int] = {}
+    for record in pipeline.records("aa"):
+        value = payload(record.value)
+        if value is None:
+            continue
+        if value["op"] == "t":
+            state.clear()
+        elif value["after"] is None:
+            state.pop(value["before"]["id"], None)
+        else:
+            state[value["after"]["id"]] = value["after"]["v"]
+    expected = dict(rows(root, "SELECT id, v FROM aa"))
+    assert (state if what == "truncated" else {k: v for k, v in state.items() if k in expected}) == expected
+    assert duplicates([r for r in pipeline.records("aa") if r.key]) == []
+
+
+@pytest.mark.parametrize(
+    ("created", "statement", "match"),
+    [
+        (
+            "id INT PRIMARY KEY, v INT) PARTITION BY HASH (id) PARTITIONS 2",
+            "EXCHANGE PARTITION p0 WITH TABLE _p",
+            "moved",
+        ),
+        (
+            "id VARCHAR(9) COLLATE utf8mb4_bin PRIMARY KEY, v INT)",
+            "MODIFY id VARCHAR(9) COLLATE utf8mb4_0900_ai_ci",
+            "key",
+        ),
+        ("id INT PRIMARY KEY, v INT)", "CHANGE id nr INT", "key"),
+    ],
+)
+def test_what_cannot_be_resumed_exactly_is_refused_and_says_the_way_out(
+    created: str,
+    statement: str,
+    match: str,
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    pipeline.properties["table.exclude.list"] = rf"{database}\._.*"
+    values = ",".join(f"({i + 100}, 0)" for i in range(50))
+    execute(
+        root, f"USE `{database}`", f"CREATE TABLE aa ({created}", f"INSERT INTO aa VALUES {values}", "ANALYZE TABLE aa"
+    )
+    execute(root, "CREATE TABLE _p (id INT PRIMARY KEY, v INT)")
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    execute(root, f"ALTER TABLE aa {statement}")
+    with pytest.raises(SchemaError, match=match) as caught:
+        pipeline.snapshot()
+    assert not caught.value.can_retry and "mysql_cdc_reset_offset" in caught.value.remedy

@@ -1,0 +1,215 @@
+"""A topic that somebody deletes or enlarges between two batches, or inside one, is found out before a batch writes."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import NewPartitions
+from kit import Pipeline, duplicates, execute, payload
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, TopicChangedError
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_topics, ensure_topics
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    made = Pipeline(
+        properties
+        | {
+            "cdc.id.header": "true",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+            "topic.creation.default.partitions": "3",
+        }
+    )
+    execute(
+        root,
+        *(f"CREATE TABLE `{database}`.{t} (id INT PRIMARY KEY, v INT)" for t in ("a", "b")),
+        *(f"INSERT INTO `{database}`.{t} VALUES (1, 0), (2, 0)" for t in ("a", "b")),
+    )
+    made.snapshot()
+    return made
+
+
+def delete(pipeline: Pipeline, topic: str) -> None:
+    admin = make_admin(pipeline.cfg.kafka_settings())
+    for future in admin.delete_topics([topic]).values():
+        future.result(30)
+
+
+def enlarge(pipeline: Pipeline, topic: str, count: int) -> None:
+    admin = make_admin(pipeline.cfg.kafka_settings())
+    for future in admin.create_partitions([NewPartitions(topic, count)]).values():
+        future.result(30)
+
+
+def accept(pipeline: Pipeline, to: str = "stored") -> None:
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=to)
+
+
+def values(pipeline: Pipeline, table: str) -> list[Any]:
+    found = sorted(pipeline.records(table), key=lambda r: (r.partition, r.offset))
+    return sorted(payload(r.value)["after"]["v"] for r in found)
+
+
+def set_fault(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, **fault: Any) -> Path:
+    fired = tmp_path / f"fired-{fault['point']}"
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps({**fault, "fired": str(fired)}))
+    return fired
+
+
+@pytest.mark.parametrize("what", ["deleted", "made anew", "partitions"])
+def test_a_changed_topic_stops_the_drain_until_a_person_accepts_it(
+    pipeline: Pipeline, root: Any, database: str, what: str
+) -> None:
+    topic = pipeline.table_topic("a")
+    execute(root, f"UPDATE `{database}`.a SET v = 1", f"UPDATE `{database}`.b SET v = 1")
+    if what == "partitions":
+        enlarge(pipeline, topic, 5)
+    else:
+        delete(pipeline, topic)
+    if what == "made anew":
+        ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(3, 1)})
+    for _ in range(2):
+        with pytest.raises(TopicChangedError) as caught:
+            pipeline.drain()
+        text = str(caught.value)
+        assert f"{topic}: it " in text and "mysql_cdc_reset_offset" in text and not caught.value.can_retry
+        assert pipeline.table_topic("b") not in text
+    assert values(pipeline, "b") == [0, 0], "nothing was written"
+    found = describe_topics(make_admin(pipeline.cfg.kafka_settings()), [topic], "")
+    assert (topic in found) == (what != "deleted"), "and nothing was made anew"
+    outcome = pipeline.settle()
+    assert not outcome.complete and isinstance(outcome.error, TopicChangedError)
+    accept(pipeline)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    assert values(pipeline, "b") == [0, 0, 1, 1]
+    assert values(pipeline, "a") == ([0, 0, 1, 1] if what == "partitions" else [1, 1])
+    execute(root, f"UPDATE `{database}`.a SET v = 2")
+    assert pipeline.drain() is not None, "the topic as it was accepted is the one that counts"
+
+
+def test_the_topic_of_a_table_that_is_gone_may_be_deleted(pipeline: Pipeline, root: Any, database: str) -> None:
+    execute(root, f"DROP TABLE `{database}`.a")
+    pipeline.drain()
+    delete(pipeline, pipeline.table_topic("a"))
+    execute(root, f"UPDATE `{database}`.b SET v = 1")
+    assert pipeline.drain() is not None
+    assert [line for line in pipeline.lines if pipeline.table_topic("a") in line and "deleted" in line]
+    said = len(pipeline.lines)
+    execute(root, f"UPDATE `{database}`.b SET v = 2")
+    assert pipeline.drain() is not None
+    assert not [line for line in pipeline.lines[said:] if pipeline.table_topic("a") in line]
+
+
+def test_a_new_snapshot_takes_the_topics_as_they_are_and_says_so(pipeline: Pipeline, root: Any, database: str) -> None:
+    enlarge(pipeline, pipeline.table_topic("a"), 5)
+    assert pipeline.snapshot(again=True).complete
+    assert [line for line in pipeline.lines if "5 partitions in place of 3" in line]
+    execute(root, f"UPDATE `{database}`.a SET v = 1")
+    assert pipeline.drain() is not None
+
+
+def test_an_interrupted_snapshot_is_not_finished_into_other_partitions(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pipeline.slots = 1
+    fired = set_fault(monkeypatch, tmp_path, point="snapshot.after_chunk")
+    with pytest.raises(FaultRaised):
+        pipeline.snapshot(again=True)
+    assert fired.exists()
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+    enlarge(pipeline, pipeline.table_topic("b"), 5)
+    with pytest.raises(TopicChangedError, match="again=true"):
+        pipeline.snapshot()
+    accept(pipeline, "current")
+    assert pipeline.snapshot(again=True).complete
+
+
+@pytest.mark.parametrize("partitions", ["1", "5"])
+def test_a_topic_born_inside_a_batch_keeps_its_partitions(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, partitions: str
+) -> None:
+    """It was created by an attempt that committed nothing; the default is another one in the next."""
+    execute(root, f"CREATE TABLE `{database}`.born (id INT PRIMARY KEY, v INT)")
+    execute(root, f"INSERT INTO `{database}`.born VALUES " + ",".join(f"({i}, 0)" for i in range(60)))
+    fired = set_fault(monkeypatch, tmp_path, point="writer.before_commit")
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    assert fired.exists()
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+    pipeline.properties["topic.creation.default.partitions"] = partitions
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    execute(root, f"UPDATE `{database}`.born SET v = 1")
+    pipeline.drain()
+    at: dict[Any, set[int]] = {}
+    for record in pipeline.records("born"):
+        at.setdefault(record.key, set()).add(record.partition)
+    assert len(at) == 60 and all(len(found) == 1 for found in at.values())
+    assert {p for found in at.values() for p in found} == {0, 1, 2}
+    assert duplicates(pipeline.records("born")) == []
+
+
+def test_a_topic_born_inside_a_batch_is_compared_when_the_batch_goes_on(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pipeline.properties |= {"drain.writers": "2", "drain.small.batch.bytes": "0", "commit.bytes": "1024"}
+    for name in ("born", "other", "third", "fourth"):
+        execute(
+            root,
+            f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v INT)",
+            f"INSERT INTO `{database}`.{name} VALUES " + ",".join(f"({i}, 0)" for i in range(60)),
+        )
+    job = pipeline.prepare("drain")
+    topics = {name: pipeline.table_topic(name) for name in ("born", "other", "third", "fourth")}
+    mine = [topic for topic in topics.values() if job.plan.owner_of(topic, 0) == 1]
+    assert 0 < len(mine) < 4, "names whose topics go to both writers"
+    fired = set_fault(monkeypatch, tmp_path, point="writer.before_commit", writer=0)
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    assert fired.exists()
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+    enlarge(pipeline, mine[0], 5)
+    with pytest.raises(TopicChangedError, match="5 partitions in place of 3"):
+        pipeline.drain()
+    accept(pipeline)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+
+
+@pytest.mark.req("FAULT-32")
+@pytest.mark.parametrize(
+    "how", ["CREATE TABLE `{0}`.`x y` (id INT PRIMARY KEY, v INT)", "RENAME TABLE `{0}`.b TO `{0}`.`x y`"]
+)
+def test_a_table_that_comes_into_the_topic_of_another_stops_the_drain_by_name(
+    pipeline: Pipeline, root: Any, database: str, how: str
+) -> None:
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.x_y (id INT PRIMARY KEY, v INT)",
+        f"INSERT INTO `{database}`.x_y VALUES (1, 7)",
+    )
+    assert pipeline.drain() is not None
+    execute(
+        root,
+        how.format(database),
+        f"REPLACE INTO `{database}`.`x y` VALUES (1, 8)",
+        f"DELETE FROM `{database}`.`x y` WHERE id = 1",
+    )
+    for _ in range(2):
+        with pytest.raises(ConfigError) as caught:
+            pipeline.drain()
+        text = str(caught.value)
+        assert f"{database}.x y, {database}.x_y" in text and "table.exclude.list" in text and "binlog" in text
+    assert values(pipeline, "x_y") == [7]
+    pipeline.properties["table.exclude.list"] = ".*\\.x y"
+    assert pipeline.drain() is not None
+    assert values(pipeline, "x_y") == [7]

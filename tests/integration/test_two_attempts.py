@@ -1,0 +1,273 @@
+"""Two drivers of one owner at once: an Airflow retry while the older attempt still waits, is frozen, or comes late.
+
+The older driver is held at a named point; the newer one runs to its end (or is held in turn), then the older goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from kit import Pipeline, duplicates, execute, payload, rows
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import Task, ThreadRunner
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+
+JOBS: dict[str, Callable[..., Any]] = {"snapshot": run_snapshot, "drain": run_drain}
+SLOTS = "waiting for slots"
+WAIT_S = 60.0
+ROWS = 400
+
+
+@dataclass
+class Attempt:
+    """A driver in a thread, which stops where it is told to until it is let go.
+
+    Args:
+        spec: The job.
+        point: A fault point, or ``SLOTS`` for the moment before its tasks start.
+    """
+
+    spec: JobSpec
+    point: str | None = None
+    lines: list[str] = field(default_factory=list)
+    held: threading.Event = field(default_factory=threading.Event)
+    free: threading.Event = field(default_factory=threading.Event)
+    threads: set[threading.Thread] = field(default_factory=set)
+    error: BaseException | None = None
+
+    def start(self) -> Attempt:
+        if self.point is None:
+            self.free.set()
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+        return self
+
+    def _run(self) -> None:
+        _own.attempt = self
+        try:
+            JOBS[self.spec.mode](self.spec, Tasks(self), self.lines.append)
+        except BaseException as error:
+            self.error = error
+
+    def passes(self, point: str) -> None:
+        if point == self.point and not self.free.is_set():
+            self.held.set()
+            assert self.free.wait(WAIT_S)
+
+    def wait_held(self) -> None:
+        assert self.held.wait(WAIT_S), (self.point, self.error, self.lines)
+
+    def go_on(self) -> BaseException | None:
+        self.free.set()
+        self.thread.join(WAIT_S)
+        assert not self.thread.is_alive()
+        return self.error
+
+
+class Tasks(ThreadRunner):
+    """Run the tasks of an attempt."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        super().__init__(3)
+        self._attempt = attempt
+
+    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+        self._attempt.passes(SLOTS)
+
+        def mine(index: int, given: dict[str, Any]) -> Any:
+            _own.attempt = self._attempt
+            return task(index, given)
+
+        return super().run(mine, count, arguments, gang=gang)
+
+
+_own = threading.local()
+OPENER = "cdc-view"
+
+
+@pytest.fixture(autouse=True)
+def points(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Attempt]]:
+    """Let attempts stop at fault points; the thread that opens the view belongs to the attempt that was held last."""
+    known: list[Attempt] = []
+
+    def passed(fault: dict[str, Any], name: str, writer: int | None) -> None:
+        found = getattr(_own, "attempt", None)
+        if found is None and threading.current_thread().name == OPENER:
+            found = next((a for a in known if a.point == name and not a.held.is_set()), None)
+        if found is not None:
+            found.passes(name)
+
+    monkeypatch.setenv("MYSQL_CDC_FAULT", "{}")
+    monkeypatch.setattr(faults, "_pass", passed)
+    yield known
+    for attempt in known:
+        attempt.free.set()
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(60))")
+    insert(root, database, 0, ROWS)
+    execute(root, f"ANALYZE TABLE `{database}`.t")
+    return Pipeline(
+        properties
+        | {
+            "cdc.id.header": "true",
+            "snapshot.chunk.rows": "50",
+            "snapshot.parallelism": "2",
+            "drain.writers": "2",
+            "drain.small.batch.bytes": "0",
+            "topic.creation.default.partitions": "2",
+            "commit.bytes": "1024",
+            "key.converter.schemas.enable": "false",
+            "value.converter.schemas.enable": "false",
+        }
+    )
+
+
+def insert(root: Any, database: str, first: int, last: int) -> None:
+    execute(root, f"INSERT INTO `{database}`.t VALUES " + ",".join(f"({i}, 'row {i}')" for i in range(first, last)))
+
+
+def interrupt_snapshot(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a snapshot die after some chunks, so that both attempts resume it."""
+
+    def die(fault: dict[str, Any], name: str, writer: int | None) -> None:
+        if name == "snapshot.after_chunk":
+            raise FaultRaised(name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(faults, "_pass", die)
+        with pytest.raises(FaultRaised):
+            pipeline.snapshot()
+
+
+def check(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Each row exactly once, whether it was read or streamed."""
+    records = pipeline.records("t")
+    assert duplicates(records) == []
+    seen = Counter(payload(r.key)["id"] for r in records)
+    expected = {i for (i,) in rows(root, f"SELECT id FROM `{database}`.t")}
+    assert {i: n for i, n in seen.items() if n > 1} == {}
+    assert set(seen) == expected
+    changes = [payload(r.value) for r in pipeline.read(pipeline.properties["topic.prefix"])]
+    # A snapshot describes the tables of other databases too, whatever else stands on the server.
+    assert sum("CREATE TABLE" in c["ddl"] for c in changes if c["databaseName"] == database) == 1
+
+
+def prepare(kind: str, pipeline: Pipeline, root: Any, database: str) -> None:
+    if kind == "drain":
+        pipeline.snapshot()
+        insert(root, database, ROWS, ROWS + 200)
+
+
+def fenced(error: BaseException | None) -> FencedError:
+    assert isinstance(error, FencedError), repr(error)
+    return error
+
+
+AFTER = {
+    "snapshot": [
+        SLOTS,
+        "writer.before_init",
+        "snapshot.view_open",
+        "writer.before_commit",
+        "snapshot.before_books",
+    ],
+    "drain": [SLOTS, "writer.before_init", "writer.before_commit", "writer.after_commit", "driver.before_outcome"],
+}
+AFTER_CASES = [(kind, point) for kind, points in AFTER.items() for point in points]
+WHILE = [SLOTS, "writer.before_init", "writer.after_init", "writer.before_commit"]
+WHILE_CASES = [(kind, point) for kind in ("snapshot", "drain") for point in WHILE]
+
+
+@pytest.mark.req("FAULT-01")
+@pytest.mark.parametrize(("kind", "point"), AFTER_CASES, ids=["-".join(c) for c in AFTER_CASES])
+def test_an_older_attempt_that_goes_on_after_the_newer_one_ended_adds_nothing(
+    kind: str, point: str, pipeline: Pipeline, root: Any, database: str, points: list[Attempt]
+) -> None:
+    prepare(kind, pipeline, root, database)
+    spec = pipeline.prepare(kind).spec
+    older, newer = Attempt(spec, point), Attempt(spec)
+    points.append(older)
+    older.start().wait_held()
+    assert newer.start().go_on() is None, (newer.error, newer.lines)
+    assert pipeline.settle().complete
+    fenced(older.go_on())
+    assert pipeline.settle().complete
+    pipeline.drain()
+    check(pipeline, root, database)
+
+
+@pytest.mark.req("FAULT-01")
+@pytest.mark.parametrize(("kind", "point"), WHILE_CASES, ids=["-".join(c) for c in WHILE_CASES])
+def test_an_older_attempt_that_goes_on_while_the_newer_one_works_adds_nothing(
+    kind: str, point: str, pipeline: Pipeline, root: Any, database: str, points: list[Attempt]
+) -> None:
+    prepare(kind, pipeline, root, database)
+    spec = pipeline.prepare(kind).spec
+    older, newer = Attempt(spec, point), Attempt(spec, "writer.before_commit")
+    points += [older, newer]
+    older.start().wait_held()
+    newer.start().wait_held()
+    fenced(older.go_on())
+    error = newer.go_on()
+    if point == "writer.before_init":
+        # Between its comparison and its taking over: it takes the id, finds out, and the newer one has to run again.
+        assert fenced(error).can_retry
+        assert Attempt(spec).start().go_on() is None
+    else:
+        assert error is None, (error, newer.lines)
+    assert pipeline.settle().complete
+    pipeline.drain()
+    check(pipeline, root, database)
+
+
+@pytest.mark.req("FAULT-01")
+@pytest.mark.parametrize("point", [SLOTS, "writer.before_commit", "snapshot.before_books"])
+def test_two_attempts_resume_one_interrupted_snapshot(
+    point: str,
+    pipeline: Pipeline,
+    root: Any,
+    database: str,
+    points: list[Attempt],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    interrupt_snapshot(pipeline, monkeypatch)
+    insert(root, database, ROWS, ROWS + 10)
+    spec = pipeline.prepare("snapshot").spec
+    older, newer = Attempt(spec, point), Attempt(spec)
+    points.append(older)
+    older.start().wait_held()
+    assert newer.start().go_on() is None, (newer.error, newer.lines)
+    fenced(older.go_on())
+    assert pipeline.settle().complete
+    pipeline.drain()
+    check(pipeline, root, database)
+
+
+def test_an_attempt_that_comes_after_the_end_changes_nothing(pipeline: Pipeline, root: Any, database: str) -> None:
+    late = [pipeline.prepare("snapshot").spec]
+    assert Attempt(late[0]).start().go_on() is None
+    before = pipeline.records("t")
+    assert Attempt(late[0]).start().go_on() is None
+    assert pipeline.settle().complete
+    insert(root, database, ROWS, ROWS + 10)
+    late.append(pipeline.prepare("drain").spec)
+    assert Attempt(late[1]).start().go_on() is None
+    assert Attempt(late[1]).start().go_on() is None
+    refused = Attempt(late[0]).start().go_on()
+    assert isinstance(refused, CdcError) and refused.can_retry
+    assert pipeline.settle().complete
+    assert len(before) == ROWS
+    check(pipeline, root, database)

@@ -1,0 +1,72 @@
+"""Snapshots and the drains behind them, as interleavings of attempts (design, sections 4, 6 and 11).
+
+Promises held after every step: consumers see of each key one row of a view and then each later event once, in order.
+Whatever happened, undisturbed runs bring each key to its last change. Each protection is also taken away, one at a
+time, and then the walks must find a violation. ``MODEL_WALKS`` sets how many interleavings are walked, here and in
+test_commit_protocol.py together; ``scripts/model`` walks 100,000.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from snapshot_world import Protections, Simulation
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+
+WALKS = int(os.environ.get("MODEL_WALKS", "5000")) * 7 // 10
+BLOCKS = 7
+
+
+def random_walk(seed: int, protections: Protections, steps: int = 60) -> None:
+    """Let chance choose what happens next."""
+    rng = random.Random(seed)
+    sim = Simulation(protections, rng.randrange(4, 13))
+    ordinary: list[Callable[[int], None]] = [
+        sim.start_run,
+        lambda n: sim.step_run(n, n % 4 + 1),
+        lambda n: sim.step_run(-1, 10),
+        lambda n: (sim.start_task(n), sim.step_task(-1, n % 12))[0],
+        lambda n: sim.step_task(n, n % 9 + 1),
+        lambda n: sim.step_task(n, n % 3 + 1),
+        sim.finish_tasks,
+        sim.source_goes_on,
+    ]
+    faults: list[Callable[[int], None]] = [
+        sim.kill_run,
+        sim.kill_task,
+        sim.expire_transaction,
+        sim.lose_stored_offset,
+        sim.change_configuration,
+    ]
+    for _ in range(steps):
+        rng.choice(ordinary if rng.random() < 0.85 else faults)(rng.randrange(10**6))
+    # What is visible stays so, and with it whatever is wrong with it.
+    sim.check()
+    sim.finish()
+
+
+@pytest.mark.timeout(0 if WALKS > 5000 else 600)
+@pytest.mark.req("SNAP-47", "EX-14")
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_promises_hold_over_many_random_interleavings(block: int) -> None:
+    for seed in range(block, WALKS, BLOCKS):
+        try:
+            random_walk(seed, Protections())
+        except (AssertionError, CdcError) as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+@pytest.mark.parametrize("name", list(Protections.__dataclass_fields__))
+def test_without_a_protection_a_walk_finds_a_violation(name: str) -> None:
+    weakened = replace(Protections(), **{name: False})
+    for seed in range(20_000):
+        try:
+            random_walk(seed, weakened)
+        except (AssertionError, CdcError):  # a violated promise, or a run that can never be brought to an end
+            return
+    pytest.fail(f"{name} can be taken away without a promise being broken")

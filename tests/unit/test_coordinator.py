@@ -1,0 +1,165 @@
+"""The channel from tasks to their driver: whoever may connect, only tasks are heard."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError, StateError
+from airflow_provider_mysql_cdc.cdc.job import coordinator as module
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
+
+
+class Driver:
+    """A coordinator with the operations that the tests call."""
+
+    def __init__(self, hello_s: float) -> None:
+        self.lost: list[tuple[int, CdcError | None]] = []
+        self.heard = threading.Event()
+        handlers: dict[str, Callable[[int, dict[str, Any]], dict[str, Any]]] = {
+            "echo": lambda task, request: {"task": task, "text": request["text"]},
+            "fail": self._fail,
+        }
+        self.coordinator = Coordinator(handlers, on_lost=self._on_lost, hello_s=hello_s)
+
+    def _fail(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+        raise SourceError("a table is gone", where="d.t")
+
+    def _on_lost(self, task: int, cause: CdcError | None) -> None:
+        self.lost.append((task, cause))
+        self.heard.set()
+
+    def client(self, task: int = 1) -> CoordinatorClient:
+        return CoordinatorClient(self.coordinator.address, self.coordinator.token, task)
+
+    def raw(self) -> socket.socket:
+        return socket.create_connection(self.coordinator.address, timeout=20)
+
+
+@contextmanager
+def driver(hello_s: float = 10) -> Iterator[Driver]:
+    made = Driver(hello_s)
+    try:
+        yield made
+    finally:
+        made.coordinator.close()
+
+
+def closed(sock: socket.socket) -> bool:
+    """Wait until the other side closes; return whether it said nothing before."""
+    try:
+        return sock.recv(1) == b""
+    except ConnectionError:
+        return True
+
+
+def test_a_task_is_answered() -> None:
+    with driver() as d, d.client(7) as client:
+        assert client.call("echo", text="é" * 100_000) == {"task": 7, "text": "é" * 100_000}
+        with pytest.raises(SourceError, match="a table is gone"):
+            client.call("fail")
+        assert client.call("echo", text="on")["text"] == "on"
+    assert d.lost == []
+
+
+def test_a_line_without_end_before_the_token_is_cut_off() -> None:
+    with driver() as d, d.raw() as sock:
+        sent = 0
+        with pytest.raises(OSError):
+            while sent < 64 << 20:
+                sent += sock.send(b"x" * 65536)
+        assert sent < 32 << 20  # what the buffers of both sides took
+    assert d.lost == []
+
+
+def test_a_connection_that_says_nothing_is_closed() -> None:
+    with driver(hello_s=0.2) as d, d.raw() as silent, d.raw() as slow:
+        slow.sendall(b'{"tok')
+        assert closed(silent) and closed(slow)
+        with d.client() as client:
+            assert client.call("echo", text="a")["text"] == "a"
+
+
+def test_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "STRANGERS", 2)
+    with driver(hello_s=0.3) as d:
+        crowd = [d.raw() for _ in range(5)]
+        with d.client() as client:
+            assert client.call("echo", text="a")["text"] == "a"
+        assert all(closed(sock) for sock in crowd)
+
+
+@pytest.mark.parametrize(
+    "hello",
+    [
+        b"[]",
+        b"1",
+        b"null",
+        b'{"token": "wrong", "task": 1}',
+        '{"token": "é", "task": 1}'.encode(),
+        b'{"token": "\\ud800", "task": 1}',
+        b'{"token": ["a"], "task": 1}',
+        b'{"task": 1}',
+        b'{"token": TOKEN, "task": "1"}',
+        b'{"token": TOKEN, "task": -1}',
+        b'{"token": TOKEN}',
+        b"[" * 1000,
+        b"\xff\xfe",
+        b"not json",
+    ],
+)
+def test_who_does_not_show_the_token_gets_no_answer(hello: bytes) -> None:
+    with driver() as d, d.raw() as sock:
+        sock.sendall(hello.replace(b"TOKEN", json.dumps(d.coordinator.token).encode()) + b"\n")
+        sock.sendall(b'{"op": "echo", "text": "a"}\n')
+        assert closed(sock)
+        assert d.lost == []
+
+
+@pytest.mark.parametrize("line", [b"[]", b"{}", b"nonsense", b'{"op": 1}', b"[" * 100_000, b"\xff"])
+def test_what_a_task_says_and_nobody_understands_is_named(line: bytes) -> None:
+    with driver() as d, d.raw() as sock:
+        sock.sendall(json.dumps({"token": d.coordinator.token, "task": 3}).encode() + b"\n" + line + b"\n")
+        assert d.heard.wait(20)
+        ((task, cause),) = d.lost
+        assert task == 3 and isinstance(cause, StateError) and "task 3" in cause.where
+
+
+def test_a_line_of_a_task_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LINE_BYTES", 1000)
+    with driver() as d, d.client(2) as client:
+        with pytest.raises(StateError):
+            client.call("echo", text="x" * 2000)
+        assert d.heard.wait(20)
+        ((task, cause),) = d.lost
+        assert task == 2 and isinstance(cause, StateError) and "1000 bytes" in cause.why
+
+
+@pytest.mark.parametrize("op, arguments", [("unknown", {}), ("echo", {"other": 1})])
+def test_a_call_that_does_not_fit_is_answered_by_name(op: str, arguments: dict[str, Any]) -> None:
+    with driver() as d, d.client() as client:
+        with pytest.raises(StateError, match="not understood"):
+            client.call(op, **arguments)
+        assert client.call("echo", text="a")["text"] == "a"
+
+
+def test_a_task_that_ends_without_goodbye_is_lost_with_its_error() -> None:
+    with driver() as d:
+        with pytest.raises(SourceError), d.client(4):
+            raise SourceError("gone", where="x")
+        assert d.heard.wait(20)
+        ((task, cause),) = d.lost
+        assert task == 4 and isinstance(cause, SourceError)
+
+
+def test_a_driver_that_is_gone_is_named() -> None:
+    with driver() as d:
+        address, token = d.coordinator.address, d.coordinator.token
+    with pytest.raises(StateError, match="driver of this job is gone"):
+        CoordinatorClient(address, token, 0)

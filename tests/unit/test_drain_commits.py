@@ -1,0 +1,139 @@
+"""When a drain writer commits: by its own clock, whatever passes, and never behind what is committed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain import committer as committer_module
+from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+
+GIVEN = {
+    "topic.prefix": "p",
+    "database.hostname": "localhost",
+    "database.user": "u",
+    "database.password": "x",
+    "kafka.bootstrap.servers": "localhost:9092",
+    "heartbeat.interval.ms": "5000",
+    "commit.interval.ms": "10000",
+    "transaction.timeout.ms": "30000",
+}
+PASSED_OVER: Any = SimpleNamespace(type=-1)
+START, END = BinlogOffset("b.000001", 4), BinlogOffset("b.000001", 9999)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Rig:
+    """One writer over a stream that a test makes up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, resume: Reached | None = None, **given: str) -> None:
+        self.clock, self.kafka = Clock(), MemoryKafka()
+        monkeypatch.setattr(committer_module, "time", self.clock)
+        self.sink = MemoryWriter(self.kafka, "p.0")
+        self.sink.init()
+        plan = BatchPlan(1, "drain", START, END, 1)
+        marker = resume and Marker(1, 0, START, END, resume)
+        cfg = ConnectorConfig.from_properties(GIVEN | given)
+        self.writer = DrainWriter(cfg, plan, 0, SchemaState(), self.sink, {}, resume=marker)  # type: ignore[arg-type]
+        self._monkeypatch = monkeypatch
+
+    def run(self, events: Callable[[Callable[[], None]], Iterator[Any]]) -> None:
+        def open_stream(*_: Any, on_wait: Callable[[], None], **__: Any) -> Any:
+            return SimpleNamespace(events=lambda end: events(on_wait), close=lambda: None)
+
+        self._monkeypatch.setattr(writer_module, "open_stream", open_stream)
+        self.writer.run()
+
+    def markers(self) -> list[dict[str, Any]]:
+        return [json.loads(r.value or b"")["reached"] for r in self.kafka.committed("ledger.p")]
+
+
+def test_events_that_nobody_wants_do_not_stop_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch, **{"heartbeat.interval.ms": "0"})
+    open_for: list[float] = []
+
+    def events(_: Any) -> Iterator[Any]:
+        rig.sink.produce("p.d.t", b"k", b"v", 0)
+        for _ in range(1000):
+            rig.clock.now += 0.1
+            yield PASSED_OVER
+            if rig.sink.bytes_pending:
+                open_for.append(rig.clock.now)
+
+    rig.run(events)
+    assert max(open_for) < 10 + 64 * 0.1 + 0.2
+    assert len(rig.markers()) == 2
+
+
+@pytest.mark.parametrize("interval_ms, limit_s", [("10000", 10), ("29999", 15)])
+def test_a_silent_source_does_not_stop_the_clock(
+    monkeypatch: pytest.MonkeyPatch, interval_ms: str, limit_s: float
+) -> None:
+    """Half of transaction.timeout.ms is the limit where commit.interval.ms allows more."""
+    rig = Rig(monkeypatch, **{"commit.interval.ms": interval_ms, "heartbeat.interval.ms": "0"})
+    open_for: list[float] = []
+
+    def events(on_wait: Callable[[], None]) -> Iterator[Any]:
+        rig.sink.produce("p.d.t", b"k", b"v", 0)
+        for _ in range(60):
+            rig.clock.now += 1
+            on_wait()
+            if rig.sink.bytes_pending:
+                open_for.append(rig.clock.now)
+        yield PASSED_OVER
+
+    rig.run(events)
+    assert max(open_for) == limit_s - 1
+
+
+def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A heartbeat is due and the time is up, but what is read lies before the last marker."""
+    there = BinlogOffset("b.000001", 5000)
+    rig = Rig(monkeypatch, Reached(there, 3, 1))
+
+    def events(on_wait: Callable[[], None]) -> Iterator[Any]:
+        for _ in range(200):
+            rig.clock.now += 1
+            yield PASSED_OVER
+            on_wait()
+        assert rig.sink.bytes_pending == 0 and rig.markers() == []
+        rig.writer._at.enter(there.at(there.file, 5001))
+        for _ in range(30):
+            rig.clock.now += 1
+            on_wait()
+
+    rig.run(events)
+    assert [m["pos"] for m in rig.markers()] == [5001, 5001, 5001, 9999]
+
+
+def test_what_takes_longer_than_the_transaction_may_is_not_begun_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch)
+    committer = rig.writer._committer
+    committer.make_room(1000)
+    assert rig.markers() == []
+    rig.sink.produce("p.d.t", b"k", b"v", 0)
+    rig.clock.now += 3
+    committer.make_room(11)
+    assert rig.sink.bytes_pending
+    committer.make_room(13)
+    assert not rig.sink.bytes_pending and len(rig.markers()) == 1

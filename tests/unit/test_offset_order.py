@@ -1,0 +1,121 @@
+"""Positions are compared only within one binlog."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import (
+    BinlogOffset,
+    comparable,
+    lowest,
+    moves_back,
+    order,
+    same_place,
+)
+
+PACKAGE = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc"
+A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
+
+offsets = st.builds(
+    BinlogOffset,
+    st.sampled_from(["binlog.000001", "binlog.000002", "binlog.1000000"]),
+    st.integers(4, 6),
+    st.sampled_from([None, "", f"{A}:1-5", f"{A}:1-6"]),
+    st.sampled_from([None, A, B]),
+    st.sampled_from([None, "1.x", "1.x.y", "1.x.z", "2.v"]),
+)
+
+
+@given(offsets, offsets)
+def test_an_order_has_two_sides_and_foreign_offsets_have_none(a: BinlogOffset, b: BinlogOffset) -> None:
+    assert comparable(a, b) == comparable(b, a)
+    if comparable(a, b):
+        assert order(a, b) == -order(b, a)
+        assert same_place(a, b) == (order(a, b) == 0)
+        assert moves_back(a, b) == (order(b, a) < 0)
+        assert lowest([a, b]) == (a if order(a, b) <= 0 else b)
+        return
+    assert not moves_back(a, b) and not moves_back(b, a)
+    with pytest.raises(StateError):
+        order(a, b)
+    with pytest.raises(StateError):
+        lowest([a, b])
+    if same_place(a, b):
+        assert a.server_uuid != b.server_uuid and a.gtids and a.gtids == b.gtids
+
+
+def place(pos: int, gtids: str | None, server: str = A, origin: str | None = "1.x", number: int = 1) -> BinlogOffset:
+    return BinlogOffset(f"binlog.{number:06}", pos, gtids, server, origin)
+
+
+READ = place(500, f"{A}:1-20")
+
+
+@pytest.mark.parametrize(
+    ("start", "contained", "not_contained"),
+    [
+        (place(400, f"{A}:1-10"), (500, f"{A}:20"), (501, f"{A}:20")),
+        (place(100, f"{A}:1-10", B), (9000, f"{A}:20"), (100, f"{A}:21")),
+        (place(100, None, B), (9000, f"{A}:1"), (100, f"{B}:1")),
+        (place(100, None, B), (9000, f"{A}:1"), (100, None)),
+    ],
+    ids=["by place", "by GTID", "another server's set is not known", "without a GTID"],
+)
+def test_what_a_chunk_contains_is_told_by_what_means_the_same(
+    start: BinlogOffset, contained: Any, not_contained: Any
+) -> None:
+    read = ReadAt.after(start, READ)
+    assert read is not None
+    assert [
+        read.contains(SimpleNamespace(file="binlog.000001", end_pos=pos), gtid)  # type: ignore[arg-type]
+        for pos, gtid in (contained, not_contained)
+    ] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        place(500, f"{A}:1-20"),
+        place(4, "", origin="2.y"),
+        place(4, f"{A}:1-10", origin="2.y"),
+        place(4, f"{A}:1-20,{B}:1-3", B),
+    ],
+    ids=["read before", "reset", "reset and loaded again", "failed over to a server that has it all"],
+)
+def test_a_chunk_that_contains_nothing_of_the_stream_holds_nothing_back(start: BinlogOffset) -> None:
+    assert ReadAt.after(start, READ) is None
+
+
+def test_without_gtids_nothing_is_held_back_on_another_server() -> None:
+    assert ReadAt.after(place(4, None, B), place(500, None)) is None
+
+
+def test_raw_positions_are_compared_in_one_place_only() -> None:
+    """Everywhere else ``order``, ``same_place``, ``moves_back``, ``lowest`` and ``covers`` ask whose they are."""
+    found = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        if path.relative_to(PACKAGE) != Path("cdc/model/offset.py"):
+            found += [f"{path.name}:{node.lineno}" for node in ast.walk(ast.parse(path.read_text())) if takes_key(node)]
+    assert found == []
+
+
+def takes_key(node: ast.AST) -> bool:
+    """Return whether a node is ``x.key()``, except of a message of Kafka's client, or ``BinlogOffset.key``."""
+    if isinstance(node, ast.Call) and not node.args and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "key" and ast.unparse(node.func.value) != "message"
+    return isinstance(node, ast.Attribute) and ast.unparse(node) == "BinlogOffset.key"
+
+
+def test_a_raw_comparison_would_be_found() -> None:
+    assert takes_key(ast.parse("plan.start.key()", mode="eval").body)
+    assert takes_key(ast.parse("BinlogOffset.key", mode="eval").body)
+    assert not takes_key(ast.parse("message.key()", mode="eval").body)

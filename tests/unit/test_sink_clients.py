@@ -1,0 +1,63 @@
+"""Settings of the Kafka clients, as the real client takes or refuses them when it is made; no broker is asked."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.sink.clients import producer_settings
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "127.0.0.1:1"}
+TIMES = (
+    {"delivery.timeout.ms": "120000"},
+    {"delivery.timeout.ms": "900000"},
+    {"delivery.timeout.ms": "0"},
+    {"delivery.timeout.ms": "5"},
+    {"message.timeout.ms": "120000"},
+    {"socket.timeout.ms": "300000"},
+    {"linger.ms": "70000"},
+    {"linger.ms": "0"},
+    {"queue.buffering.max.ms": "70000", "message.timeout.ms": "65000"},
+    {
+        "delivery.timeout.ms": "120000",
+        "linger.ms": "5000",
+        "socket.timeout.ms": "119000",
+        "request.timeout.ms": "90000",
+    },
+)
+
+
+@pytest.mark.parametrize(("times", "timeout_ms"), list(product(TIMES, (10_000, 60_000, 600_000))))
+def test_every_producer_takes_a_users_times(times: dict[str, str], timeout_ms: int) -> None:
+    """Writers have ``transaction.timeout.ms``; whoever fences or plans has a minute, with the same settings."""
+    given = {f"kafka.{name}": value for name, value in times.items()}
+    for settings in (ConnectorConfig.from_properties(BASE | given).kafka_settings(), times):
+        with TransactionalWriter(settings, "p.0", transaction_timeout_ms=timeout_ms):
+            pass
+
+
+def test_times_are_shortened_only_as_far_as_the_transaction_asks() -> None:
+    def made(timeout_ms: int, **times: str) -> dict[str, object]:
+        return producer_settings({k.replace("_", "."): v for k, v in times.items()}, "p.0", timeout_ms)
+
+    assert made(60_000, delivery_timeout_ms="120000")["delivery.timeout.ms"] == 60_000
+    assert made(600_000, delivery_timeout_ms="120000")["delivery.timeout.ms"] == "120000"
+    assert made(600_000)["delivery.timeout.ms"] == 300_000
+    assert made(60_000)["linger.ms"] == 20
+    assert made(60_000, socket_timeout_ms="90000")["socket.timeout.ms"] == 60_000
+    assert "socket.timeout.ms" not in made(60_000)
+
+
+def test_a_time_that_is_no_number_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="refuses its settings"):
+        TransactionalWriter({"bootstrap.servers": "127.0.0.1:1", "delivery.timeout.ms": "soon"}, "p.0")
+
+
+def test_a_time_that_the_transaction_cuts_short_is_noted() -> None:
+    cfg = ConnectorConfig.from_properties(BASE | {"kafka.delivery.timeout.ms": "900000"})
+    assert [n for n in cfg.notes if "kafka.delivery.timeout.ms=900000" in n and "transaction.timeout.ms=600000" in n]
+    assert not ConnectorConfig.from_properties(BASE | {"kafka.delivery.timeout.ms": "120000"}).notes

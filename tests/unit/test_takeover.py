@@ -1,0 +1,77 @@
+"""Putting plans in force and joining them, over the in-memory twins."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from store_contract import START, plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
+from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join
+from airflow_provider_mysql_cdc.cdc.errors import FencedError
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+
+TOPIC = "ledger.p"
+
+
+@pytest.fixture
+def kafka() -> MemoryKafka:
+    return MemoryKafka()
+
+
+@pytest.fixture
+def ledger(kafka: MemoryKafka) -> MemoryLedger:
+    made = MemoryLedger(kafka, TOPIC, "p")
+    made.ensure()
+    return made
+
+
+def writer(kafka: MemoryKafka, index: int) -> MemoryWriter:
+    return MemoryWriter(kafka, f"p.{index}")
+
+
+def test_each_attempt_gets_an_id_although_the_plan_is_the_same(ledger: MemoryLedger) -> None:
+    first, second = (ledger.begin(plan()).plan_in_force() for _ in range(2))
+    assert first == second and first.attempt and second.attempt and first.attempt != second.attempt
+
+
+def test_a_late_driver_does_not_bring_its_own_pins(ledger: MemoryLedger) -> None:
+    ledger.begin(plan(pins={"a": "=1"}))
+    assert ledger.begin(plan(pins={"a": "=2"})).plan_in_force().pins == {"a": "=1"}
+
+
+def test_a_writer_of_an_older_attempt_does_not_fence_the_one_at_work(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
+    older = ledger.begin(plan()).plan_in_force()
+    newer = ledger.begin(plan()).plan_in_force()
+    live, late = writer(kafka, 0), writer(kafka, 0)
+    join(ledger, newer, live, 0)
+    # Its marker is open: whatever stands behind it is hidden, and the plan in front of it is not.
+    live.produce(*Marker(1, 0, START, START, Reached(START, 0)).record(TOPIC), 0)
+    with pytest.raises(FencedError):
+        join(ledger, older, late, 0)
+    live.commit()
+    assert 0 in (ledger.read() or LedgerState()).markers
+
+
+def test_a_reset_that_dies_before_it_fences_leaves_the_number_of_writers_behind(
+    ledger: MemoryLedger, kafka: MemoryKafka, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wide = ledger.begin(plan(writers=4)).plan_in_force()
+    zombie = writer(kafka, 3)
+    join(ledger, wide, zombie, 3)
+    zombie.produce("t", None, b"a row", 0)
+    fired = tmp_path / "fired"
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps({"point": "takeover.after_plan", "fired": str(fired)}))
+    with pytest.raises(FaultRaised):
+        ledger.begin(reset_plan(2, START, "a person"))
+    assert fired.exists()
+    ledger.begin(plan(3, START, writers=1))
+    with pytest.raises(FencedError):
+        zombie.commit()
+    assert kafka.committed("t") == []
