@@ -54,7 +54,7 @@ class Nursery:
     def close(self) -> None:
         """End the nursery; drivers stay."""
         self._process.kill()
-        self._process.wait()
+        self._process.communicate()
 
 
 def serve() -> None:

@@ -84,6 +84,7 @@ def run(
         process.kill()
         raise
     finally:
+        process.stdout.close()
         code = process.wait()
     output = "".join(lines)
     if code != 0:

@@ -127,6 +127,6 @@ def test_an_interrupted_start_leaves_nothing_running(tmp_path: Path, moment: str
         if f"mysql  {moment}" in line or f"kafka  {moment}" in line:
             process.send_signal(signal.SIGINT)
             break
-    process.stderr.read()
-    assert process.wait(timeout=60) == 130
+    process.communicate(timeout=60)
+    assert process.returncode == 130
     assert not mysql.running(tmp_path / "mysql") and not kafka.running(tmp_path / "kafka")

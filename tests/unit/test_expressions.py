@@ -121,3 +121,18 @@ def test_what_java_matches_is_matched(text: str, name: str, fits: bool) -> None:
 def test_a_brace_that_java_refuses_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="brace"):
         Expression(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[a-z&&[^b]]", "[a[bc]]", "[[:alpha:]]+", "[a&&b]", "[a--b]", "[+--]", "[a||b]", "[^~~]", r"[\\[a]"]
+)
+def test_a_set_operation_of_java_is_refused_by_name(text: str) -> None:
+    with pytest.raises(ValueError, match="a set holds"):
+        Expression(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [(r"[\[a]+", "[a"), (r"[a\-\-b]+", "a-b"), ("[a&b|c]+", "a&|c"), ("[a-c-]", "-")]
+)
+def test_a_set_without_an_operation_matches(text: str, name: str) -> None:
+    assert Expression(text).fullmatch(name)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import re
 import time
-import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +28,8 @@ MAX_QUANTIFIERS = 1_000
 MAX_REPEATS = 100_000
 """Bound of all counts of an expression multiplied; ``regex`` writes counted repetitions out."""
 
+# In a set: an escape, or what Java reads as a set operation or nested set and Python, with a warning, as characters.
+_IN_SET = re.compile(r"\\.|(\[|&&|--|~~|\|\|)", re.DOTALL)
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]?|\{(\d+)(?:,(\d*))?\}|[(){*+?]", re.DOTALL | re.ASCII)
 
 
@@ -116,21 +117,18 @@ def _compiled(text: str, shown: str, ignore_case: bool) -> Any:
     def refuse(why: object) -> ValueError:
         return ValueError(f"the regular expression {_short(shown)} cannot be used: {why}")
 
-    if why := _too_large(text):
+    if why := _refused(text):
         raise refuse(why)
     flags = regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if ignore_case else 0)
     try:
-        with warnings.catch_warnings():
-            # Python warns where a set operation of other dialects ([a-z&&[^b]], nested sets) would be read as letters.
-            warnings.simplefilter("error")
-            re.compile(text, re.ASCII)
-            return regex.compile(text, flags, cache_pattern=False)
-    except (re.error, regex.error, OverflowError, RecursionError, MemoryError, ValueError, Warning) as error:
+        re.compile(text, re.ASCII)
+        return regex.compile(text, flags, cache_pattern=False)
+    except (re.error, regex.error, OverflowError, RecursionError, MemoryError, ValueError) as error:
         raise refuse(error) from None
 
 
-def _too_large(text: str) -> str:
-    """Return why an expression is not even compiled, or nothing."""
+def _refused(text: str) -> str:
+    """Return why an expression is not even compiled, or nothing; whatever Python would warn of is among it."""
     if len(text) > MAX_LENGTH:
         return f"it has more than {MAX_LENGTH} characters; write several, separated by commas"
     depth = deepest = quantifiers = 0
@@ -140,6 +138,8 @@ def _too_large(text: str) -> str:
             # Java refuses it; ``regex`` would read some forms as a fuzzy match.
             return r"a brace begins no repetition; write \{ for the character"
         quantifiers += token[1] is not None or token[0] in "*+?"
+        if token[0][0] == "[" and any(part[1] for part in _IN_SET.finditer(token[0], 1)):
+            return r"a set holds [, &&, --, ~~ or ||, which other dialects take for an operation; write \[ and so on"
         if token[0] in "()":
             depth += 1 if token[0] == "(" else -1
             deepest = max(deepest, depth)
