@@ -67,9 +67,15 @@ def streamed(
     return out
 
 
-def read(table: Table, options: DecoderOptions, ctx: EventContext, values: Iterable[bytes | None]) -> Record:
+def read(
+    table: Table,
+    options: DecoderOptions,
+    ctx: EventContext,
+    values: Iterable[bytes | None],
+    texts: EnvelopeText | None = None,
+) -> Record:
     """Return the record of one snapshot row, its values as MySQL's text protocol gives them."""
-    texts = envelope_text(table, options, transaction=options.transaction)
+    texts = texts or envelope_text(table, options, transaction=options.transaction)
     out: list[Record] = []
     compile_text_decoder(table, options, texts)(packet(*values), 0, ctx, out)
     return out[0]

@@ -3,6 +3,18 @@
 from __future__ import annotations
 
 
+class HiddenRow(int):
+    """Count rows for a contract whose source block does not number them: an int whose text is empty."""
+
+    __slots__ = ()
+
+    def __add__(self, rows: int) -> HiddenRow:
+        return HiddenRow(int(self) + rows)
+
+    def __format__(self, spec: str) -> str:
+        return ""
+
+
 class EventContext:
     """Carry the text around a row's images; the caller fills it once per event.
 
@@ -11,9 +23,9 @@ class EventContext:
 
     Args:
         src_head: The source block from its ``{`` up to and including ``"row":``.
-        src_tail: The source block after the row number, with its closing ``}``.
+        src_tail: The source block after the row number, with its closing ``}``; without ``row`` only that.
         tail: What follows the op, for example ``,"ts_ms":1,"ts_us":1000,"ts_ns":1000000}``, with the closing ``}``.
-        first_row: Number of the event's first row in the source block.
+        first_row: Number of the event's first row in the source block, a ``HiddenRow`` where that has no ``row``.
         transaction: JSON text of the transaction block.
         where: Place of the event for error texts, ``binlog.000003:4711``.
     """

@@ -1,7 +1,8 @@
 """The source block of events as text: what is constant per table is joined once, the rest is filled in per event.
 
 A block is one text around the row number: ``head`` ends in ``"row":`` and ``tail`` begins after the number. The order
-of the members comes from the contract's table, so every contract uses the same code.
+of the members comes from the contract's table, so every contract uses the same code (DB2-17); what differs between
+connectors is how a place in the source's log is told: ``fill`` for MySQL, ``fill_lsn`` for Db2.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, nullable
+from airflow_provider_mysql_cdc.cdc.decode.context import HiddenRow
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -24,6 +26,7 @@ class Context(Protocol):
     src_tail: str
     tail: str
     where: str
+    first_row: int
 
 
 class RowEvent(Protocol):
@@ -79,9 +82,14 @@ _VARYING = {
     "pos": "{pos}",
     "thread": "{thread}",
     "query": "{query}",
+    "change_lsn": "{change_lsn}",
+    "commit_lsn": "{commit_lsn}",
 }
-_HEAD_ARGUMENTS = "ts_us, snapshot, server_id, gtid, file, pos"
-_TAIL_ARGUMENTS = "thread, query, snapshot"
+# Arguments of head and tail by connector.
+_ARGUMENTS = {
+    "mysql": ("ts_us, snapshot, server_id, gtid, file, pos", "thread, query, snapshot"),
+    "db2": ("ts_us, snapshot, change_lsn, commit_lsn", ""),
+}
 
 
 def _template(layout: Contract) -> tuple[str, str]:
@@ -92,6 +100,21 @@ def _template(layout: Contract) -> tuple[str, str]:
         text += f'{"," if text else ""}"{member.name}":{value}'
     head, _, tail = text.partition("\0")
     return "{{" + head, tail + "}}"
+
+
+@dataclass(frozen=True, slots=True)
+class LsnPlace:
+    """Say where in Db2's log a change stands.
+
+    Args:
+        commit_us: Commit time in microseconds since the epoch.
+        change_lsn: Log sequence number of the change, ``00000027:00000758:0003``, or None.
+        commit_lsn: That of its commit, None for rows of a snapshot (DB2-06).
+    """
+
+    commit_us: int
+    change_lsn: str | None
+    commit_lsn: str | None
 
 
 def _compile(template: str, arguments: str, constants: Mapping[str, str]) -> Callable[..., str]:
@@ -107,8 +130,9 @@ class SourceBlock:
     Args:
         layout: The event contract.
         head: Function of (commit time in microseconds, ``snapshot`` as JSON, server id, GTID as JSON, file as JSON,
-            position) that returns the text up to and including ``"row":``.
-        tail: Function of (thread, query and ``snapshot`` as JSON) that returns the text after the row number.
+            position) that returns the text up to and including ``"row":``; for Db2 the last four are both LSNs.
+        tail: Function of (thread, query and ``snapshot`` as JSON) that returns the text after the row number; for Db2
+            it takes nothing.
         include_query: Whether ``query`` is filled (STRM-18).
         streamed: ``snapshot`` of streamed events as JSON.
         typed: Whether the block is written with its schema.
@@ -137,6 +161,8 @@ def source_block(
     *,
     prefix: str,
     version: str = "3.x",
+    connector: str = "mysql",
+    database: str | None = None,
     source_struct: str = "v2",
     include_query: bool = False,
     product_version: str | None = None,
@@ -145,9 +171,11 @@ def source_block(
     """Return the writer of a table's source blocks.
 
     Args:
-        table: The table.
+        table: The table; of a Db2 table the schema stands where MySQL has the database (DB2-01).
         prefix: ``topic.prefix``, the value of ``source.name``.
         version: Contract version.
+        connector: ``mysql`` or ``db2``.
+        database: ``source.db`` where the table's name does not hold it.
         source_struct: ``source.struct.version``.
         include_query: ``include.query``.
         product_version: Overrides the contract's ``source.version``.
@@ -156,20 +184,22 @@ def source_block(
     Raises:
         ConfigError: There is no such contract.
     """
-    layout = contract(version, source_struct=source_struct)
+    layout = contract(version, connector, source_struct)
     constants = {
         "version": dumps(product_version or layout.product_version),
         "connector": dumps(layout.connector),
         "name": dumps(prefix),
-        "db": dumps(table.db),
+        "db": dumps(database or table.db),
+        "schema": dumps(table.db),
         "sequence": "null",
         "table": dumps(table.table),
     }
-    head, tail = _template(layout)
+    texts = zip(_template(layout), _ARGUMENTS[connector], strict=True)
+    head, tail = (_compile(text, arguments, constants) for text, arguments in texts)
     return SourceBlock(
         layout,
-        _compile(head, _HEAD_ARGUMENTS, constants),
-        _compile(tail, _TAIL_ARGUMENTS, constants),
+        head,
+        tail,
         include_query,
         dumps(layout.snapshot_value("false")),
         _op_tail_3 if layout.recent else _op_tail_1,
@@ -200,6 +230,23 @@ def fill(ctx: Context, block: SourceBlock, event: RowEvent, at: Transaction) -> 
     ctx.src_tail = block.tail(at.thread or "null", query, block.streamed)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{file}:{pos}"
+
+
+def fill_lsn(ctx: Context, block: SourceBlock, at: LsnPlace, marker: str = "false") -> None:
+    """Set the texts of a row of Db2; called once per row.
+
+    Args:
+        ctx: The decoder's context.
+        block: The table's source block, made for connector ``db2``.
+        at: The place of the change.
+        marker: ``false`` for a streamed row, else what ``snapshot_marker`` returned.
+    """
+    snapshot = dumps(block.layout.snapshot_value(marker, typed=block.typed))
+    ctx.src_head = block.head(at.commit_us, snapshot, nullable(at.change_lsn), nullable(at.commit_lsn))
+    ctx.src_tail = block.tail()
+    ctx.tail = block.op_tail(time.time_ns())
+    ctx.first_row = HiddenRow(0)
+    ctx.where = f"LSN {at.change_lsn}"
 
 
 def fill_snapshot(ctx: Context, block: SourceBlock, offset: BinlogOffset, ts_ms: int, marker: str = "true") -> None:
