@@ -32,7 +32,7 @@ class Attempt:
         log: Its output.
         result_file: Where it writes how it ended.
         flag: File that a fault point makes when it fires.
-        spark: Whether the job runs on Spark.
+        spark: Spark's master, ``local`` or ``cluster``; empty for tasks that are threads of the driver.
         tag: What its processes have in their environment.
         killed: Whether this soak killed it, or a part of it.
     """
@@ -43,7 +43,7 @@ class Attempt:
     log: Path
     result_file: Path
     flag: Path
-    spark: bool
+    spark: str
     tag: str
     killed: bool = False
     began: float = field(default_factory=time.monotonic)
@@ -70,15 +70,6 @@ class Attempt:
             with suppress(ProcessLookupError):
                 os.kill(member.pid, number)
         return True
-
-    def parts(self, word: bytes) -> list[int]:
-        """Return the ids of its processes whose command line holds a word."""
-        out = []
-        for member in self.members():
-            with suppress(OSError):
-                if word in Path(f"/proc/{member.pid}/cmdline").read_bytes():
-                    out.append(member.pid)
-        return out
 
     def kill(self) -> bool:
         """Kill -9 of the driver and all it has started."""
@@ -126,23 +117,21 @@ class Attempts:
         self.tag = f"{_TAG}={os.getpid()}"
         self._nursery: Nursery | None = None
 
-    def start(
-        self, kind: str, *, owner: str = OWNER, fault: dict[str, Any] | None = None, spark: bool = False
-    ) -> Attempt:
+    def start(self, kind: str, *, owner: str = OWNER, fault: dict[str, Any] | None = None, spark: str = "") -> Attempt:
         """Start one.
 
         Args:
             kind: ``snapshot`` or ``drain``.
             owner: Who runs; a retry has the same.
             fault: A named fault point of ``cdc/faults.py`` to set, without its flag.
-            spark: Submit the job to a local Spark instead of running its tasks as threads of the driver.
+            spark: Submit the job to Spark: ``local`` (one JVM) or ``cluster`` (an executor of its own).
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         number = len(self.made) + 1
         base = self.logs / f"{number:04d}-{kind}{'-spark' if spark else ''}"
         log, result, flag = (base.with_suffix(s) for s in (".log", ".json", ".fired"))
         arguments = ["--folder", str(self.folder), "--kind", kind, "--owner", owner, "--result", str(result)]
-        arguments += ["--slots", str(self._rng.randrange(1, 4)), *(["--spark"] if spark else [])]
+        arguments += ["--slots", str(self._rng.randrange(1, 4)), *(["--spark", spark] if spark else [])]
         tag = f"{_TAG}_ATTEMPT={os.getpid()}-{number}"
         env = dict([tag.split("=", maxsplit=1)])
         if fault is not None:

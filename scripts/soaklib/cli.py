@@ -19,6 +19,7 @@ from stacklib import StackError, processes
 from stacklib.errors import say as say_line
 from stacklib.settings import REPOSITORY
 
+from soaklib.ddl import DDL
 from soaklib.faults import FAULTS, nothing
 from soaklib.servers import Servers
 from soaklib.world import Stuck, World
@@ -118,12 +119,10 @@ class Soak:
             "their triggers",
             f"load: {sum(world.transactions.values()):,} transactions: {_counts(world.transactions)}",
             f"batches complete: {len(world.epochs)}; attempts: {len(world.attempts.made)}, "
-            f"on Spark {sum(a.spark for a in world.attempts.made)}",
+            f"on Spark {sum(bool(a.spark) for a in world.attempts.made)}",
             "faults fired:",
         ]
-        for kind in self._kinds:
-            fired, tried = world.fired[kind], world.tried[kind]
-            lines.append(f"  {kind}: {fired} of {tried}" if fired else f"  {kind}: NEVER FIRED ({tried} tried)")
+        lines += [f"  {kind}: {world.fired[kind]} of {world.tried[kind]}" for kind in self._kinds]
         lines.append("also: " + (_counts(Counter({k: world.fired[k] for k in others})) or "nothing"))
         if self.differences:
             lines.append(f"VERDICT: {len(self.differences)} difference(s)")
@@ -132,7 +131,15 @@ class Soak:
             lines.append(f"output of every attempt: {world.attempts.logs}")
         else:
             lines.append("VERDICT: every topic equals its table, each event once, per key in order and without gap")
+        silent = self.never()
+        lines.append(f"never fired: {', '.join(silent)}" if silent else f"every one of {len(self._kinds)} kinds fired")
         return lines
+
+    def never(self) -> list[str]:
+        """Return the kinds of faults and of DDL, and the ends of XA transactions, that did not occur."""
+        world = self.world
+        ends = [f"load: {end}" for end in ("xa committed", "xa rolled back") if not world.transactions[end]]
+        return [k for k in (*self._kinds, *(f"ddl: {k}" for k in DDL)) if not world.fired[k]] + ends
 
 
 def _counts(counts: Counter[str]) -> str:

@@ -243,3 +243,8 @@ KINDS = (
     *("drop_column", "modify_column", "rename_column") * 2,
     *("create", "ctas", "ctas", "drop", "rename", "truncate", "swap"),
 )
+DDL = (
+    *("add column", "drop column", "modify column", "rename column", "create table", "create table select"),
+    *("drop table", "rename table", "truncate table", "swap tables"),
+)
+"""What its kinds are called in the journal and the report."""

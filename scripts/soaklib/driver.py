@@ -31,6 +31,8 @@ from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain, pre
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+# local-cluster: a master, a worker and an executor in processes of their own (cores, MB); Spark tries lost tasks again.
+_MASTERS = {"local": "local[{slots}]", "cluster": "local-cluster[1,{slots},768]"}
 _JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py"}
 
 
@@ -43,16 +45,28 @@ def _on_threads(spec: JobSpec, slots: int) -> None:
     run(spec, ThreadRunner(slots), _log)
 
 
-def _on_spark(spec: JobSpec, slots: int, folder: Path) -> None:
-    """Submit the job as the operator does; how it ended is in the ledger."""
+def _spark_home(folder: Path) -> Path:
+    """Return a Spark of the soak's own: the master's workers leave their folders in it."""
     import pyspark
 
-    home = Path(pyspark.__file__).parent
+    home = folder / "spark"
+    home.mkdir(exist_ok=True)
+    for part in ("bin", "jars", "python"):
+        with contextlib.suppress(FileExistsError):
+            (home / part).symlink_to(Path(pyspark.__file__).parent / part)
+    return home
+
+
+def _on_spark(spec: JobSpec, master: str, slots: int, folder: Path) -> None:
+    """Submit the job as the operator does; how it ended is in the ledger."""
+    home = _spark_home(folder)
     path = folder / f"spec-{os.getpid()}.json"
     spec.write(path)
     command = [
         str(home / "bin" / "spark-submit"),
-        *("--master", f"local[{slots}]", "--driver-java-options", _JVM, "--conf", "spark.ui.enabled=false"),
+        *("--master", _MASTERS[master].format(slots=slots), "--driver-java-options", _JVM),
+        *("--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"),
+        *("--conf", f"spark.executor.extraJavaOptions={_JVM}"),
         str(REPOSITORY / "spark_jobs" / _JOBS[spec.mode]),
         str(path),
     ]
@@ -85,7 +99,7 @@ def attempt(given: argparse.Namespace) -> dict[str, Any]:
     failed: CdcError | None = None
     try:
         if given.spark:
-            _on_spark(job.spec, given.slots, folder)
+            _on_spark(job.spec, given.spark, given.slots, folder)
         else:
             _on_threads(job.spec, given.slots)
     except CdcError as error:
@@ -108,7 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--owner", required=True)
     parser.add_argument("--slots", type=int, default=3)
     parser.add_argument("--result", type=Path, required=True)
-    parser.add_argument("--spark", action="store_true")
+    parser.add_argument("--spark", choices=tuple(_MASTERS))
     given = parser.parse_args(argv)
     # Somebody who waits too long asks where the threads are.
     with contextlib.suppress(AttributeError, ValueError):

@@ -2,49 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import time
 from collections.abc import Callable
-from contextlib import closing, suppress
 
-import pymysql
-
-from soaklib.attempts import Attempt
+from soaklib import spark_faults, xa_fault
+from soaklib.steps import Fault, gather, kill_unfinished, point, started
 from soaklib.world import World
-
-Fault = Callable[[World], bool]
-_POINTS = {
-    "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "driver.before_outcome"),
-    "drain": (
-        *("plan.after_store", "writer.after_init", "writer.done", "driver.before_outcome", "airflow.before_commit"),
-        *("writer.mid_batch", "writer.before_commit", "writer.after_commit") * 3,
-    ),
-}
-_SPARK_S = 180.0
-
-
-def _let_work_gather(world: World) -> None:
-    """Let the load fill a batch that is worth disturbing."""
-    time.sleep(world.rng.uniform(0.2, 1.2))
-
-
-def _started(world: World) -> Attempt:
-    _let_work_gather(world)
-    attempt = world.start()
-    time.sleep(world.moment())
-    return attempt
-
-
-def _point(world: World, action: str, points: tuple[str, ...] | None = None) -> dict[str, object]:
-    point = world.rng.choice(points or _POINTS[world.kind])
-    nth = world.rng.choice((1, 1, 2, 3, 5)) if point.startswith(("writer.", "snapshot.after")) else 1
-    return {"point": point, "action": action, "nth": nth}
 
 
 def kill_driver(world: World) -> bool:
     """Kill -9 of the driver at any time."""
-    attempt = _started(world)
+    attempt = started(world)
     hit = attempt.kill()
     world.run(attempt, excused=True)
     return hit
@@ -52,8 +21,8 @@ def kill_driver(world: World) -> bool:
 
 def kill_at_point(world: World) -> bool:
     """Kill -9 of the driver at a step of the commit protocol."""
-    _let_work_gather(world)
-    attempt = world.start(fault=_point(world, "kill-self"))
+    gather(world)
+    attempt = world.start(fault=point(world, "kill-self"))
     attempt.killed = True
     world.run(attempt, excused=True)
     return attempt.fired
@@ -65,7 +34,7 @@ def kill_often(world: World) -> bool:
 
 
 def _server(world: World, restart: Callable[[signal.Signals, float], bool], number: signal.Signals) -> bool:
-    attempt = _started(world)
+    attempt = started(world)
     hit = attempt.alive
     hit = restart(number, world.rng.uniform(0.0, 2.0)) and hit
     world.run(attempt, excused=True)
@@ -89,7 +58,7 @@ def restart_mysqld(world: World) -> bool:
 
 def cut_connections(world: World) -> bool:
     """Connections to MySQL are reset, once or several times."""
-    attempt, hits = _started(world), 0
+    attempt, hits = started(world), 0
     for _ in range(world.rng.randrange(1, 4)):
         hits += world.servers.proxy.cut() if attempt.alive else 0
         time.sleep(world.rng.uniform(0.0, 0.5))
@@ -99,7 +68,7 @@ def cut_connections(world: World) -> bool:
 
 def half_open(world: World) -> bool:
     """Connections to MySQL stay open, but nothing passes any more."""
-    attempt = _started(world)
+    attempt = started(world)
     hits = world.servers.proxy.freeze() if attempt.alive else 0
     world.run(attempt, excused=True)
     world.servers.proxy.cut()
@@ -109,11 +78,11 @@ def half_open(world: World) -> bool:
 def freeze_driver(world: World) -> bool:
     """SIGSTOP of a driver, a second one of the same owner works meanwhile, SIGCONT."""
     if world.rng.random() < 0.5:
-        attempt = _started(world)
+        attempt = started(world)
         hit = attempt.signal(signal.SIGSTOP)
     else:
-        _let_work_gather(world)
-        attempt = world.start(fault=_point(world, "stop-self"))
+        gather(world)
+        attempt = world.start(fault=point(world, "stop-self"))
         limit = time.monotonic() + 60
         while attempt.alive and not attempt.fired and time.monotonic() < limit:
             time.sleep(0.05)
@@ -128,7 +97,7 @@ def freeze_driver(world: World) -> bool:
 
 def second_driver(world: World) -> bool:
     """A second driver of the same owner starts while the first one works; both go on."""
-    first = _started(world)
+    first = started(world)
     hit = first.alive
     second = world.start()
     third = world.start() if world.rng.random() < 0.3 else None
@@ -140,7 +109,7 @@ def second_driver(world: World) -> bool:
 
 def rival(world: World) -> bool:
     """A driver of another owner starts while the first one works."""
-    first = _started(world)
+    first = started(world)
     hit = first.alive
     second = world.start(owner="soak/another/task/-1")
     world.run(second, excused=True)
@@ -150,20 +119,17 @@ def rival(world: World) -> bool:
 
 def change_free_settings(world: World) -> bool:
     """Settings that decide nothing about records change between crash and retry."""
-    hit = kill_at_point(world)
-    world.properties |= world.free_settings()
+    hit, before = kill_unfinished(world), dict(world.properties)
+    while world.properties == before:
+        world.properties |= world.free_settings()
     world.run(world.start())
     return hit
 
 
 def change_pinned_setting(world: World) -> bool:
     """A setting that decides about records changes between crash and retry: refused by name, or without effect."""
-    _let_work_gather(world)
-    points = ("snapshot.after_chunk",) if world.kind == "snapshot" else ("writer.after_commit", "writer.before_commit")
-    fault = _point(world, "kill-self", points)
-    attempt = world.start(fault=fault)
-    world.run(attempt, excused=True)
-    if not attempt.fired:
+    # In a batch that is complete it would decide about the next one, rightly.
+    if not kill_unfinished(world):
         return False
     before, database = dict(world.properties), world.database
     name, value = world.rng.choice(
@@ -200,60 +166,9 @@ def lose_state(world: World) -> bool:
     return hit
 
 
-def restart_before_xa_commit(world: World) -> bool:
-    """XA COMMIT is the first transaction after mysqld came back; its prepare lies in this batch or an earlier one."""
-    world.ddl.pause()
-    world.load.pause()
-    try:
-        xid = None
-        for _ in range(10):
-            # It may meet a lock of another one, or be over in one phase.
-            with suppress(pymysql.MySQLError):
-                xid = xid or world.load.prepare_xa(world.rng)
-        if world.rng.random() < 0.5:
-            world.run(world.start())
-        number = world.rng.choice((signal.SIGTERM, signal.SIGKILL))
-        world.servers.restart_mysql(number, 0.0)
-        if world.rng.random() < 0.5:
-            world.run(world.start(), excused=True)
-        with closing(world.servers.connect(database=world.database)) as conn:
-            hit = world.load.decide_xa(conn, world.rng, least=1) > 0
-    finally:
-        world.load.go_on()
-        world.ddl.go_on()
-    world.run(world.start(), excused=True)
-    return hit
-
-
-def _on_spark(world: World, word: bytes, more: bytes = b"") -> bool:
-    """Kill a part of a Spark job: the first living process whose command line holds a word."""
-    _let_work_gather(world)
-    attempt = world.start(spark=True)
-    limit = time.monotonic() + _SPARK_S
-    while attempt.alive and not attempt.parts(word) and time.monotonic() < limit:
-        time.sleep(0.05)
-    time.sleep(world.rng.uniform(0.0, 2.0 if more else 6.0))
-    found = attempt.parts(word)
-    for pid in found[-1:]:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    world.run(attempt, excused=True)
-    return bool(found)
-
-
-def kill_jvm(world: World) -> bool:
-    """Kill -9 of the JVM of a Spark driver, which in local mode is its executor too."""
-    return _on_spark(world, b"org.apache.spark.deploy.SparkSubmit")
-
-
-def kill_python_worker(world: World) -> bool:
-    """Kill -9 of a Python worker of Spark."""
-    return _on_spark(world, b"pyspark.daemon", b"worker")
-
-
 def nothing(world: World) -> bool:
     """No fault: an attempt that nobody disturbs."""
-    _let_work_gather(world)
+    gather(world)
     world.run(world.start())
     return True
 
@@ -273,7 +188,8 @@ FAULTS: dict[str, Fault] = {
     "change free settings": change_free_settings,
     "change a pinned setting": change_pinned_setting,
     "lose the stored offset": lose_state,
-    "restart before XA COMMIT": restart_before_xa_commit,
-    "kill JVM": kill_jvm,
-    "kill Python worker": kill_python_worker,
+    "restart before XA COMMIT": xa_fault.restart_before_xa_commit,
+    "kill Spark driver JVM": spark_faults.kill_driver_jvm,
+    "kill executor JVM": spark_faults.kill_executor_jvm,
+    "kill Python worker": spark_faults.kill_python_worker,
 }

@@ -198,7 +198,7 @@ class World:
 
     # -- attempts ---------------------------------------------------------------------------------------------------
 
-    def start(self, *, owner: str = OWNER, fault: dict[str, Any] | None = None, spark: bool = False) -> Attempt:
+    def start(self, *, owner: str = OWNER, fault: dict[str, Any] | None = None, spark: str = "") -> Attempt:
         """Start the next attempt with the stream's properties as they are now."""
         processes.write_private(self.folder / "properties.json", json.dumps(self.properties))
         self.load.grant(_GRANT)
@@ -211,12 +211,13 @@ class World:
             attempt: The attempt.
             excused: Whether a fault was done to it: then it may fail, but with a named error that a retry can mend.
         """
-        if not attempt.wait(_PATIENCE_S):
+        patience = _PATIENCE_S * (2 if attempt.spark else 1)
+        if not attempt.wait(patience):
             with suppress(ProcessLookupError):
                 os.kill(attempt.process.pid, signal.SIGUSR1)
             time.sleep(1)
             attempt.kill()
-            self.complain(f"attempt {attempt.number} ({attempt.kind}) hung for {_PATIENCE_S:.0f} s", attempt)
+            self.complain(f"attempt {attempt.number} ({attempt.kind}) hung for {patience:.0f} s", attempt)
         result = attempt.result
         error = result.get("error")
         if result.get("raw"):

@@ -1,0 +1,69 @@
+"""What kinds of faults share: filling a batch, choosing a step of the commit protocol, trying until it has fired."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from soaklib.attempts import Attempt
+from soaklib.world import World
+
+Fault = Callable[[World], bool]
+POINTS = {
+    "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "driver.before_outcome"),
+    "drain": (
+        *("plan.after_store", "writer.after_init", "writer.done", "driver.before_outcome", "airflow.before_commit"),
+        *("writer.mid_batch", "writer.before_commit", "writer.after_commit") * 3,
+    ),
+}
+# Passed by tasks, on Spark in a Python worker.
+OF_TASKS = {
+    "snapshot": ("snapshot.view_open", "snapshot.chunk_read", "snapshot.after_chunk"),
+    "drain": ("writer.after_init", "writer.mid_batch", "writer.before_commit", "writer.after_commit"),
+}
+# Behind these the batch cannot be complete: the writer that passes has something to commit, the snapshot its books.
+UNFINISHED = {
+    "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "snapshot.before_books"),
+    "drain": ("plan.after_store", "writer.after_init", "writer.mid_batch", "writer.before_commit"),
+}
+_TRIES = 5
+
+
+def gather(world: World) -> None:
+    """Let the load fill a batch that is worth disturbing."""
+    time.sleep(world.rng.uniform(0.2, 1.2))
+
+
+def started(world: World) -> Attempt:
+    """Start an attempt and return when it is about in the middle of its work."""
+    gather(world)
+    attempt = world.start()
+    time.sleep(world.moment())
+    return attempt
+
+
+def point(
+    world: World, action: str, points: Sequence[str] | None = None, nths: Sequence[int] = (1, 1, 2, 3, 5)
+) -> dict[str, object]:
+    """Return a fault point at one of some steps.
+
+    Args:
+        world: What it is for.
+        action: What happens there.
+        points: The steps; those of the job that is next when left out.
+        nths: At which passage, where a step is passed often.
+    """
+    name = world.rng.choice(points or POINTS[world.kind])
+    nth = world.rng.choice(nths) if name.startswith(("writer.", "snapshot.after")) else 1
+    return {"point": name, "action": action, "nth": nth}
+
+
+def kill_unfinished(world: World) -> bool:
+    """Kill an attempt whose batch is not complete, the next one when it ended before; return whether one was hit."""
+    for _ in range(_TRIES):
+        gather(world)
+        attempt = world.start(fault=point(world, "kill-self", UNFINISHED[world.kind], (1, 1, 2)))
+        world.run(attempt, excused=True)
+        if attempt.fired:
+            return True
+    return False
