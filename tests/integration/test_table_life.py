@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
+from kit import Pipeline, duplicates, execute, payload, rows
+from table_rig import changes, check_chain, filled, interrupt
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 GRANTS = "SELECT, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT, LOCK TABLES"
@@ -37,34 +36,6 @@ def account(root: Any, unique: str) -> Iterator[dict[str, str]]:
     execute(root, f"CREATE USER '{unique}'@'%' IDENTIFIED BY 'pass-{unique}'", f"GRANT {GRANTS} ON *.* TO '{unique}'")
     yield {"database.user": unique, "database.password": f"pass-{unique}"}
     execute(root, f"DROP USER '{unique}'@'%'")
-
-
-def filled(db: str, *names: str, count: int = 30, value: int = 0) -> list[str]:
-    """Return the statements that create and fill tables."""
-    return [
-        statement
-        for name in names
-        for statement in (
-            f"CREATE TABLE `{db}`.{name} (id INT PRIMARY KEY, v INT)",
-            f"INSERT INTO `{db}`.{name} VALUES " + ",".join(f"({i}, {value})" for i in range(count)),
-        )
-    ]
-
-
-def check_chain(pipeline: Pipeline, root: Any, db: str, table: str) -> None:
-    """No row is read twice, each event continues what its key's last one left, and the end equals the table."""
-    records = pipeline.records(table)
-    assert duplicates(records) == []
-    last: dict[bytes | None, Any] = {}
-    for record in records:
-        value = payload(record.value)
-        if value is None:
-            assert last.get(record.key) is None
-            continue
-        assert last.get(record.key) == value["before"], (record.key, value["op"])
-        last[record.key] = value["after"]
-    found = {v["id"]: v["v"] for v in compacted(records).values()}
-    assert found == dict(rows(root, f"SELECT id, v FROM `{db}`.{table}"))
 
 
 # -- between the list of tables and the view ---------------------------------------------------------------------------
@@ -186,28 +157,6 @@ def test_short_lived_tables_of_others_do_not_hold_a_snapshot_up(
 
 
 # -- between two views -------------------------------------------------------------------------------------------------
-
-
-def interrupt(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, fired: Path) -> None:
-    """Run a snapshot that fails after two chunks of its first table."""
-    monkeypatch.setattr(faults, "_passed", {})
-    fault = {"point": "snapshot.after_chunk", "action": "raise", "nth": 2, "fired": str(fired)}
-    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
-    job = pipeline.prepare("snapshot")
-    with pytest.raises(faults.FaultRaised):
-        snapshot_driver.run_snapshot(job.spec, ThreadRunner(1), pipeline.log)
-    assert fired.exists()
-    monkeypatch.delenv("MYSQL_CDC_FAULT")
-
-
-def changes(table: str) -> list[str]:
-    """Return statements that change, add and take away rows all over a table."""
-    return [
-        f"UPDATE {table} SET v = v + 1 WHERE id % 2 = 0",
-        f"DELETE FROM {table} WHERE id % 10 = 3 LIMIT 2",
-        f"INSERT INTO {table} (id, v) SELECT MAX(id) + 1, 8 FROM {table}",
-        f"UPDATE {table} SET id = id + 500 WHERE id % 20 = 15",
-    ]
 
 
 def told(pipeline: Pipeline, known: range, *topics: str) -> dict[int, int]:

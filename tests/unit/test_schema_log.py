@@ -24,9 +24,9 @@ EVENT: Any = SimpleNamespace(timestamp=12, server_id=7, file="binlog.000002", st
 AT = SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None, begun=False)
 
 
-def noise(sql: str, db: str = "d", **given: str) -> list[dict[str, Any]]:
+def noise(sql: str, db: str = "d", *, temporary: bool = False, **given: str) -> list[dict[str, Any]]:
     log = SchemaLog(ConnectorConfig.from_properties({**GIVEN, **given}), 1, {})
-    query: Any = SimpleNamespace(sql=sql, db=db)
+    query: Any = SimpleNamespace(sql=sql, db=db, sql_mode=0, temporary=temporary)
     return [json.loads(value or b"")["payload"] for _, _, value in log.noise(EVENT, query, AT)]
 
 
@@ -59,6 +59,11 @@ def test_a_statement_without_effect_is_a_schema_change_of_its_sessions_database(
 )
 def test_what_debezium_filters_is_no_schema_change(sql: str) -> None:
     assert noise(sql) == []
+
+
+def test_what_a_session_does_to_its_temporary_table_is_no_schema_change_of_the_table_behind_it() -> None:
+    assert noise("ALTER TABLE t ADD x INT", temporary=True) == []
+    assert noise("FLUSH TABLES", temporary=True)
 
 
 def test_the_properties_of_schema_changes_hold_for_statements_without_effect() -> None:

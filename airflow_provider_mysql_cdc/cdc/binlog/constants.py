@@ -60,6 +60,7 @@ PLAIN_EVENTS: frozenset[int] = frozenset(
 
 # -- event header flags ---------------------------------------------------------------------------------------------
 LOG_EVENT_BINLOG_IN_USE_F = 0x0001
+LOG_EVENT_THREAD_SPECIFIC_F = 0x0004
 LOG_EVENT_ARTIFICIAL_F = 0x0020
 LOG_EVENT_IGNORABLE_F = 0x0080
 

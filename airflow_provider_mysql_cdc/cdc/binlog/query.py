@@ -52,6 +52,8 @@ class QueryEvent(NamedTuple):
         ddl_xid: Number of the atomic DDL's transaction.
         default_collation_for_utf8mb4: Collation id that ``CHARSET utf8mb4`` without COLLATE means.
         sql_require_primary_key: The session's setting.
+        temporary: Whether it is marked as one that used a temporary table of its session. CONNECTION_ID() in a
+            statement or in a default of its table marks it too.
     """
 
     thread_id: int
@@ -71,6 +73,7 @@ class QueryEvent(NamedTuple):
     ddl_xid: int | None = None
     default_collation_for_utf8mb4: int | None = None
     sql_require_primary_key: bool | None = None
+    temporary: bool = False
 
 
 @reading("a QUERY event")
@@ -92,7 +95,8 @@ def parse_query(event: Event) -> QueryEvent:
     values = _status(buf[status:db]) if status_length else {}
     name = buf[db : db + db_length].decode("utf-8", "surrogateescape")
     sql = decode_statement(buf[text:end], values.get("client_charset"))
-    return QueryEvent(thread_id, exec_time, error_code, name, sql, **values)
+    temporary = bool(event.flags & c.LOG_EVENT_THREAD_SPECIFIC_F)
+    return QueryEvent(thread_id, exec_time, error_code, name, sql, **values, temporary=temporary)
 
 
 def decode_statement(data: bytes, collation: int | None) -> str:

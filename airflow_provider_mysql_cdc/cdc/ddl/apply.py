@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TruncateTable,
     UseDatabase,
 )
+from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
@@ -116,11 +117,20 @@ def _apply_all(state: SchemaState, sql: str, context: DdlContext) -> Applied:
         if isinstance(statement, UseDatabase):
             context = replace(context, default_db=statement.name)
             continue
+        if context.temporary and is_temporary(statement, tokens, context, _meant(state, statement, context)):
+            continue
         step = _Step(state, text, context)
         state = _APPLIERS[type(statement)](step, statement)
         changes.extend(step.changes)
         relevant = True
     return Applied(state, tuple(changes), "applied" if relevant else "ignored")
+
+
+def _meant(state: SchemaState, statement: Any, context: DdlContext) -> Table | None:
+    """Return the table of the name in ALTER TABLE or TRUNCATE TABLE, when its structure is known."""
+    if not isinstance(statement, AlterTable | TruncateTable):
+        return None
+    return state.tables.get(state.resolve(full_name(statement.name, context), context))
 
 
 class _Step:
@@ -172,7 +182,8 @@ def _create(step: _Step, statement: CreateTable) -> SchemaState:
         step.add("NONE", table_id, None)
         return state
     if statement.like is not None:
-        source = step.structure(step.id(statement.like))
+        # The structure of a temporary table is not known. With binlog_format=ROW the server writes it out.
+        source = None if context.temporary else step.structure(step.id(statement.like))
         if source is None:
             step.add("CREATE", table_id, None)
             return state.without_tables(table_id)

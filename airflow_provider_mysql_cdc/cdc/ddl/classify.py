@@ -6,7 +6,7 @@ leading words alone, so that new syntax in them never stops a run.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
@@ -23,10 +23,13 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     Statement,
     TruncateTable,
 )
+from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 Captures = Callable[[TableId], bool]
+# A stored function that changes rows is logged as SELECT of it, whatever called it: SELECT, DO, SET, EXPLAIN ANALYZE.
+_DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "SELECT", "DO"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +74,29 @@ def classify(sql: str, context: DdlContext, captures: Captures) -> Relevance:
         defaults = False
         for _, tokens in split(sql, context.sql_mode):
             statement = parse(sql, tokens, context.sql_mode)
+            if is_temporary(statement, tokens, context):
+                continue
             defaults = defaults or isinstance(statement, DatabaseStatement)
             tables.extend(full_name(n, context) for n in touched(statement))
     except DdlParseError:
         guessed = _guess(sql, context)
         return Relevance(not guessed or any(captures(t) for t in guessed), guessed, words)
     return Relevance(defaults or any(captures(t) for t in tables), tuple(dict.fromkeys(tables)), words)
+
+
+def changes_rows(sql: str, sql_mode: int, updated: Sequence[str], captures_database: Callable[[str], bool]) -> bool:
+    """Return whether a statement that was logged as text changes rows of a captured database, or may.
+
+    Args:
+        sql: Statement text.
+        sql_mode: Bits of its session's sql_mode.
+        updated: The databases that it changes, as the event says; the session's own one tells nothing.
+        captures_database: Which databases matter.
+    """
+    if leading_words(sql, sql_mode).partition(" ")[0] not in _DML:
+        return False
+    # More than 16 databases are logged as none.
+    return not updated or any(map(captures_database, updated))
 
 
 def leading_words(sql: str, sql_mode: int = 0) -> str:

@@ -48,6 +48,8 @@ class DdlContext:
         lower_case_table_names: The server's setting: 0 as written, 1 stored in lower case, 2 compared without case.
         default_collation_for_utf8mb4: Collation id that ``CHARSET utf8mb4`` without COLLATE means, or None.
         explicit_defaults_for_timestamp: OFF gives TIMESTAMP columns NOT NULL and defaults of their own.
+        temporary: Whether the binlog marks the statement as one that used a temporary table (``ddl.temporary``).
+        atomic: Of such a statement, whether the server logged it as an atomic change of its dictionary.
     """
 
     default_db: str = ""
@@ -57,6 +59,8 @@ class DdlContext:
     lower_case_table_names: int = 0
     default_collation_for_utf8mb4: int | None = None
     explicit_defaults_for_timestamp: bool = True
+    temporary: bool = False
+    atomic: bool = False
 
     @classmethod
     def from_query(
@@ -71,6 +75,7 @@ class DdlContext:
                 statements that a client wrote with a TIMESTAMP column; 5.7 never does, so pass its global setting.
         """
         explicit = getattr(query, "explicit_defaults_for_timestamp", None)
+        temporary = getattr(query, "temporary", False)
         return cls(
             default_db=query.db or "",
             sql_mode=getattr(query, "sql_mode", 0) or 0,
@@ -79,6 +84,8 @@ class DdlContext:
             lower_case_table_names=lower_case_table_names,
             default_collation_for_utf8mb4=getattr(query, "default_collation_for_utf8mb4", None) or None,
             explicit_defaults_for_timestamp=explicit_defaults_for_timestamp if explicit is None else explicit,
+            temporary=temporary,
+            atomic=temporary and getattr(query, "ddl_xid", None) is not None,
         )
 
     def collation_of(self, charset: str) -> str:

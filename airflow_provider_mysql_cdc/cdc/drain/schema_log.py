@@ -12,7 +12,8 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, TableChange, apply
-from airflow_provider_mysql_cdc.cdc.ddl.classify import leading_words
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows
+from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SourceSettingError
@@ -32,7 +33,6 @@ _UNWRITTEN = re.compile(
     r"(SQL\s+SECURITY\s+\S+\s+)?(VIEW|FUNCTION|PROCEDURE|TRIGGER)\s.*",
     re.IGNORECASE | re.DOTALL,
 )
-_DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH"})
 Record = tuple[str, bytes | None, bytes | None]
 
 
@@ -106,11 +106,7 @@ class SchemaLog:
         Raises:
             SourceSettingError: It changes a database that is captured, or may.
         """
-        if leading_words(query.sql, query.sql_mode or 0).partition(" ")[0] not in _DML:
-            return
-        # The session's own database says nothing about the tables named in the statement. More than 16 databases are
-        # logged as none.
-        if not query.updated_dbs or any(map(self._cfg.captures_database, query.updated_dbs)):
+        if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, self._cfg.captures_database):
             raise statement_format_error(f"{where}, database {query.db or '(none)'}", query.sql[:200])
 
     def context(self, query: QueryEvent) -> DdlContext:
@@ -149,6 +145,8 @@ class SchemaLog:
             at: The writer's position (GTID and commit time).
         """
         cfg, db, sql = self._cfg, query.db or "", query.sql.strip()
+        if query.temporary and leads_to_ddl(sql, query.sql_mode or 0):
+            return  # ALTER TABLE and the like of a temporary table name it as if it were another
         if not cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL] and not _UNWRITTEN.fullmatch(sql):
             yield from self.schema_changes([TableChange("NONE", None, None, None, sql, db)], event, at)
 

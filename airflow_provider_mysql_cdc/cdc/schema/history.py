@@ -223,6 +223,8 @@ def _context(given: Members) -> DdlContext:
         explicit_defaults_for_timestamp=given.flag(
             "explicit_defaults_for_timestamp", default.explicit_defaults_for_timestamp
         ),
+        temporary=given.flag("temporary", default.temporary),
+        atomic=given.flag("atomic", default.atomic),
     )
 
 

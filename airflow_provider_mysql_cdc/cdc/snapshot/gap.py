@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.events import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job import wiring
@@ -66,6 +66,8 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
                 # The rows of an XA transaction may stand before the range.
                 if query.sql.lstrip()[:9].upper() == "XA COMMIT":
                     return f"XA COMMIT at {event.where()}"
+                if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
+                    return f"{event.where()}: {query.sql[:200]}"
                 found = classify(query.sql, DdlContext.from_query(query), streamed)
                 # A database's character set matters to tables created later, and these would be found themselves.
                 if found.relevant and not {"DATABASE", "SCHEMA"} & set(found.words.split()[:2]):

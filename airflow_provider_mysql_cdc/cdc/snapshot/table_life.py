@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TruncateTable,
     UseDatabase,
 )
+from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "drop database"]
@@ -66,7 +67,7 @@ def effects(sql: str, context: DdlContext) -> tuple[Effect, ...]:
         statement = parse(sql, part[1], context.sql_mode)
         if isinstance(statement, UseDatabase):
             context = replace(context, default_db=statement.name)
-        else:
+        elif not is_temporary(statement, part[1], context):
             found.extend(_effects(statement, part, context))
     return tuple(found)
 
