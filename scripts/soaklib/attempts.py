@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import time
 from contextlib import suppress
@@ -18,6 +19,7 @@ from stacklib import processes
 from soaklib.nursery import Nursery
 
 OWNER = "soak/run/task/-1"
+_EPOCH = re.compile(r"\] epoch (\d+): ")
 _TAG = "MYSQL_CDC_SOAK"
 
 
@@ -97,6 +99,12 @@ class Attempt:
         assert isinstance(found, dict)
         return found
 
+    @property
+    def epoch(self) -> int | None:
+        """The batch it went about, as it says in its output."""
+        found = _EPOCH.search(self.log.read_text(encoding="utf-8", errors="replace"))
+        return int(found[1]) if found else None
+
     def tail(self, lines: int = 25) -> str:
         """Return the end of its output."""
         return processes.tail(self.log, lines=lines)
@@ -117,7 +125,15 @@ class Attempts:
         self.tag = f"{_TAG}={os.getpid()}"
         self._nursery: Nursery | None = None
 
-    def start(self, kind: str, *, owner: str = OWNER, fault: dict[str, Any] | None = None, spark: str = "") -> Attempt:
+    def start(
+        self,
+        kind: str,
+        *,
+        owner: str = OWNER,
+        fault: dict[str, Any] | None = None,
+        spark: str = "",
+        only: int | None = None,
+    ) -> Attempt:
         """Start one.
 
         Args:
@@ -125,6 +141,7 @@ class Attempts:
             owner: Who runs; a retry has the same.
             fault: A named fault point of ``cdc/faults.py`` to set, without its flag.
             spark: Submit the job to Spark: ``local`` (one JVM) or ``cluster`` (an executor of its own).
+            only: Leave every batch but that of this epoch alone.
         """
         self.logs.mkdir(parents=True, exist_ok=True)
         number = len(self.made) + 1
@@ -132,6 +149,7 @@ class Attempts:
         log, result, flag = (base.with_suffix(s) for s in (".log", ".json", ".fired"))
         arguments = ["--folder", str(self.folder), "--kind", kind, "--owner", owner, "--result", str(result)]
         arguments += ["--slots", str(self._rng.randrange(1, 4)), *(["--spark", spark] if spark else [])]
+        arguments += ["--only", str(only)] if only is not None else []
         tag = f"{_TAG}_ATTEMPT={os.getpid()}-{number}"
         env = dict([tag.split("=", maxsplit=1)])
         if fault is not None:

@@ -96,6 +96,8 @@ def attempt(given: argparse.Namespace) -> dict[str, Any]:
     if job is None:
         return {"nothing": True}
     _log(f"epoch {job.plan.epoch}: {job.plan.kind} {job.plan.start} to {job.plan.end}, {job.plan.writers} writer(s)")
+    if given.only not in (None, job.plan.epoch):
+        return {"other": job.plan.epoch}
     failed: CdcError | None = None
     try:
         if given.spark:
@@ -123,6 +125,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--slots", type=int, default=3)
     parser.add_argument("--result", type=Path, required=True)
     parser.add_argument("--spark", choices=tuple(_MASTERS))
+    parser.add_argument("--only", type=int)
     given = parser.parse_args(argv)
     # Somebody who waits too long asks where the threads are.
     with contextlib.suppress(AttributeError, ValueError):

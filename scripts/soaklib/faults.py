@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable
 
 from soaklib import spark_faults, xa_fault
-from soaklib.steps import Fault, gather, kill_unfinished, point, started
+from soaklib.steps import Fault, gather, kill_begun, kill_unfinished, point, started
 from soaklib.world import World
+
+_TRIES = 4
 
 
 def kill_driver(world: World) -> bool:
@@ -128,9 +130,18 @@ def change_free_settings(world: World) -> bool:
 
 def change_pinned_setting(world: World) -> bool:
     """A setting that decides about records changes between crash and retry: refused by name, or without effect."""
-    # In a batch that is complete it would decide about the next one, rightly.
-    if not kill_unfinished(world):
-        return False
+    for _ in range(_TRIES):
+        if (refused := _changed_inside(world)) is not None:
+            world.fired[refused] += 1
+            return True
+    return False
+
+
+def _changed_inside(world: World) -> str | None:
+    """Change a setting inside a batch of which a part is committed; return what came of it, None when it was over."""
+    epoch = kill_begun(world)
+    if epoch is None:
+        return None
     before, database = dict(world.properties), world.database
     name, value = world.rng.choice(
         (
@@ -145,18 +156,19 @@ def change_pinned_setting(world: World) -> bool:
         )
     )
     world.properties[name] = value
-    changed = world.start()
+    # Of a batch of which nothing is committed, and of the next one, it would decide rightly.
+    changed = world.start(only=epoch)
     changed.wait(120)
     world.properties = before
+    if changed.result.get("other"):
+        return None
     error = changed.result.get("error")
     if error and not error["retriable"]:
         if name not in " ".join(str(error[k]) for k in ("what", "where", "why", "remedy")):
             world.complain(f"{name} changed inside a batch is refused without its name: {error}", changed)
-        world.fired[f"refused: {name}"] += 1
-    else:
-        world.fired[f"carried on with: {name}"] += 1
-        world.run(changed, excused=True)
-    return True
+        return f"refused: {name}"
+    world.run(changed, excused=True)
+    return f"carried on with: {name}"
 
 
 def lose_state(world: World) -> bool:

@@ -26,6 +26,9 @@ UNFINISHED = {
     "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "snapshot.before_books"),
     "drain": ("plan.after_store", "writer.after_init", "writer.mid_batch", "writer.before_commit"),
 }
+# Behind these a part of the batch is committed, often not all.
+BEGUN = {"snapshot": ("snapshot.after_chunk",), "drain": ("writer.after_commit",)}
+_SMALL = {"commit.bytes": "30000", "commit.interval.ms": "200", "drain.small.batch.bytes": "0"}
 _TRIES = 5
 
 
@@ -67,3 +70,14 @@ def kill_unfinished(world: World) -> bool:
         if attempt.fired:
             return True
     return False
+
+
+def kill_begun(world: World) -> int | None:
+    """Kill an attempt that has committed a part of its batch; return the batch's epoch, None when it ended before."""
+    before = dict(world.properties)
+    world.properties |= _SMALL
+    gather(world)
+    attempt = world.start(fault=point(world, "kill-self", BEGUN[world.kind], (1, 1, 2, 3)))
+    world.run(attempt, excused=True)
+    world.properties = before
+    return attempt.epoch if attempt.fired else None

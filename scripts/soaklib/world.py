@@ -198,11 +198,11 @@ class World:
 
     # -- attempts ---------------------------------------------------------------------------------------------------
 
-    def start(self, *, owner: str = OWNER, fault: dict[str, Any] | None = None, spark: str = "") -> Attempt:
-        """Start the next attempt with the stream's properties as they are now."""
+    def start(self, *, owner: str = OWNER, **more: Any) -> Attempt:
+        """Start the next attempt with the stream's properties as they are now; see ``Attempts.start``."""
         processes.write_private(self.folder / "properties.json", json.dumps(self.properties))
         self.load.grant(_GRANT)
-        return self.attempts.start(self.kind, owner=owner, fault=fault, spark=spark)
+        return self.attempts.start(self.kind, owner=owner, **more)
 
     def run(self, attempt: Attempt, *, excused: bool = False) -> dict[str, Any]:
         """Wait for an attempt, judge how it ended, and return that.

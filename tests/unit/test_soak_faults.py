@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from soaklib import spark_faults, steps
+from soaklib import faults, spark_faults, steps
 from soaklib.cli import Soak
 from soaklib.ddl import DDL
 from soaklib.xa_fault import commit_first
@@ -84,3 +84,29 @@ def test_xa_commit_counts_only_as_the_first_transaction_of_the_new_file(first: s
             return events + ([("binlog.000007", 200, "Query", 1, 300, first)] if first else [])
 
     assert commit_first(SimpleNamespace(cursor=Cursor), "a") is fired
+
+
+class Begun(SimpleNamespace):
+    """An attempt that was killed behind a commit, or one that came upon the next batch."""
+
+    fired, epoch, result = True, 7, {"other": 8}
+
+    def wait(self, seconds: float) -> bool:
+        return True
+
+
+def test_a_setting_that_decides_changes_only_inside_a_batch_of_which_a_part_is_committed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun: list[Any] = []
+    there = world(
+        start=lambda **more: begun.append(more) or Begun(),
+        run=lambda attempt, excused: {},
+        properties={"tombstones.on.delete": "true"},
+        database="soak_1",
+    )
+    monkeypatch.setattr(steps, "gather", lambda _: None)
+    assert not faults.change_pinned_setting(there), "the batch was over each time: the next one may have other settings"
+    assert begun[0]["fault"]["point"] == "writer.after_commit" and begun[1] == {"only": 7}
+    assert len(begun) == 8 and there.properties == {"tombstones.on.delete": "true"}
+    assert not there.fired
