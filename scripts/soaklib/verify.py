@@ -20,6 +20,7 @@ from soaklib.ddl import Journal
 from soaklib.tables import AUDIT, KEYS
 
 _FIRST = 12
+_GTID = re.compile(r"'([^']+)'")
 _ADDED = re.compile(r"x\d+")
 # The server writes these two statements anew, with quoted names, which others have in them as well.
 _BEGIN = {"create table select": "CREATE", "drop table": "DROP TABLE `"}
@@ -175,7 +176,31 @@ class Topics:
         return [str(p.get("ddl") or "") for p in reading.schema_changes(self.bootstrap, self.prefix)]
 
 
-def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: Place) -> Verdict:
+def prepared_with_xa(conn: Any, since: str) -> set[str]:
+    """Return the transactions that the binlog holds up to an XA PREPARE: their rows come when they are committed.
+
+    The audit table does not tell them all: a later view of an interrupted snapshot may have read that table with the
+    transaction's rows, while others were read without and their events follow.
+
+    Args:
+        conn: A root connection.
+        since: The first binlog file to look at.
+    """
+    found = set[str]()
+    with conn.cursor() as cursor:
+        cursor.execute("SHOW BINARY LOGS")
+        for file in sorted(row[0] for row in cursor.fetchall() if row[0] >= since):
+            cursor.execute(f"SHOW BINLOG EVENTS IN '{file}'")
+            gtid = None
+            for _, _, kind, _, _, info in cursor.fetchall():
+                if kind == "Gtid":
+                    gtid = _GTID.search(info)
+                elif kind == "XA_prepare" and gtid is not None and info.startswith("XA PREPARE"):
+                    found.add(gtid[1])
+    return found
+
+
+def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: Place, since: str) -> Verdict:
     """Compare everything that is in Kafka with the database and the journal.
 
     Args:
@@ -183,6 +208,7 @@ def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: 
         topics: The topics.
         journal: The DDL that was run.
         after: GTID source and number at the end of the initial snapshot.
+        since: The binlog file at the stream's beginning.
 
     Raises:
         demolib.verify.VerifyError: A topic cannot be read to its end.
@@ -191,7 +217,8 @@ def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: 
     audit = AuditCheck(after, journal.unaudited)
     with closing(connect()) as conn:
         stored = {t.layout.name: t for t in reading.stored_tables(conn, topics.database)}
-        late = _audit(verdict, audit, conn, topics, stored[AUDIT], seen)
+        late = prepared_with_xa(conn, since)
+        _audit(verdict, audit, conn, topics, stored[AUDIT], seen, late)
         lives = {name: [name] for name in stored if name != AUDIT}
         final = next(name for name in reversed(journal.names) if name in stored)
         lives[final] = [name for name in journal.names if name in there or name == final]
@@ -226,10 +253,16 @@ def _counted(events: Iterable[Event | RecordError], audit: AuditCheck, label: st
 
 
 def _audit(
-    verdict: Verdict, audit: AuditCheck, conn: Any, topics: Topics, table: reading.StoredTable, seen: set[bytes]
-) -> set[str]:
-    """Check the audit table itself; return the transactions that were prepared with XA."""
-    layout, late = table.layout, set[str]()
+    verdict: Verdict,
+    audit: AuditCheck,
+    conn: Any,
+    topics: Topics,
+    table: reading.StoredTable,
+    seen: set[bytes],
+    late: set[str],
+) -> None:
+    """Check the audit table itself, and take down what the triggers noted in it."""
+    layout = table.layout
     reader, events = Reader(layout), list[Event | RecordError]()
     for record in topics.read(AUDIT):
         try:
@@ -238,17 +271,12 @@ def _audit(
             events.append(error)
             continue
         events.append(event)
-        row = dict(zip(layout.columns, event.after or (), strict=False))
-        place = gtid_of(event)
-        if row and place is not None and str(row["mark"] or "").startswith("xa "):
-            late.add(f"{place[0]}:{place[1]}")
-        if row:
+        if row := dict(zip(layout.columns, event.after or (), strict=False)):
             audit.note(event, row)
     found = TableCheck(layout, seen, late).feed(events).finish(reading.read_rows(conn, topics.database, table))
     verdict.events += found.events
     verdict.tables += 1
     verdict.differences += found.lines()
-    return late
 
 
 def _only_once(verdict: Verdict, records: Iterable[Record], topic: str, seen: set[bytes]) -> int:

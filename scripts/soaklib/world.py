@@ -77,6 +77,7 @@ class World:
     properties: dict[str, str] = field(default_factory=dict)
     settled: threading.Event = field(default_factory=threading.Event)
     after: Place = ("", 0)
+    since: str = ""
     usual_s: float = 4.0
 
     def __post_init__(self) -> None:
@@ -109,6 +110,8 @@ class World:
             tables.create(conn, self.database)
             with conn.cursor() as cursor:
                 cursor.execute("RESET BINARY LOGS AND GTIDS") if self.stream == 1 else None
+                cursor.execute("SHOW BINARY LOG STATUS")
+                self.since = cursor.fetchone()[0]
         info = self.servers.info
         self.properties = {
             "topic.prefix": self.prefix,
@@ -163,7 +166,7 @@ class World:
         else:
             raise Stuck("a hundred drains without a load did not come to an end")
         topics = Topics(self.servers.info.kafka, self.prefix, self.database)
-        verdict = verify(self.servers.connect, topics, self.ddl.journal, self.after)
+        verdict = verify(self.servers.connect, topics, self.ddl.journal, self.after, self.since)
         return verdict
 
     def free(self) -> str:
