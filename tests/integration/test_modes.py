@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kit import Pipeline, execute, payload, rows
+from private_mysql import PrivateServer
+from stacklib.ports import any_free
 
-from airflow_provider_mysql_cdc.cdc.errors import NoOffsetError, SchemaError
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, SchemaError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 
 
 @pytest.fixture
@@ -104,25 +110,30 @@ def test_truncate_events_are_skipped_by_default_and_written_on_request(
 
 @pytest.mark.req("STRM-27", "STRM-29", "TOPIC-09")
 def test_a_batch_ends_with_a_heartbeat_when_asked(pipeline: Pipeline, root: Any, database: str) -> None:
-    pipeline.properties["heartbeat.interval.ms"] = "1000"
     tables(root, database)
     pipeline.snapshot()
     work(root, database)
     pipeline.drain()
+    topic = f"__debezium-heartbeat.{pipeline.properties['topic.prefix']}"
+    everything = all_partition_counts(make_admin(pipeline.cfg.kafka_settings()))
+    assert pipeline.table_topic("a") in everything and topic not in everything, "the default is none"
+    pipeline.properties["heartbeat.interval.ms"] = "1000"
     execute(root, f"GRANT INSERT ON `{database}`.a TO cdc@'%'")
     pipeline.properties["heartbeat.action.query"] = f"INSERT INTO `{database}`.a VALUES (99, 99)"
     execute(root, f"INSERT INTO `{database}`.a VALUES (98, 98)")
     pipeline.drain()
     assert rows(root, f"SELECT v FROM `{database}`.a WHERE id = 99") == [(99,)]
     prefix = pipeline.properties["topic.prefix"]
-    beats = pipeline.read(f"__debezium-heartbeat.{prefix}")
-    assert beats and payload(beats[-1].key) == {"serverName": prefix} and payload(beats[-1].value)["ts_ms"] > 0
+    beats = pipeline.read(topic)
+    assert (
+        len(beats) == 1 and payload(beats[-1].key) == {"serverName": prefix} and payload(beats[-1].value)["ts_ms"] > 0
+    )
 
 
 @pytest.mark.req("STRM-24", "FAULT-14", "CFG-29")
 @pytest.mark.parametrize("mode", ["fail", "warn", "skip"])
 def test_rows_of_a_table_that_the_history_does_not_know(
-    pipeline: Pipeline, root: Any, database: str, mode: str
+    pipeline: Pipeline, root: Any, database: str, mode: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     tables(root, database)
     pipeline.properties["table.include.list"] = rf"{database}\.a"
@@ -130,14 +141,26 @@ def test_rows_of_a_table_that_the_history_does_not_know(
     pipeline.snapshot()
     del pipeline.properties["table.include.list"]
     pipeline.properties["inconsistent.schema.handling.mode"] = mode
+    before = current_offset(root)
     work(root, database)
+    events = rows(root, f"SHOW BINLOG EVENTS IN '{before.file}' FROM {before.pos}")
     if mode == "fail":
         with pytest.raises(SchemaError, match="history does not know"):
             pipeline.drain()
         return
-    pipeline.drain()
+    with caplog.at_level("DEBUG"):
+        pipeline.drain()
     assert len([r for r in pipeline.records("a") if r.value]) == 4
     assert pipeline.table_topic("b") not in pipeline.topics() or pipeline.records("b") == []
+    told = [line for record in caplog.records if (line := record.getMessage()).startswith(f"rows of {database}.")]
+    if mode == "skip":
+        assert told == []
+        return
+    # Once for each table, with the place of the first event that is left out.
+    found = [re.fullmatch(rf"rows of {database}\.(\w+) are left out from binlog\.\d+:(\d+) on: .*", t) for t in told]
+    assert sorted(m[1] for m in found if m) == ["b", "c"] and len(told) == 2, told
+    places = [int(m[2]) for m in found if m]
+    assert all(any(event[1] == place for event in events) for place in places), (places, events)
 
 
 @pytest.mark.req("SNAP-08", "SCH-16")
@@ -177,23 +200,84 @@ def test_recovery_refuses_when_a_table_changed_since_the_offset(pipeline: Pipeli
     assert payload(pipeline.records("a")[-1].value)["after"] == {"id": 77, "v": 1, "x": 2}
 
 
-@pytest.mark.req("SNAP-04", "SNAP-06", "SNAP-05")
+@pytest.mark.req("SNAP-04")
+def test_initial_only_reads_the_rows_and_never_the_binlog(pipeline: Pipeline, root: Any, database: str) -> None:
+    tables(root, database)
+    execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
+    pipeline.properties["snapshot.mode"] = "initial_only"
+    assert pipeline.snapshot().complete
+    assert pipeline.snapshot_is_refused(), "an offset is stored"
+    stored = pipeline.store.load()
+    work(root, database)
+    assert pipeline.drain() is None and pipeline.store.load() == stored
+    assert [payload(r.value)["op"] for r in pipeline.records("a")] == ["r"]
+    # What was not read is still there for another mode.
+    pipeline.properties["snapshot.mode"] = "initial"
+    pipeline.drain()
+    assert [v["op"] if (v := payload(r.value)) else "" for r in pipeline.records("a")] == ["r", "c", "d", "", "c", "c"]
+
+
+@pytest.mark.req("SNAP-05", "SNAP-06", "SNAP-08")
 def test_modes_that_decide_whether_to_snapshot(pipeline: Pipeline, root: Any, database: str) -> None:
     tables(root, database)
     execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
     pipeline.properties["snapshot.mode"] = "never"
-    assert pipeline.snapshot_is_refused()
+    assert pipeline.snapshot_is_refused() and "snapshot.mode=never: no snapshot is taken" in pipeline.lines
     pipeline.properties["snapshot.mode"] = "recovery"
     with pytest.raises(NoOffsetError):
         pipeline.snapshot()
     pipeline.properties["snapshot.mode"] = "when_needed"
     assert pipeline.snapshot().complete
     assert pipeline.snapshot_is_refused()
-    pipeline.properties["snapshot.mode"] = "initial_only"
-    assert pipeline.drain() is None
     pipeline.properties["snapshot.mode"] = "always"
     assert pipeline.snapshot().complete
     assert len(pipeline.records("a")) == 2
+
+
+@pytest.mark.req("SNAP-05", "SNAP-06")
+def test_what_the_binlog_still_holds_decides(
+    properties: dict[str, str], pipeline: Pipeline, tmp_path: Path, database: str, root: Any
+) -> None:
+    """``never`` begins with the first file there is; ``when_needed`` snapshots when the stored position is gone."""
+    server = PrivateServer(tmp_path, any_free())
+    server.start()
+    try:
+        pipeline.properties |= server.properties()
+        with server.connect() as conn:
+            execute(
+                conn,
+                f"CREATE DATABASE `{database}`",
+                f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)",
+                f"INSERT INTO `{database}`.a VALUES (1, 1)",
+                "FLUSH BINARY LOGS",
+                f"INSERT INTO `{database}`.a VALUES (2, 2)",
+            )
+            pipeline.properties["snapshot.mode"] = "never"
+            pipeline.drain()
+            ours = [payload(r.value) for r in pipeline.records("a")]
+            assert [(v["op"], v["after"]["id"], v["source"]["snapshot"]) for v in ours] == [
+                ("c", 1, "false"), ("c", 2, "false"),
+            ]  # fmt: skip
+            pipeline.properties["snapshot.mode"] = "when_needed"
+            assert pipeline.snapshot_is_refused()
+            execute(conn, f"INSERT INTO `{database}`.a VALUES (3, 3)", "FLUSH BINARY LOGS", "FLUSH BINARY LOGS")
+            execute(conn, f"PURGE BINARY LOGS TO '{rows(conn, 'SHOW BINARY LOGS')[-1][0]}'")
+            with pytest.raises(BinlogPurgedError):
+                pipeline.drain()
+            pipeline.properties["snapshot.mode"] = "initial"
+            assert pipeline.snapshot_is_refused()
+            pipeline.properties["snapshot.mode"] = "when_needed"
+            assert pipeline.snapshot().complete
+            assert [v["after"]["id"] for r in pipeline.records("a") if (v := payload(r.value))["op"] == "r"] == [
+                1,
+                2,
+                3,
+            ]
+            execute(conn, f"INSERT INTO `{database}`.a VALUES (4, 4)")
+            pipeline.drain()
+            assert payload(pipeline.records("a")[-1].value)["after"]["id"] == 4
+    finally:
+        server.discard()
 
 
 @pytest.mark.req("EVT-14", "EVT-35", "EX-06")

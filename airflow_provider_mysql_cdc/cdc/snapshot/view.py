@@ -100,16 +100,20 @@ class View:
     Args:
         offset: The binlog position all connections see.
         ts_ms: Server time in milliseconds since the epoch, whole seconds as Debezium writes it.
-        locked_ms: How long writers were held, in milliseconds; 0 without a lock.
+        locked_ms: How long writers were held, in milliseconds; 0 without a lock, None while the lock is still held.
         lock: How consistency was reached: ``global``, ``tables`` or ``none``.
         exact: Whether the rows are exactly those at the position.
     """
 
     offset: BinlogOffset
     ts_ms: int
-    locked_ms: float
+    locked_ms: float | None
     lock: str
     exact: bool = True
+
+    def __str__(self) -> str:
+        held = "until the last row is read" if self.locked_ms is None else f"{self.locked_ms:.1f} ms"
+        return f"consistent view at {self.offset}, lock={self.lock}, held {held}"
 
 
 def open_view(
@@ -147,7 +151,7 @@ def open_view(
         _unlock(conn)
         raise
     if mode == "extended":
-        view = _stamped(View(offset, _server_time_ms(conn), 0.0, kind), before, conn, settings)
+        view = _stamped(View(offset, _server_time_ms(conn), None, kind), before, conn, settings)
         return view, lambda: _unlock(conn)
     _unlock(conn)
     held = (time.perf_counter() - began) * 1000

@@ -74,7 +74,7 @@ class ViewOpener(threading.Thread):
                     cfg.connection_settings(),
                 )
                 self._guard.rollback()
-                self._use.log(f"consistent view at {view.offset}, lock={view.lock}, held {view.locked_ms:.1f} ms")
+                self._use.log(str(view))
                 if not view.exact:
                     self._use.log(NOT_EXACT.format(view.offset))
                 stage = self._meet.last_opened()
