@@ -13,7 +13,8 @@ from private_mysql import PrivateServer
 from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, SchemaError
+from airflow_provider_mysql_cdc.cdc.drain import schema_log
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, DdlParseError, NoOffsetError, SchemaError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
@@ -161,6 +162,33 @@ def test_rows_of_a_table_that_the_history_does_not_know(
     assert sorted(m[1] for m in found if m) == ["b", "c"] and len(told) == 2, told
     places = [int(m[2]) for m in found if m]
     assert all(any(event[1] == place for event in events) for place in places), (places, events)
+
+
+@pytest.mark.req("FAULT-15")
+def test_a_statement_that_is_not_understood_stops_the_drain_where_it_stands(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """MySQL runs nothing that the parser does not know, so its refusal is made."""
+    tables(root, database)
+    pipeline.snapshot()
+    understood = schema_log.apply
+
+    def apply(state: Any, sql: str, *more: Any) -> Any:
+        if "to_be_refused" in sql:
+            raise DdlParseError("the statement is not understood", why="the test says so")
+        return understood(state, sql, *more)
+
+    monkeypatch.setattr(schema_log, "apply", apply)
+    execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
+    execute(root, f"ALTER TABLE `{database}`.b COMMENT 'to_be_refused'", f"INSERT INTO `{database}`.a VALUES (2, 2)")
+    for _ in range(2):
+        with pytest.raises(DdlParseError, match=r"binlog\.\d+:\d+.*to_be_refused") as caught:
+            pipeline.drain()
+        assert not caught.value.can_retry and not pipeline.settle().complete
+    assert 2 not in [payload(r.value)["after"]["id"] for r in pipeline.records("a")]
+    pipeline.properties["schema.history.internal.skip.unparseable.ddl"] = "true"
+    assert (outcome := pipeline.drain()) is not None and outcome.complete
+    assert [payload(r.value)["after"]["id"] for r in pipeline.records("a")] == [1, 2]
 
 
 @pytest.mark.req("SNAP-08", "SCH-16")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
+from kit import Pipeline, compacted, duplicates, execute, payload, require_chain, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -177,18 +177,7 @@ def check_chain(pipeline: Pipeline, root: Any, db: str, table: str) -> None:
     """No row is read twice, each event continues what its key's last one left, and the end equals the table."""
     records = pipeline.records(table)
     assert duplicates(records) == []
-    last: dict[str, Any] = {}
-    read: set[str] = set()
-    for record in records:
-        key, value = json.dumps(payload(record.key), sort_keys=True), payload(record.value)
-        if value is None:
-            assert last.get(key) is None
-            continue
-        if value["op"] == "r":
-            assert key not in read, f"row {key} was read twice"
-            read.add(key)
-        assert last.get(key) == value["before"], (key, value["op"])
-        last[key] = value["after"]
+    require_chain(records)
     names = [r[0] for r in rows(root, f"SHOW COLUMNS FROM `{db}`.`{table}`")]
     expected = [dict(zip(names, row, strict=True)) for row in rows(root, f"SELECT * FROM `{db}`.`{table}`")]
     order = lambda row: json.dumps(row, sort_keys=True)  # noqa: E731

@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import SchemaLog
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
 GIVEN = {
     "topic.prefix": "p",
@@ -96,3 +97,27 @@ def test_which_changes_get_a_record_when_only_those_of_captured_tables_shall() -
         ("DROP DATABASE d", 1, 1),
     ):
         assert (len(written(sql)), len(written(sql, **only))) == (count, alone), sql
+
+
+@pytest.mark.req("FAULT-15", "SCH-09")
+def test_a_statement_that_is_not_understood_stops_by_name_unless_it_may_be_skipped() -> None:
+    state = apply(SchemaState(), "CREATE TABLE t (a INT)", DdlContext("d")).state
+    query: Any = SimpleNamespace(sql="ALTER TABLE t FROBNICATE COLUMN a", db="d", sql_mode=0, updated_dbs=("d",))
+    server = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
+
+    def applied(**given: str) -> Any:
+        log = SchemaLog(ConnectorConfig.from_properties({**GIVEN, **given}), 1, server)
+        monkey = pytest.MonkeyPatch()
+        with monkey.context() as patch:
+            patch.setattr(SchemaLog, "context", lambda *_: DdlContext("d"))
+            return log.apply(state, query, "binlog.000002:99")
+
+    with pytest.raises(DdlParseError) as caught:
+        applied()
+    assert not caught.value.can_retry
+    for part in ("binlog.000002:99", "database d", "FROBNICATE", "schema.history.internal.skip.unparseable.ddl"):
+        assert part in str(caught.value)
+    skipped = applied(**{"schema.history.internal.skip.unparseable.ddl": "true"})
+    assert (skipped.state, skipped.changes) == (state, ())
+    # A table that nobody captures is only forgotten.
+    assert applied(**{"table.include.list": "d.other"}).state.tables == {}
