@@ -129,6 +129,7 @@ class Soak:
             lines += [f"  {line}" for line in self.differences[:_SHOWN]]
             lines.append(f"again: {self.again}  (the same faults and load, not at the same moments)")
             lines.append(f"output of every attempt: {world.attempts.logs}")
+            lines.append(f"the servers with their data: scripts/stack up --dir {world.folder}")
         else:
             lines.append("VERDICT: every topic equals its table, each event once, per key in order and without gap")
         silent = self.never()
@@ -160,7 +161,9 @@ def _given(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rate", type=float, default=40.0, help="transactions a second of each of two threads")
     parser.add_argument("--ddl-every", type=float, default=4.0, help="seconds between two DDL statements, about")
     parser.add_argument("--ddl-late", action="store_true", help="no DDL before the initial snapshot is complete")
-    parser.add_argument("--keep", action="store_true", help="leave the servers' data in the folder")
+    parser.add_argument(
+        "--keep", action="store_true", help="leave the servers' data in the folder; so it is after differences"
+    )
     parser.add_argument("--dir", type=Path, default=FOLDER, help="folder of data and logs (default: .stack/soak)")
     given = parser.parse_args(argv)
     given.kinds = [k.strip() for k in given.faults.split(",")] if given.faults else list(FAULTS)
@@ -216,6 +219,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             signal.signal(number, signal.SIG_IGN)
         world.end()
         processes.interrupted.clear()
-        servers.end(wipe=not given.keep)
+        # What is wrong can only be looked into with the data.
+        servers.end(wipe=not given.keep and code != 1)
     print("\n".join(soak.summary()) if code != 130 else "interrupted; everything is ended", flush=True)
     return code

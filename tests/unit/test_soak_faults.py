@@ -19,7 +19,15 @@ def world(**more: Any) -> Any:
     attempts = SimpleNamespace(made=[], logs=Path("attempts"))
     empty = {name: Counter[str]() for name in ("fired", "tried", "transactions")}
     return SimpleNamespace(
-        seed=1, stream=1, attempts=attempts, epochs=set(), rng=random.Random(1), kind="drain", **empty, **more
+        seed=1,
+        stream=1,
+        folder=Path("."),
+        attempts=attempts,
+        epochs=set(),
+        rng=random.Random(1),
+        kind="drain",
+        **empty,
+        **more,
     )
 
 
