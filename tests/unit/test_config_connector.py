@@ -143,7 +143,7 @@ def test_an_unknown_name_is_answered_with_the_nearest(given: str, meant: str) ->
     assert problems[0].fix == f"Write {meant}, if that is meant"
 
 
-@pytest.mark.req("CFG-01", "CFG-02", "CFG-03", "CFG-08", "CFG-74", "CFG-75")
+@pytest.mark.req("CFG-01", "CFG-08", "CFG-74")
 @pytest.mark.parametrize(
     ("document", "prefix", "server_id", "history"),
     [
@@ -160,6 +160,28 @@ def test_a_kafka_connect_configuration_is_accepted_as_it_is(
     assert (cfg.topic_prefix, cfg[F.DATABASE_SERVER_ID], cfg.history_topic) == (prefix, server_id, history)
     assert cfg.kafka_settings()["bootstrap.servers"] == cfg[F.HISTORY_KAFKA_BOOTSTRAP_SERVERS]
     assert cfg[F.NAME] in ("inventory-connector", "cap")
+
+
+@pytest.mark.req("CFG-02")
+def test_another_connectors_class_is_refused() -> None:
+    mysql = "io.debezium.connector.mysql.MySqlConnector"
+    assert ConnectorConfig.check({**BASE, "connector.class": mysql}) == []
+    (found,) = ConnectorConfig.check({**BASE, "connector.class": "io.debezium.connector.postgresql.PostgresConnector"})
+    assert (found.name, found.what) == ("connector.class", f"must be {mysql}")
+
+
+@pytest.mark.req("CFG-75")
+@pytest.mark.parametrize("name", ["database.history", "schema.history.internal"])
+def test_the_cluster_of_the_history_is_that_of_the_events(name: str) -> None:
+    given = {k: v for k, v in BASE.items() if k != "kafka.bootstrap.servers"} | {
+        f"{name}.kafka.bootstrap.servers": "h:9"
+    }
+    cfg = ConnectorConfig.from_properties(given)
+    for client in ("producer", "consumer", "admin"):
+        assert cfg.kafka_settings(client)["bootstrap.servers"] == "h:9"
+    (found,) = ConnectorConfig.check(given | {"kafka.bootstrap.servers": "other:9"})
+    assert found.name == "schema.history.internal.kafka.bootstrap.servers" and "in one cluster" in found.what
+    assert ConnectorConfig.check(given | {"kafka.bootstrap.servers": "h:9"}) == []
 
 
 @pytest.mark.parametrize("document", ["not json", "[1]", '"text"'])
@@ -186,6 +208,7 @@ def test_two_names_of_one_property_may_agree_but_not_contradict() -> None:
         config(database__server__name="other")
 
 
+@pytest.mark.req("CFG-03")
 @pytest.mark.parametrize("name", ["tasks.max", "max.queue.size", "max.batch.size", "poll.interval.ms"])
 def test_what_has_no_effect_is_accepted_and_noted(name: str) -> None:
     cfg = config(**{name: "5"})

@@ -65,10 +65,30 @@ def test_the_nearer_family_wins() -> None:
     assert any("schema.history.internal.producer.linger.ms has no effect" in n for n in cfg.notes)
 
 
-@pytest.mark.req("CFG-82", "CFG-89")
+@pytest.mark.req("CFG-82")
 def test_security_of_the_old_history_family_serves_all_clients() -> None:
     got = settings("producer", **{"database.history.producer.security.protocol": "SSL"})
     assert got == {"security.protocol": "ssl"}
+
+
+@pytest.mark.req("CFG-89")
+def test_what_the_history_consumer_is_given_is_the_consumers_alone() -> None:
+    given = {
+        "database.history.consumer.security.protocol": "SASL_SSL",
+        "database.history.consumer.sasl.mechanism": "PLAIN",
+        "database.history.consumer.sasl.username": "reader",
+        "database.history.consumer.sasl.password": "word",
+        "database.history.consumer.fetch.max.bytes": "100",
+    }
+    assert settings("consumer", **given) == {
+        "security.protocol": "sasl_ssl",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "reader",
+        "sasl.password": "word",
+    }
+    assert settings("producer", **given) == {}
+    cfg = ConnectorConfig.from_properties({**BASE, **given})
+    assert any("schema.history.internal.consumer.fetch.max.bytes has no effect" in n for n in cfg.notes)
 
 
 @pytest.mark.parametrize(
