@@ -117,7 +117,7 @@ def test_snapshot_is_a_boolean_where_the_schema_says_so(marker: str, options: An
     assert json.loads(f"{ctx.src_head}0{ctx.src_tail}")["snapshot"] is True
 
 
-@pytest.mark.req("EX-14", "EVT-27", "EVT-41", "SNAP-47", "TXN-11", "DIS-34")
+@pytest.mark.req("EVT-27", "EVT-41", "TXN-11", "DIS-34")
 @pytest.mark.parametrize("typed", [True, False])
 def test_an_incremental_read_equals_the_sample(typed: bool) -> None:
     """The marker is a text only where no schema calls it a boolean; numbers are numbers, by their columns' types."""

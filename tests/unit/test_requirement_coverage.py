@@ -23,7 +23,7 @@ WAITING: dict[str, str] = {
     "EVT-02": _AVRO,
     "EVT-40": _AVRO,
     "TYPE-72": _SIGNALS,
-    **dict.fromkeys(("EX-12", "EX-13", "EX-15"), _SIGNALS),
+    **dict.fromkeys(("EX-12", "EX-13", "EX-14", "EX-15"), _SIGNALS),
     **{f"EX-{number}": _TICDC for number in range(24, 36)},
 }
 """What an id waits for. Until then the property that asks for it is refused by name (test_config_samples)."""
