@@ -7,7 +7,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
-from prooflib.default_kinds import texts
+from prooflib.values import texts
 
 if TYPE_CHECKING:
     from prooflib.differ import Difference

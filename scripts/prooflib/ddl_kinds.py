@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from prooflib.records import Number
+from prooflib.values import in_row, in_stream, is_default, of_members, texts
 
 if TYPE_CHECKING:
     from prooflib.differ import Difference
@@ -14,10 +14,6 @@ if TYPE_CHECKING:
 def schema_change(d: Difference) -> bool:
     """Return whether the record is a schema change."""
     return any(r is not None and isinstance(r.payload, dict) and "ddl" in r.payload for r in d.pair)
-
-
-def _texts(d: Difference) -> bool:
-    return all(isinstance(v, str) and not isinstance(v, Number) for v in (d.ours, d.theirs))
 
 
 def unselected_key(d: Difference) -> bool:
@@ -36,12 +32,12 @@ def stale_query(d: Difference) -> bool:
 
 def unclosed_comment(d: Difference) -> bool:
     """Return whether the recorded statement lacks the end of the executable comment that ends ours."""
-    return _texts(d) and "/*!" in d.theirs and re.sub(r"\s*\*/$", "", d.ours) == d.theirs != d.ours
+    return texts(d) and "/*!" in d.theirs and re.sub(r"\s*\*/$", "", d.ours) == d.theirs != d.ours
 
 
 def cut_create(d: Difference) -> bool:
     """Return whether the recorded statement lacks the first word of our CREATE UNIQUE INDEX."""
-    return _texts(d) and re.sub(r"^CREATE\s+(?=UNIQUE\b)", "", d.ours, flags=re.IGNORECASE) == d.theirs != d.ours
+    return texts(d) and re.sub(r"^CREATE\s+(?=UNIQUE\b)", "", d.ours, flags=re.IGNORECASE) == d.theirs != d.ours
 
 
 _QUOTED = re.compile(
@@ -57,7 +53,7 @@ _BACKTICKED = re.compile(
 
 def requoted(d: Difference) -> bool:
     """Return whether the recorded statement has other quotes: strings in single ones, some names in backticks."""
-    if not _texts(d):
+    if not texts(d):
         return False
     single = _QUOTED.sub(lambda m: m[1] if m[1] is not None else "'" + m[2].replace("'", "''") + "'", d.ours)
     return _BACKTICKED.sub(r"\1", single) == _BACKTICKED.sub(r"\1", d.theirs)
@@ -66,11 +62,22 @@ def requoted(d: Difference) -> bool:
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a"}
 
 
-def backslashes(d: Difference) -> bool:
-    """Return whether the recorded text has the backslash escapes of SQL where ours has what they stand for."""
-    if not _texts(d) or "\\" not in d.theirs:
+def unescaped(ours: str, theirs: str) -> bool:
+    """Return whether a text has the backslash escapes of SQL where ours has what they stand for."""
+    if "\\" not in theirs:
         return False
-    return bool(re.sub(r"\\([^,])", lambda m: _ESCAPES.get(m[1], m[1]), d.theirs) == d.ours)
+    return re.sub(r"\\([^,])", lambda m: _ESCAPES.get(m[1], m[1]), theirs) == ours
+
+
+def backslashes(d: Difference) -> bool:
+    """Return whether the recorded text has the backslash escapes of SQL where ours has what they stand for.
+
+    In a row it holds for the value of an ENUM in the stream, whose members came from a statement, and for a NULL that
+    the default replaces.
+    """
+    if not texts(d) or not unescaped(d.ours, d.theirs):
+        return False
+    return not in_row(d) or (in_stream(d) and of_members(d)) or is_default(d)
 
 
 _LIKE = re.compile(r"CREATE\s+TABLE\b.*\bLIKE\b", re.IGNORECASE | re.DOTALL)
@@ -93,7 +100,7 @@ def _altered(d: Difference) -> tuple[Any, Any] | None:
 def overlooked_charset(d: Difference) -> bool:
     """Return whether an altered or copied table has another default character set, or a column the recorded default."""
     tables = _altered(d)
-    if tables is None or not _texts(d):
+    if tables is None or not texts(d):
         return False
     ours, theirs = (t["defaultCharsetName"] for t in tables)
     return bool(ours != theirs and theirs == d.theirs)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from prooflib.align import aligned
+from prooflib.around import NOTHING, Around, surroundings
 from prooflib.records import Path, Record, names_of, show, text_difference
 from prooflib.volatile import Volatile
 
@@ -17,7 +18,7 @@ class _Absent:
 
 
 ABSENT = _Absent()
-RECORD: Path = ("record",)
+RECORD, REPEATED = "record", "repeated"
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +29,12 @@ class Difference:
         topic: Topic.
         key: The record's key, as text.
         number: The record's place in its partition.
-        path: Where in the record: members, ``[name]`` for elements; ``record`` when it is missing as a whole.
+        path: Where in the record: members, ``[name]`` for elements; ``record`` and its key when it is missing as a
+            whole, ``repeated`` and its key when ours has it twice.
         ours: Our value, or ABSENT.
         theirs: The recorded value, or ABSENT.
         pair: The two records, None for one that is missing.
+        around: What stands around them.
     """
 
     topic: str
@@ -41,6 +44,7 @@ class Difference:
     ours: Any
     theirs: Any
     pair: tuple[Record | None, Record | None]
+    around: Around = NOTHING
 
     @property
     def where(self) -> str:
@@ -82,26 +86,29 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
     """
     pairs = list(aligned(ours, theirs))
     volatile = Volatile()
+    volatile.note_runs(ours, theirs)
     volatile.note_positions((a, b) for a, b in pairs if a is not None and b is not None)
     found: list[Difference] = []
     equal = 0
-    for mine, other in pairs:
-        new = list(_pair(mine, other, volatile))
+    for (mine, other), around in zip(pairs, surroundings(pairs), strict=True):
+        new = list(_pair(mine, other, volatile, around))
         equal += not new
         found += new
     return Result(len(pairs), equal, tuple(found), tuple(volatile.steps))
 
 
-def _pair(mine: Record | None, other: Record | None, volatile: Volatile) -> Iterator[Difference]:
+def _pair(mine: Record | None, other: Record | None, volatile: Volatile, around: Around) -> Iterator[Difference]:
     known = other or mine
     assert known is not None
     key = show(known.key_payload, 120)
 
     def difference(path: Path, a: Any, b: Any) -> Difference:
-        return Difference(known.topic, key, known.number, path, a, b, (mine, other))
+        return Difference(known.topic, key, known.number, path, a, b, (mine, other), around)
 
+    if around.repeated and mine is not None:
+        yield difference((REPEATED, key), mine.payload, ABSENT)
     if mine is None or other is None:
-        yield difference(RECORD, *(ABSENT if r is None else r.payload for r in (mine, other)))
+        yield difference((RECORD, key), *(ABSENT if r is None else r.payload for r in (mine, other)))
         return
     for path, a, b in _leaves(mine, other):
         if ABSENT in (a, b) or not volatile.masks(path, a, b, (mine, other)):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from prooflib.differ import Difference
-from prooflib.kinds import KINDS
+from prooflib.kinds import CONFIGURED, KINDS, holds
 from prooflib.workload import ProofError
 
 COLUMNS = ("case", "topic", "path", "kind", "reason")
@@ -22,7 +22,7 @@ class Entry:
         case: Glob of ``workload/mode``, or of ``property=value`` of the recorded connector.
         topic: Glob of the topic.
         path: Glob of the JSON path.
-        kind: Name of a kind (``kinds.KINDS``), or ``any``.
+        kind: Name of a kind (``kinds.KINDS``, ``kinds.CONFIGURED``), or ``any``.
         reason: One line.
         line: Line number in the file.
     """
@@ -46,7 +46,7 @@ class Entry:
             any(_like(self.case, c) for c in (case, *(f"{n}={v}" for n, v in (settings or {}).items())))
             and _like(self.topic, difference.topic)
             and _like(self.path, difference.where)
-            and KINDS[self.kind](difference)
+            and holds(self.kind, difference, settings)
         )
 
 
@@ -77,8 +77,9 @@ def parse_explained(lines: Iterable[str], name: str) -> list[Entry]:
         elif inside and not all(set(c) <= set("-: ") for c in cells):
             if len(cells) != len(COLUMNS) or not all(cells):
                 raise ProofError(f"{name}, line {number}: a row has the cells {' | '.join(COLUMNS)}, none empty")
-            if cells[3] not in KINDS:
-                raise ProofError(f"{name}, line {number}: unknown kind {cells[3]!r}; known: {', '.join(sorted(KINDS))}")
+            if cells[3] not in {*KINDS, *CONFIGURED}:
+                known = ", ".join(sorted({*KINDS, *CONFIGURED}))
+                raise ProofError(f"{name}, line {number}: unknown kind {cells[3]!r}; known: {known}")
             case, topic, glob, kind, reason = cells
             entries.append(Entry(case, topic, glob, kind, reason, number))
     return entries

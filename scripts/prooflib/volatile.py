@@ -1,10 +1,11 @@
 """What cannot be equal in two runs, and what must hold of it all the same.
 
-Times are compared by their kind and by the relation of milli-, micro- and nanoseconds; server and thread ids and the
-UUID of a GTID by a one-to-one mapping that holds over the whole capture (transaction numbers are equal); binlog
-positions are equal, or shifted by a distance that changes a few times at most, as a longer statement before the
-workload shifts them. A change by fewer bytes than the shortest event has is less suspicious, and may happen more often:
-the salt of CREATE USER is random, and a compressed transaction is longer or shorter for the times in it.
+Times are compared by their kind, by the relation of milli-, micro- and nanoseconds, and lie within their capture, a
+little before they were produced; server and thread ids, the UUID of a GTID and what UUID() made by a one-to-one mapping
+that holds over the whole capture (transaction numbers are equal). Binlog positions are equal, or shifted by the twelve
+bytes by which the sentinel's statement is longer in a part of the recordings. That distance may change by fewer bytes
+than the shortest event has: the salt of CREATE USER is random, and a compressed transaction is longer or shorter for
+the times in it.
 """
 
 from __future__ import annotations
@@ -12,20 +13,18 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
+from prooflib.clock import RUN_ID, TIMES, Window, is_new_uuid, is_now, may_be, related, run_began
 from prooflib.records import Number, Path, Record
 
-TIMES = ("ts_ms", "ts_us", "ts_ns")
 MAX_STEPS = 4
+# How many bytes longer the statement that makes the sentinel's table is in the recordings that were made first.
+_LONGER_SENTINEL = 12
 _SHORTEST_EVENT = 23
-RUN_ID = "__debezium.context.runId"
 UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _GTID = re.compile(rf"({UUID.pattern})(:.+)")
 _ROWS = ("before", "after")
-# A row's own clock value lies this many seconds at most before the record's time, and at most so many after it.
-_BEFORE_S, _AFTER_S = 3600.0, 5.0
 
 
 @dataclass(slots=True)
@@ -47,8 +46,15 @@ class Volatile:
     server_ids: Mapping = field(default_factory=Mapping)
     threads: Mapping = field(default_factory=Mapping)
     uuids: Mapping = field(default_factory=Mapping)
+    row_uuids: Mapping = field(default_factory=Mapping)
+    windows: tuple[Window, Window] = (Window(), Window())
+    runs: dict[str, str] = field(default_factory=dict)
     shifted: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
     steps: list[tuple[tuple[str, int], str, int]] = field(default_factory=list)
+
+    def note_runs(self, ours: Iterable[Record], theirs: Iterable[Record]) -> None:
+        """Learn when the two captures ran."""
+        self.windows = Window.of(ours), Window.of(theirs)
 
     def note_positions(self, pairs: Iterable[tuple[Record, Record]]) -> None:
         """Learn how positions of the two captures correspond.
@@ -66,9 +72,7 @@ class Volatile:
             step = mine[0], mine[1] - other[1]
             if not steps or steps[-1][0][0] != other[0] or steps[-1][1:] != step:
                 steps.append((other, *step))
-        small = sum(1 for change in _changes(steps) if change < _SHORTEST_EVENT)
-        few = len(steps) - small <= MAX_STEPS and small <= max(MAX_STEPS, len(found) // 2)
-        if few and any(mine != other for other, mine in found.items()):
+        if _may_shift(steps, len(found)) and any(mine != other for other, mine in found.items()):
             self.shifted, self.steps = found, steps
 
     def masks(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
@@ -81,7 +85,7 @@ class Volatile:
             pair: The records.
         """
         if path[0] == "headers":
-            return path[1] == RUN_ID and _uuid(ours) and _uuid(theirs)
+            return path[1] == RUN_ID and self._run(ours, theirs)
         if path == ("key", "payload", "id") and is_transaction(pair[1]):
             return self._gtid(path, ours, theirs, pair)
         if path[:2] != ("value", "payload") or len(path) < 3:
@@ -91,11 +95,20 @@ class Volatile:
         rule = _RULES.get(path[-1])
         return rule is not None and rule(self, path, ours, theirs, pair)
 
+    def _run(self, ours: Any, theirs: Any) -> bool:
+        """Return whether a run of ours may stand for a recorded one; a capture of ours has several."""
+        if run_began(ours) is None or run_began(theirs) is None:
+            return False
+        return self.runs.setdefault(str(ours), str(theirs)) == str(theirs)
+
     def _time(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         if not (isinstance(ours, Number) and isinstance(theirs, Number)):
             return False
-        mine, other = (_related(r.at(*path[:-1])) for r in pair)
-        return mine == other and len(ours) == len(theirs)
+        mine, other = (related(r.at(*path[:-1])) for r in pair)
+        if mine != other or len(ours) != len(theirs):
+            return False
+        sides = zip(pair, self.windows, (False, True), strict=True)
+        return all(may_be(path, record, window, recorded=recorded) for record, window, recorded in sides)
 
     def _server_id(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         return _ids(ours, theirs) and "0" not in (ours, theirs) and self.server_ids.holds(ours, theirs)
@@ -114,14 +127,12 @@ class Volatile:
         return other is not None and self.shifted.get(other) == mine
 
     def _row_value(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
+        sides = tuple(zip((ours, theirs), pair, strict=True))
         if _uuid(ours) and _uuid(theirs):
-            return True
+            return all(is_new_uuid(value, record) for value, record in sides) and self.row_uuids.holds(ours, theirs)
         schema = schema_at(pair[1], path)
-        name = schema.get("name") if isinstance(schema, dict) else None
-        read = _CLOCKS.get(str(name))
-        if read is None:
-            return False
-        return all(_is_now(read, value, record) for value, record in zip((ours, theirs), pair, strict=True))
+        name = str(schema.get("name")) if isinstance(schema, dict) else ""
+        return all(is_now(name, value, record) for value, record in sides)
 
 
 Rule = Callable[[Volatile, Path, Any, Any, tuple[Record, Record]], bool]
@@ -136,13 +147,33 @@ _RULES: dict[str, Rule] = {
 }
 
 
+def _may_shift(steps: Sequence[tuple[tuple[str, int], str, int]], positions: int) -> bool:
+    """Return whether two runs of a workload may differ by these distances.
+
+    Args:
+        steps: (recorded position, our file, distance) wherever the distance changes.
+        positions: How many positions there are.
+    """
+    if any(file != mine for (file, _), mine, _ in steps):
+        return False
+    changes = list(_changes(steps))
+    if len([c for c in changes if c]) > max(MAX_STEPS, positions // 2):
+        return False
+    return all(change < _SHORTEST_EVENT for change in changes)
+
+
 def _changes(steps: Sequence[tuple[tuple[str, int], str, int]]) -> Iterator[int]:
-    """Yield by how many bytes the distance changes at each step; each file begins without one."""
-    before: tuple[tuple[str, int], str, int] | None = None
-    for (file, _), mine, distance in steps:
-        same = before is not None and before[0][0] == file and before[1] == mine
-        yield abs(distance - before[2] if before is not None and same else distance)
-        before = ((file, 0), mine, distance)
+    """Yield by how many bytes the distance changes at each step.
+
+    Each file begins without a distance, the first one also with that of the sentinel's statement.
+    """
+    before: tuple[str, int] | None = None
+    for (file, _), _mine, distance in steps:
+        if before is None:
+            yield 0 if distance in (0, -_LONGER_SENTINEL) else _SHORTEST_EVENT
+        else:
+            yield abs(distance - before[1] if before[0] == file else distance)
+        before = file, distance
 
 
 def is_transaction(record: Record) -> bool:
@@ -181,74 +212,3 @@ def _ids(ours: Any, theirs: Any) -> bool:
 
 def _uuid(value: Any) -> bool:
     return isinstance(value, str) and UUID.fullmatch(value) is not None
-
-
-def _related(node: Any) -> tuple[bool, bool]:
-    """Return whether micro- and nanoseconds beside a time are the same moment as its milliseconds."""
-    if not isinstance(node, dict) or not isinstance(node.get("ts_ms"), Number):
-        return False, False
-    ms, us, ns = (int(node[t]) if isinstance(node.get(t), Number) else None for t in TIMES)
-    return us is not None and us // 1000 == ms, ns is not None and us is not None and ns // 1000 == us
-
-
-def _is_now(read: Callable[[Any], float], value: Any, record: Record) -> bool:
-    payload = record.payload
-    source = payload.get("source") if isinstance(payload, dict) else None
-    if not isinstance(source, dict):
-        return False
-    try:
-        clock = read(value)
-    except (TypeError, ValueError):
-        return False
-    # The source's time is a zone off in a recorded snapshot whose connectionTimeZone is not the server's.
-    times = [source.get("ts_ms"), payload.get("ts_ms") if record.snapshot else None]
-    return any(_is_near(read, clock, int(t) / 1000) for t in times if isinstance(t, Number))
-
-
-def _is_near(read: Callable[[Any], float], clock: float, now: float) -> bool:
-    if read in (_midnight, _iso_day):
-        now -= now % 86_400
-        # Besides CURRENT_DATE, the workloads have CURRENT_DATE + INTERVAL 1 YEAR.
-        return clock in (now, _year_later(now))
-    if clock < 86_400:
-        now %= 86_400
-    return now - _BEFORE_S <= clock <= now + _AFTER_S
-
-
-def _scaled(unit: int) -> Callable[[Any], float]:
-    return lambda value: int(value) / unit if isinstance(value, Number) else float("nan")
-
-
-def _iso(value: Any) -> float:
-    moment = datetime.fromisoformat(str(value).replace("Z", "+00:00"))
-    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-
-
-def _iso_day(value: Any) -> float:
-    return datetime.fromisoformat(str(value).removesuffix("Z") + "T00:00:00+00:00").timestamp()
-
-
-def _year_later(midnight: float) -> float:
-    day = datetime.fromtimestamp(midnight, UTC)
-    leap = (day.month, day.day) == (2, 29)  # MySQL gives February 28 of the next year
-    return day.replace(year=day.year + 1, day=28 if leap else day.day).timestamp()
-
-
-def _midnight(value: Any) -> float:
-    return int(value) * 86_400 if isinstance(value, Number) else float("nan")
-
-
-# Schema name -> seconds since 1970 (or since midnight) of a value that CURRENT_TIMESTAMP and the like may have made.
-_CLOCKS: dict[str, Callable[[Any], float]] = {
-    "io.debezium.time.Timestamp": _scaled(1000),
-    "io.debezium.time.MicroTimestamp": _scaled(1_000_000),
-    "io.debezium.time.NanoTimestamp": _scaled(1_000_000_000),
-    "org.apache.kafka.connect.data.Timestamp": _scaled(1000),
-    "io.debezium.time.ZonedTimestamp": _iso,
-    "io.debezium.time.IsoTimestamp": _iso,
-    "io.debezium.time.Date": _midnight,
-    "org.apache.kafka.connect.data.Date": _midnight,
-    "io.debezium.time.IsoDate": _iso_day,
-    "io.debezium.time.MicroTime": _scaled(1_000_000),
-    "io.debezium.time.NanoTime": _scaled(1_000_000_000),
-}

@@ -237,6 +237,10 @@ def test_timestamp_is_utc_text_with_the_digits_of_the_column(
         ((838, 59, 59), 0, 0, False, "838:59:59", 3020399000000),
         ((838, 59, 59), 0, 0, True, "-838:59:59", -3020399000000),
         ((0, 0, 0), 10000, 2, True, "-00:00:00.01", -10000),
+        ((0, 0, 0), 1, 6, True, "-00:00:00.000001", -1),
+        ((0, 0, 0), 900, 4, True, "-00:00:00.0009", -900),
+        ((24, 0, 0), 0, 0, False, "24:00:00", 86_400_000_000),
+        ((24, 0, 0), 1, 6, False, "24:00:00.000001", 86_400_000_001),
         ((0, 0, 1), 0, 0, True, "-00:00:01", -1000000),
         ((45, 10, 1), 505000, 3, True, "-45:10:01.505", -162601505000),
         ((12, 34, 56), 789123, 6, False, "12:34:56.789123", 45296789123),
@@ -264,12 +268,25 @@ def test_a_not_null_time_outside_the_day_is_refused_in_connect_mode() -> None:
     col, options = column("c", "TIME", nullable=False), DecoderOptions(time_mode="connect")
     with pytest.raises(ValueDecodeError, match="outside one day"):
         one_value(col, (wt.TIME2, 0), time2((25, 0, 0), 0, 0), options)
+    finest = column("c", "TIME", nullable=False, length=6)
+    for outside in (time2((0, 0, 0), 1, 6, True), time2((24, 0, 0), 1, 6)):
+        with pytest.raises(ValueDecodeError, match="outside one day"):
+            one_value(finest, (wt.TIME2, 6), outside, options)
 
 
-@pytest.mark.parametrize(("mode", "text"), [("isostring", '"12:34:56.7Z"')])
-def test_time_as_iso_text(mode: str, text: str) -> None:
-    col = column("c", "TIME", length=3)
-    assert one_value(col, (wt.TIME2, 3), time2((12, 34, 56), 700000, 3), DecoderOptions(time_mode=mode)) == text
+@pytest.mark.parametrize(
+    ("hms", "micros", "negative", "shown", "text"),
+    [
+        ((12, 34, 56), 700_000, False, "12:34:56.700000", '"12:34:56.7Z"'),
+        ((0, 0, 0), 1, True, "-00:00:00.000001", "null"),
+        ((23, 59, 59), 999_999, False, "23:59:59.999999", '"23:59:59.999999Z"'),
+        ((24, 0, 0), 0, False, "24:00:00.000000", "null"),
+    ],
+)
+def test_time_as_iso_text(hms: tuple[int, int, int], micros: int, negative: bool, shown: str, text: str) -> None:
+    col, options = column("c", "TIME", length=6), DecoderOptions(time_mode="isostring")
+    assert one_value(col, (wt.TIME2, 6), time2(hms, micros, 6, negative), options) == text
+    assert one_text(col, shown.encode(), options) == text
 
 
 @pytest.mark.req("TYPE-29")

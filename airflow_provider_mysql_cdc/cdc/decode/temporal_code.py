@@ -17,6 +17,8 @@ _FRACTION: dict[int, Fields] = {0: (), 1: (("", "B"),), 2: ((">", "H"),), 3: (("
 _MILLI, _MICRO, _NANO = 1000, 1_000_000, 1_000_000_000
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 DAY_MICROS = 86_400 * _MICRO
+TIMES_OF_DAY = ("connect", "isostring")
+"""Modes whose types hold a time of day, where a TIME of MySQL may be below zero or longer (TYPE-46)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,10 +226,11 @@ def _time(request: Temporal) -> Answer:
 def _time_value(emitter: Emitter, request: Temporal, name: str, packed: str) -> str:
     digits = request.wire.a
     size = fraction_bytes(digits)
-    unit = time_unit(request.mode, digits)
+    of_day = request.mode in TIMES_OF_DAY
+    unit = _MICRO if of_day else time_unit(request.mode, digits)
     table = emitter.bind(f"TIMES_{size}_{unit}", temporal.times(size, unit))
     emitter.line(f"{name} = {table}[{packed}]")
-    if request.mode in ("connect", "isostring"):
+    if of_day:
         check = emitter.bind(
             f"in_day_{request.mode}_{digits}_{request.nullable}",
             partial(in_day, request.mode, digits, request.nullable),
@@ -240,17 +243,17 @@ def in_day(mode: str, digits: int, nullable: bool, value: int, null: str) -> str
     """Return a TIME for the modes that can only hold a time of day.
 
     Args:
-        mode: ``connect`` (value in milliseconds) or ``isostring`` (value in microseconds).
+        mode: ``connect`` or ``isostring``.
         digits: Fraction digits of the column.
         nullable: Whether NULL may stand for what cannot be held.
-        value: The time.
+        value: The time in microseconds; in milliseconds the last one before midnight would be 0, a time of the day.
         null: JSON text of NULL.
 
     Raises:
         ValueError: When it is outside 00:00 to 24:00 and the column is NOT NULL.
     """
-    if mode == "connect" and 0 <= value <= DAY_MICROS // 1000:
-        return str(value)
+    if mode == "connect" and 0 <= value <= DAY_MICROS:
+        return str(value // 1000)
     if mode == "isostring" and 0 <= value < DAY_MICROS:
         return f'"{temporal.time_iso(value, digits)}"'
     if nullable:
@@ -283,10 +286,10 @@ def _old_time(request: Temporal) -> Answer:
     unit = time_unit(request.mode, 0)
 
     def text(low: int, high: int) -> str:
-        value = temporal.old_time(low + (high << 16)) * unit
-        if request.mode in ("connect", "isostring"):
-            return in_day(request.mode, 0, request.nullable, value, request.null)
-        return str(value)
+        seconds = temporal.old_time(low + (high << 16))
+        if request.mode in TIMES_OF_DAY:
+            return in_day(request.mode, 0, request.nullable, seconds * _MICRO, request.null)
+        return str(seconds * unit)
 
     return Wire((("<", "H"), ("", "b"))), _function(f"old_time_{request.nullable}_{len(request.null)}", text)
 

@@ -19,7 +19,13 @@ from airflow_provider_mysql_cdc.cdc.decode.json_bytes import BASE64_PAIRS, base6
 from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS
-from airflow_provider_mysql_cdc.cdc.decode.temporal_code import datetime_unit, in_day, time_unit, within_int64
+from airflow_provider_mysql_cdc.cdc.decode.temporal_code import (
+    TIMES_OF_DAY,
+    datetime_unit,
+    in_day,
+    time_unit,
+    within_int64,
+)
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
@@ -169,10 +175,10 @@ def _time(request: TextRequest) -> TextCode:
     unit = time_unit(mode, digits)
 
     def compute(text: str) -> str:
-        value = text_values.time_value(text, unit)
-        if mode in ("connect", "isostring"):
-            return in_day(mode, digits, request.column.nullable, value, request.null)
-        return str(value)
+        if mode in TIMES_OF_DAY:
+            micros = text_values.time_value(text, 1_000_000)
+            return in_day(mode, digits, request.column.nullable, micros, request.null)
+        return str(text_values.time_value(text, unit))
 
     return _memo(request, "TIMES", compute)
 

@@ -1,0 +1,121 @@
+"""What stands around a record in the two captures, where the record itself does not tell a fault from a difference."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from prooflib.clock import TIMES
+from prooflib.records import Number, Record, show
+from prooflib.volatile import transaction_number
+
+Pair = tuple[Record | None, Record | None]
+# Members of the source block that differ between any two runs.
+_VOLATILE = (*TIMES, "server_id", "thread", "gtid", "file", "pos")
+
+
+@dataclass(frozen=True, slots=True)
+class Around:
+    """Say what stands around a record.
+
+    Args:
+        twin: The recorded stream's record of a row that stands in the recorded snapshot, too: a workload that runs its
+            INSERTs before the snapshot and again behind it gives each row twice, the second time with a key that is
+            further by the number of rows.
+        followed: Whether the recorded capture has a record of the same partition behind this one.
+        repeated: Whether ours has this record more than once, and the recorded capture has not.
+    """
+
+    twin: Record | None = None
+    followed: bool = False
+    repeated: bool = False
+
+
+NOTHING = Around()
+
+
+def surroundings(pairs: Sequence[Pair]) -> Iterator[Around]:
+    """Yield what stands around each pair of records.
+
+    Args:
+        pairs: All pairs of two captures, in order.
+    """
+    twins = _Twins(other for _, other in pairs if other is not None)
+    last = {(o.topic, o.partition): n for n, (_, o) in enumerate(pairs) if o is not None}
+    repeated = _repeated([m for m, _ in pairs if m is not None], [o for _, o in pairs if o is not None])
+    for number, (mine, other) in enumerate(pairs):
+        known = other or mine
+        assert known is not None
+        yield Around(
+            twins.of(other) if other is not None else None,
+            number < last.get((known.topic, known.partition), -1),
+            mine is not None and (mine.topic, mine.partition, mine.number) in repeated,
+        )
+
+
+class _Twins:
+    """Find the streamed record of a row that a snapshot has."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._rows: Counter[str] = Counter()
+        self._creates: dict[tuple[str, str], Record] = {}
+        for record in records:
+            op = record.payload.get("op") if isinstance(record.payload, dict) else None
+            if op == "r":
+                self._rows[record.topic] += 1
+            elif op == "c":
+                self._creates.setdefault((record.topic, show(record.key_payload, 10_000)), record)
+
+    def of(self, record: Record) -> Record | None:
+        """Return the twin of a record, None when there is none."""
+        key = record.key_payload
+        if not record.snapshot or not isinstance(key, dict) or len(key) != 1:
+            return None
+        ((name, value),) = key.items()
+        if not isinstance(value, Number) or not value.isdigit():
+            return None
+        further = {name: Number(int(value) + self._rows[record.topic])}
+        return self._creates.get((record.topic, show(further, 10_000)))
+
+
+def _repeated(ours: Sequence[Record], theirs: Sequence[Record]) -> set[tuple[str, str, int]]:
+    """Return the places of our records that stand there again, more often than such a row does in the recording."""
+    recorded = Counter(row for row, _ in _identities(theirs))
+    seen: Counter[str] = Counter()
+    found = set()
+    for record, (row, event) in zip(ours, _identities(ours), strict=True):
+        seen[event] += 1
+        if seen[event] > max(1, recorded[row]):
+            found.add((record.topic, record.partition, record.number))
+    return found
+
+
+def _identities(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
+    """Yield what makes a record the same row in any run, and the same event in one run.
+
+    A tombstone is one of the record before it.
+    """
+    before: dict[tuple[str, str], tuple[str, str]] = {}
+    for record in records:
+        place = record.topic, record.partition
+        key = show(record.key_payload, 10_000)
+        if record.value is None:
+            row, event = (f"tombstone {key} of {text}" for text in before.get(place, ("", "")))
+        else:
+            row, event = (show([*place, key, _stable(record.payload, names)], 100_000) for names in (_VOLATILE, TIMES))
+            before[place] = row, event
+        yield row, event
+
+
+def _stable(payload: Any, volatile: Sequence[str]) -> Any:
+    if not isinstance(payload, dict):
+        return payload
+    kept = {n: v for n, v in payload.items() if n not in TIMES}
+    source = kept.get("source")
+    if isinstance(source, dict):
+        kept["source"] = {n: v for n, v in source.items() if n not in volatile}
+    if "id" in kept and "status" in kept:
+        kept["id"] = transaction_number(str(kept["id"]))
+    return kept
