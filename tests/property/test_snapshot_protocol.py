@@ -51,7 +51,7 @@ def random_walk(seed: int, protections: Protections, steps: int = 60) -> None:
 
 
 @pytest.mark.timeout(0 if WALKS > 5000 else 600)
-@pytest.mark.req("FAULT-01", "SNAP-51")
+@pytest.mark.req("FAULT-01")
 @pytest.mark.parametrize("block", range(BLOCKS))
 def test_promises_hold_over_many_random_interleavings(block: int) -> None:
     for seed in range(block, WALKS, BLOCKS):
