@@ -110,7 +110,9 @@ def submit_command(spec: Any, tmp_path: Path, cores: int = 3) -> list[str]:
     spec.write(path)
     return [
         str(spark_home() / "bin" / "spark-submit"),
-        *("--master", f"local[{cores}]", "--driver-java-options", JVM, "--conf", "spark.ui.enabled=false"),
+        *("--master", f"local[{cores}]", "--conf", "spark.ui.enabled=false", "--conf", f"spark.local.dir={tmp_path}"),
+        # What a killed driver leaves behind goes with the test's folder.
+        *("--driver-java-options", f"{JVM} -Djava.io.tmpdir={tmp_path}"),
         str(ROOT / "spark_jobs" / JOBS[spec.mode]),
         str(path),
     ]

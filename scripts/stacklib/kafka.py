@@ -100,7 +100,17 @@ def start(java: Java, folder: Path, port: int, controller_port: int) -> None:
     config, logging, log = folder / "server.properties", folder / "log4j2.properties", folder / "kafka.log"
     config.write_text(properties(folder, port, controller_port), encoding="utf-8")
     logging.write_text(_LOGGING, encoding="utf-8")
-    base = [java.program, *KAFKA_JVM, f"-Dlog4j2.configurationFile={logging}", "-cp", classpath]
+    scratch = folder / "tmp"
+    shutil.rmtree(scratch, ignore_errors=True)  # libraries that a killed broker unpacked
+    scratch.mkdir()
+    base = [
+        java.program,
+        *KAFKA_JVM,
+        f"-Djava.io.tmpdir={scratch}",
+        f"-Dlog4j2.configurationFile={logging}",
+        "-cp",
+        classpath,
+    ]
     if not (folder / "data" / "meta.properties").exists():
         _format(base, folder, config)
     say("kafka", f"starting {KAFKA_VERSION} on {LOOPBACK}:{port}")
