@@ -27,6 +27,24 @@ def images(pipeline: Pipeline, table: str) -> list[tuple[Any, Any, Any]]:
     return [(k, v["op"], v["after"] or v["before"]) for k, v in found if v is not None]
 
 
+def test_a_generated_invisible_key_is_found_where_the_server_hides_it(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    shown = "show_gipk_in_create_table_and_information_schema"
+    execute(
+        root, f"USE `{database}`", "SET SESSION sql_generate_invisible_primary_key = ON", f"SET GLOBAL {shown} = OFF"
+    )
+    try:
+        execute(root, "CREATE TABLE log (a INT)", "INSERT INTO log VALUES (7), (7)")
+        pipeline.snapshot()
+        execute(root, "INSERT INTO log VALUES (8)", "CREATE TABLE later (a INT)", "INSERT INTO later VALUES (9)")
+        pipeline.drain()
+    finally:
+        execute(root, f"SET GLOBAL {shown} = ON")
+    found = [(op, row["my_row_id"], row["a"]) for t in ("log", "later") for _, op, row in images(pipeline, t)]
+    assert found == [("r", 1, 7), ("r", 2, 7), ("c", 3, 8), ("c", 1, 9)]
+
+
 @pytest.mark.req("COL-02", "COL-03", "COL-04", "COL-05", "COL-18", "TYPE-61", "TYPE-62")
 def test_snapshot_and_stream_treat_columns_alike(pipeline: Pipeline, root: Any, database: str) -> None:
     pipeline.properties |= {

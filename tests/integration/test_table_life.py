@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute, payload, rows
+from kit import Pipeline, compacted, duplicates, execute, payload, rows
 from table_rig import changes, check_chain, filled, interrupt
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -245,6 +245,23 @@ def test_an_online_schema_change_that_drops_the_old_table_loses_nothing(
     execute(root, *changes("aa"))
     pipeline.drain()
     check_chain(pipeline, root, database, "aa")
+
+
+@pytest.mark.parametrize("dropped", [False, True])
+def test_an_online_schema_change_between_captured_names_leaves_the_topic_whole(
+    dropped: bool, pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    execute(root, f"USE `{database}`", *filled(database, "aa", count=50))
+    interrupt(pipeline, monkeypatch, tmp_path / "fired")
+    execute(root, *changes("aa"), *COPY, "RENAME TABLE aa TO _aa_old, _aa_new TO aa")
+    execute(root, "DROP TABLE _aa_old" if dropped else "UPDATE _aa_old SET v = 99", *changes("aa"))
+    assert pipeline.snapshot().complete
+    execute(root, *changes("aa"))
+    pipeline.drain()
+    check_chain(pipeline, root, database, "aa")
+    if not dropped:
+        found = {v["id"]: v["v"] for v in compacted(pipeline.records("_aa_old")).values()}
+        assert found == dict(rows(root, "SELECT id, v FROM _aa_old"))
 
 
 @pytest.mark.parametrize("what", ["truncated", "dropped and created"])

@@ -51,6 +51,27 @@ def test_a_table_is_followed(
     assert PlacedChunk.from_json(found.to_json()) == found
 
 
+GHOST = ["CREATE TABLE fresh (i INT)", "RENAME TABLE a TO old, fresh TO a"]
+
+
+@pytest.mark.parametrize("swap", [GHOST, GHOST[1:]])
+def test_a_table_that_takes_the_name_of_one_that_is_still_captured_is_read_as_well(swap: list[str]) -> None:
+    """The topic of the name would end without the rows that are not read yet."""
+    place = (1, len(swap))
+    (found,) = left_after(*swap).placed
+    assert found.reads == [(name("old"), name("old")), (name("a"), name("a"))]
+    assert found.spans == ((name("a"), START, place), (name("old"), place, None), (name("a"), place, None))
+    assert PlacedChunk.from_json(found.to_json()) == found
+    (alone,) = left_after(*swap, "DROP TABLE old").placed
+    assert alone.reads == [(name("a"), name("a"))]
+    assert alone.spans == ((name("a"), START, None),)
+
+
+def test_a_table_created_under_the_name_is_told_by_its_events() -> None:
+    (found,) = left_after("RENAME TABLE a TO old", "CREATE TABLE a (i INT)").placed
+    assert found.reads == [(name("old"), name("old"))]
+
+
 @pytest.mark.parametrize(
     "statements",
     [

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.model.java_order import java_order
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
 NO_SUCH_TABLE = (1146, 1049)  # the table, its database
+ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +93,7 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
         tables: The tables.
     """
     with conn.cursor() as cursor:
+        _show_hidden_keys(cursor)
         cursor.execute(
             "SELECT @@character_set_server, @@collation_server, @@session.sql_mode, @@lower_case_table_names"
         )
@@ -112,6 +114,18 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
                 databases.setdefault(db, statement)
     others = _others(conn, [t for t in _base_tables(conn) if cfg.describes(t) and t not in creates])
     return Definitions(charset, collation, databases, creates, sql_mode, int(lower), others)
+
+
+def _show_hidden_keys(cursor: Any) -> None:
+    """Let SHOW CREATE TABLE tell of generated invisible primary keys: rows in the binlog have them.
+
+    Servers before MySQL 8.0.30 have no such keys.
+    """
+    try:
+        cursor.execute("SET SESSION show_gipk_in_create_table_and_information_schema = ON")
+    except pymysql.MySQLError as error:
+        if error.args[0] != ER_UNKNOWN_SYSTEM_VARIABLE:
+            raise
 
 
 def _create_table(cursor: Any, table: TableId) -> str:

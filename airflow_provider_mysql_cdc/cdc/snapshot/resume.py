@@ -14,6 +14,8 @@ dropped or truncated, and a table of   are passed over: the drain tells everythi
 the same name was created
 dropped, and another table was         are read from that one, whose rows are in no event (online schema changes);
 renamed to its name                    unless it is a table of this snapshot, with chunks of its own
+another table was renamed to a name    are read there and from the other table too, each under its name: the topic of
+that it left                           the name ends with all rows (online schema changes between captured names)
 rows came or went by EXCHANGE          cannot be read exactly: refused
 PARTITION or tablespaces
 =====================================  =================================================================================
@@ -50,12 +52,19 @@ class PlacedChunk:
         source: The table to read.
         table: The name that its rows get.
         spans: Under which names, from where to where, events of the chunk's keys are contained in it.
+        heirs: Tables that came to names which the chunk's table left; their rows are read as well, under these names.
     """
 
     chunk: SnapshotChunk
     source: TableId
     table: TableId
     spans: tuple[Span, ...] = ()
+    heirs: tuple[TableId, ...] = ()
+
+    @property
+    def reads(self) -> list[tuple[TableId, TableId]]:
+        """Return the tables to read, each with the name that its rows get."""
+        return [(self.source, self.table), *((heir, heir) for heir in self.heirs)]
 
     @classmethod
     def at_home(cls, chunk: SnapshotChunk) -> PlacedChunk:
@@ -69,13 +78,15 @@ class PlacedChunk:
             "source": [self.source.db, self.source.table],
             "table": [self.table.db, self.table.table],
             "spans": spans_to_json(self.spans),
+            "heirs": [[h.db, h.table] for h in self.heirs],
         }
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> PlacedChunk:
         """Read what ``to_json`` wrote."""
         chunk = SnapshotChunk.from_json(data["chunk"])
-        return cls(chunk, TableId(*data["source"]), TableId(*data["table"]), spans_from_json(data["spans"]))
+        heirs = tuple(TableId(*h) for h in data["heirs"])
+        return cls(chunk, TableId(*data["source"]), TableId(*data["table"]), spans_from_json(data["spans"]), heirs)
 
 
 def spans_to_json(spans: Iterable[Span]) -> list[list[Any]]:
@@ -110,7 +121,7 @@ class Left:
     @property
     def sources(self) -> list[TableId]:
         """Return the tables to be read, each once."""
-        return list(dict.fromkeys(p.source for p in self.placed))
+        return list(dict.fromkeys(source for p in self.placed for source, _ in p.reads))
 
 
 def place(left: Iterable[SnapshotChunk], lives: TableLives, captures: Callable[[TableId], bool]) -> Left:
@@ -144,6 +155,9 @@ def place(left: Iterable[SnapshotChunk], lives: TableLives, captures: Callable[[
             placed.append(found)
             if found.source != chunk.table:
                 reasons.append(f"{chunk.table} is read as {found.source}, its rows come as {found.table}")
+            reasons += [
+                f"{heir} is another table since the snapshot began, and is read as well" for heir in found.heirs
+            ]
     return Left(tuple(placed), tuple(over), tuple(dict.fromkeys(reasons)))
 
 
@@ -152,20 +166,33 @@ def _placed(
 ) -> PlacedChunk | str:
     shown = [(name, since) for name, since in life.names if captures(name)]
     name, since = shown[-1]
+    heirs = [(n, s) for n, s in reversed(shown) if _inherited(n, life, lives)]
     if life.ended is None:
         *before, (now, since_now, _) = life.spans(START)
-        spans: list[Span] = [*before, (now, since_now, None)]
-        return PlacedChunk(chunk, life.name, name, tuple(s for s in spans if captures(s[0])))
+        spans: list[Span] = [s for s in [*before, (now, since_now, None)] if captures(s[0])]
+        others = list(dict.fromkeys(n for n, _ in heirs if n != name))
+        spans += [(n, lives.present[n].names[-1][1], None) for n in others]
+        return PlacedChunk(chunk, life.name, name, tuple(spans), tuple(others))
+    if heirs:
+        name, since = heirs[0]
+        # Whatever had this name in between is not to be told any more: the heir's rows come before the drain.
+        earlier = [(n, s, e) for n, s, e in life.spans(START) if captures(n) and n != name and s < since]
+        return PlacedChunk(chunk, name, name, (*earlier, (name, since, None)))
     heir = lives.present.get(name)
     if heir is None:
         return f"{chunk.table} was dropped since the snapshot began"
     if heir.known:
         return f"{chunk.table} was dropped since the snapshot began; {name} is another of its tables"
-    if heir.created and heir.names[0][0] == name:
-        return f"{chunk.table} was truncated or created anew since the snapshot began"
-    # Whatever had this name in between is not to be told any more: the heir's rows come before the drain.
-    earlier = [(n, s, e) for n, s, e in life.spans(START) if captures(n) and n != name]
-    return PlacedChunk(chunk, name, name, (*earlier, (name, since, None)))
+    return f"{chunk.table} was truncated or created anew since the snapshot began"
+
+
+def _inherited(name: TableId, life: Life, lives: TableLives) -> bool:
+    """Return whether another table was renamed to a name, whose rows no event of the name tells.
+
+    A table of the first view has chunks of its own.
+    """
+    heir = lives.present.get(name)
+    return not (heir is None or heir is life or heir.known or (heir.created and heir.names[0][0] == name))
 
 
 def require_same_keys(placed: Iterable[PlacedChunk], tables: dict[TableId, Table]) -> None:
@@ -178,13 +205,14 @@ def require_same_keys(placed: Iterable[PlacedChunk], tables: dict[TableId, Table
     Raises:
         SchemaError: A column that bounds a table's chunks has another name, type or collation.
     """
-    for item in placed:
-        table = tables[item.source]
-        for name, kind in zip(item.chunk.columns, item.chunk.kinds, strict=True):
+    reads = [(item.chunk, source) for item in placed for source, _ in item.reads]
+    for chunk, source in reads:
+        table = tables[source]
+        for name, kind in zip(chunk.columns, chunk.kinds, strict=True):
             if table.column(name) is None or key_kind(table, name) != kind:
                 raise SchemaError(
                     "the snapshot cannot be resumed: the key of a table that is read in part was changed",
-                    where=f"table {item.source}, column {name}",
+                    where=f"table {source}, column {name}",
                     why=f"the parts that are done are bounded by {name} as {kind}"
                     + ("" if table.column(name) is None else f"; it is {key_kind(table, name)} now"),
                     remedy=REMEDY,

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
@@ -187,31 +188,43 @@ class SnapshotTask:
 
     def _read(self, placed: PlacedChunk, first: bool, final: bool) -> int:
         """Read one chunk and then produce its rows: a Kafka transaction does not wait for the source."""
-        chunk, source = placed.chunk, placed.source
-        table = replace(self.tables[source], id=placed.table)
-        emit = _Emitter(self, table, self._decoder(table, source), f"snapshot of {chunk.id}")
-        last_table = final and chunk.last
-        with RowSpool(emit.where) as spool:
-            packets = stream_rows(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), emit.where)
-            spool.fill(packets, lambda rows: self._say(chunk.id, rows))
-            rows = spool.rows
+        chunk, total, self._left_out = placed.chunk, 0, 0
+        where = f"snapshot of {chunk.id}"
+        with contextlib.ExitStack() as spools:
+            read = [
+                (table, source, self._spool(spools.enter_context(RowSpool(where)), chunk, table, source))
+                for table, source in ((replace(self.tables[s], id=name), s) for s, name in placed.reads)
+            ]
             faults.fault_point("snapshot.chunk_read", self.index)
-            for number, packet in enumerate(spool, 1):
-                if number % PROGRESS_ROWS == 0:
-                    self._require_time(placed, number, rows)
-                first_row, last_row = number == 1 and chunk.number == 0, number == rows and chunk.last
-                emit.row(
-                    packet,
-                    snapshot_marker(
-                        first_row=first_row,
-                        last_row=last_row,
-                        first_table=first,
-                        last_table=last_table and number == rows,
-                    ),
-                )
-        self._left_out = emit.left_out
-        self.counts[emit.topic] = self.counts.get(emit.topic, 0) + rows - emit.left_out
-        return rows
+            for table, source, spool in read:
+                emit = _Emitter(self, table, self._decoder(table, source), where)
+                self._produce(placed, spool, emit, first, final)
+                self._left_out += emit.left_out
+                self.counts[emit.topic] = self.counts.get(emit.topic, 0) + spool.rows - emit.left_out
+                total += spool.rows
+        return total
+
+    def _spool(self, spool: RowSpool, chunk: SnapshotChunk, table: Table, source: TableId) -> RowSpool:
+        """Read the chunk's rows of one table."""
+        where = f"snapshot of {chunk.id}"
+        packets = stream_rows(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
+        spool.fill(packets, lambda rows: self._say(chunk.id, rows))
+        return spool
+
+    def _produce(self, placed: PlacedChunk, spool: RowSpool, emit: _Emitter, first: bool, final: bool) -> None:
+        """Produce the rows that were read of one table."""
+        chunk, rows = placed.chunk, spool.rows
+        for number, packet in enumerate(spool, 1):
+            if number % PROGRESS_ROWS == 0:
+                self._require_time(placed, number, rows)
+            last = number == rows and chunk.last
+            marker = snapshot_marker(
+                first_row=number == 1 and chunk.number == 0,
+                last_row=last,
+                first_table=first,
+                last_table=final and last,
+            )
+            emit.row(packet, marker)
 
 
 class _Emitter:

@@ -9,6 +9,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
+from airflow_provider_mysql_cdc.cdc.schema.discover import ER_UNKNOWN_SYSTEM_VARIABLE
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
     INTEGER_TYPES,
     Bound,
@@ -19,7 +20,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
 )
 
 EVEN_LOW, EVEN_HIGH = 0.5, 2.0
-ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 
 
 def split(conn: Any, table: Table, chunk_rows: int, *, whole: bool = False) -> list[SnapshotChunk]:
