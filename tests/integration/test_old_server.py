@@ -147,3 +147,20 @@ def test_xa_transactions(pipeline: Pipeline, server: PrivateServer, old: Any, da
     execute(old, "XA COMMIT 'empty'", "XA ROLLBACK 'gone'", "XA COMMIT 'late'", "XA COMMIT 'early'")
     pipeline.drain()
     assert [payload(r.value)["after"]["id"] for r in pipeline.records("t")] == [4, 3, 1]
+
+
+def test_chunks_of_keys_in_three_byte_utf8(pipeline: Pipeline, old: Any, database: str) -> None:
+    """The collations of utf8 are called utf8mb3_... since MySQL 8.0.30 only."""
+    words = [f"{first}{n}" for n in range(40) for first in ("a", "Ö", "語")]
+    for name, collation in (("plain", ""), ("bin", "COLLATE utf8_bin"), ("swedish", "COLLATE utf8_swedish_ci")):
+        execute(
+            old,
+            f"CREATE TABLE `{database}`.{name} (k VARCHAR(30) CHARACTER SET utf8 {collation} PRIMARY KEY)",
+            f"INSERT INTO `{database}`.{name} VALUES {','.join(f'({w!r})' for w in words)}",
+        )
+    pipeline.snapshot()
+    for name in ("plain", "bin", "swedish"):
+        records = pipeline.records(name)
+        assert sorted(payload(r.value)["after"]["k"] for r in records) == sorted(words)
+        assert duplicates(records) == []
+    assert any(" 9 chunk" in line for line in pipeline.lines), pipeline.lines
