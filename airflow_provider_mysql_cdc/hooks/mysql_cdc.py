@@ -22,10 +22,11 @@ _CONSUMER_ONLY = frozenset(
     {"group.id", "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms", "isolation.level"}
 )
 # SQLAlchemy drivers of the connection types an offset table is likely to live in; others are asked for their engine.
+_PYMYSQL = "mysql+pymysql"
 _DRIVERS = {
-    "mysql": "mysql+pymysql",
-    "mysql_cdc": "mysql+pymysql",
-    "mariadb": "mysql+pymysql",
+    "mysql": _PYMYSQL,
+    "mysql_cdc": _PYMYSQL,
+    "mariadb": _PYMYSQL,
     "postgres": "postgresql",
     "postgresql": "postgresql",
     "sqlite": "sqlite",
@@ -180,10 +181,12 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         if driver := _DRIVERS.get(conn.conn_type):
             if driver == "sqlite":
                 return sqlalchemy.create_engine(f"sqlite:///{conn.host or ''}")
-            url = sqlalchemy.URL.create(
-                driver, conn.login, conn.password, conn.host, conn.port and int(conn.port), conn.schema or None
-            )
-            return sqlalchemy.create_engine(url)
+            port = conn.port and int(conn.port)
+            url = sqlalchemy.URL.create(driver, conn.login, conn.password, conn.host, port, conn.schema or None)
+            if driver != _PYMYSQL or not conn.password:
+                return sqlalchemy.create_engine(url)
+            # pymysql sends text as latin1, MySQL's own clients send UTF-8.
+            return sqlalchemy.create_engine(url, connect_args={"password": conn.password.encode("utf-8")})
         hook = conn.get_hook()
         if not hasattr(hook, "get_sqlalchemy_engine"):
             raise ConfigError(

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from fakes import KAFKA_PASSWORD, PASSWORD, connections
 
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 
@@ -177,3 +178,31 @@ def free_port() -> int:
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
         return int(sock.getsockname()[1])
+
+
+@pytest.mark.stack
+def test_the_offset_database_takes_a_password_outside_ascii(
+    monkeypatch: pytest.MonkeyPatch, stack: Any, root: Any, database: str, unique: str
+) -> None:
+    word = "łódź-пароль-密码"
+    conn: dict[str, Any] = {
+        "conn_type": "mysql",
+        "host": stack.mysql_host,
+        "port": stack.mysql_port,
+        "login": unique,
+        "password": word,
+        "schema": database,
+    }
+    monkeypatch.setenv("AIRFLOW_CONN_OFFSETS", json.dumps(conn))
+    with root.cursor() as cursor:
+        cursor.execute(f"CREATE USER `{unique}` IDENTIFIED BY '{word}'")
+        cursor.execute(f"GRANT ALL ON `{database}`.* TO `{unique}`")
+    try:
+        engine = MySqlCdcHook()._engine("offsets")
+        store = SqlOffsetStore(engine, "p")
+        assert store.load() is None
+        engine.dispose()
+        assert word not in repr(engine)
+    finally:
+        with root.cursor() as cursor:
+            cursor.execute(f"DROP USER `{unique}`")
