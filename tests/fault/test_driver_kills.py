@@ -87,6 +87,7 @@ FAULTS = [
 ]
 
 
+@pytest.mark.req("STRM-03", "STRM-04", "STRM-11", "FAULT-10")
 @pytest.mark.parametrize(("point", "more"), FAULTS, ids=[f[0] for f in FAULTS])
 def test_kill_driver_then_retry_is_exactly_once(
     point: str, more: dict[str, Any], pipeline: Pipeline, root: Any, database: str, tmp_path: Path

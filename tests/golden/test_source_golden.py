@@ -30,7 +30,7 @@ def source_text(payload: dict[str, Any]) -> str:
     return f"{ctx.src_head}{s['row']}{ctx.src_tail}"
 
 
-@pytest.mark.req("EVT-35", "EVT-37", "SNAP-42", "SNAP-43", "STRM-18")
+@pytest.mark.req("EVT-35", "EVT-37", "SNAP-42", "SNAP-43", "STRM-18", "STRM-19")
 def test_source_blocks_equal_the_recording() -> None:
     recorded = rows("payloads")
     assert {json.loads(r["payload"])["source"]["snapshot"] for r in recorded} > {"false", "true", "last", "first"}

@@ -369,7 +369,7 @@ def test_a_set_ahead_of_the_server_is_named(root: Any, settings: ConnectionSetti
         read(settings, ahead, here, by_gtid=True)
 
 
-@pytest.mark.req("STRM-06", "FAULT-08")
+@pytest.mark.req("STRM-06", "FAULT-08", "SETUP-28")
 def test_the_position_of_another_server_is_refused(root: Any, settings: ConnectionSettings) -> None:
     foreign = replace(current_offset(root), server_uuid="00000000-0000-0000-0000-000000000000")
     with pytest.raises(BinlogPurgedError, match="another server"):

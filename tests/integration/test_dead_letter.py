@@ -43,7 +43,7 @@ def keyed(records: list[Any]) -> list[tuple[Any, Any]]:
     return [(json.loads(r.key), (payload(r.value) or {"op": ""})["op"]) for r in records]
 
 
-@pytest.mark.req("STRM-23", "CFG-28")
+@pytest.mark.req("STRM-23", "CFG-28", "FAULT-13")
 @pytest.mark.parametrize("partitions", [1, 3])
 def test_bad_rows_of_snapshot_and_drain_go_to_the_topic_and_the_others_stay(
     pipeline: Pipeline, root: Any, database: str, partitions: int

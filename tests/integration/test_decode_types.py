@@ -262,7 +262,7 @@ CHARSETS = {
 }  # fmt: skip
 
 
-@pytest.mark.req("TYPE-02")
+@pytest.mark.req("TYPE-02", "STRM-10")
 def test_text_of_every_character_set(stack: Any, db: tuple[Any, str]) -> None:
     conn, name = db
     names = {row[0] for row in execute(conn, "SELECT character_set_name FROM information_schema.character_sets")}

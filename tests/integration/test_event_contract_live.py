@@ -219,7 +219,19 @@ def manual(properties: dict[str, str], server: PrivateServer, conn: Any, databas
     return Pipeline(properties | PLAIN | server.properties())
 
 
-@pytest.mark.req("EX-46", "EX-47", "EX-48", "EX-49")
+@pytest.mark.req(
+    "EX-46",
+    "EX-47",
+    "EX-48",
+    "EX-49",
+    "SETUP-01",
+    "SETUP-09",
+    "SETUP-12",
+    "SETUP-13",
+    "SETUP-15",
+    "SETUP-22",
+    "CFG-116",
+)
 def test_server_settings_checks_and_account_of_the_manuals(
     manual: Pipeline, server: PrivateServer, conn: Any, database: str, unique: str
 ) -> None:

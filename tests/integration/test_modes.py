@@ -164,7 +164,7 @@ def test_rows_of_a_table_that_the_history_does_not_know(
     assert all(any(event[1] == place for event in events) for place in places), (places, events)
 
 
-@pytest.mark.req("FAULT-15")
+@pytest.mark.req("FAULT-15", "STRM-25")
 def test_a_statement_that_is_not_understood_stops_the_drain_where_it_stands(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -228,7 +228,7 @@ def test_recovery_refuses_when_a_table_changed_since_the_offset(pipeline: Pipeli
     assert payload(pipeline.records("a")[-1].value)["after"] == {"id": 77, "v": 1, "x": 2}
 
 
-@pytest.mark.req("SNAP-04")
+@pytest.mark.req("SNAP-04", "SNAP-02", "SNAP-18", "SNAP-37")
 def test_initial_only_reads_the_rows_and_never_the_binlog(pipeline: Pipeline, root: Any, database: str) -> None:
     tables(root, database)
     execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
@@ -262,7 +262,7 @@ def test_modes_that_decide_whether_to_snapshot(pipeline: Pipeline, root: Any, da
     assert len(pipeline.records("a")) == 2
 
 
-@pytest.mark.req("SNAP-05", "SNAP-06")
+@pytest.mark.req("SNAP-05", "SNAP-06", "SNAP-38")
 def test_what_the_binlog_still_holds_decides(
     properties: dict[str, str], pipeline: Pipeline, tmp_path: Path, database: str, root: Any
 ) -> None:

@@ -506,7 +506,7 @@ def nothing_moves_but_schemas(pipeline: Pipeline, where: str) -> Iterator[None]:
     assert pipeline.table_topic("t") not in pipeline.topics() or pipeline.records("t") == []
 
 
-@pytest.mark.req("SNAP-35")
+@pytest.mark.req("SNAP-35", "FAULT-17")
 def test_a_table_that_somebody_has_locked(pipeline: Pipeline, root: Any, database: str) -> None:
     pipeline.drain()
     pipeline.properties["snapshot.lock.timeout.ms"] = "1000"

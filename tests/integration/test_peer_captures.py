@@ -48,7 +48,9 @@ def mode_of(case: str) -> dict[str, str]:
     return read_properties(PEER / "modes" / f"{case.partition('/')[2]}.properties")
 
 
-@pytest.mark.req("EVT-01", "TYPE-01", "TXN-01", "COL-01")
+@pytest.mark.req(
+    "EVT-01", "TYPE-01", "TXN-01", "COL-01", "SNAP-07", "SNAP-16", "SNAP-39", "SNAP-40", "STRM-17", "SCH-20"
+)
 @pytest.mark.parametrize("case", [c for c in CASES if c not in UNSUPPORTED])
 def test_records_equal_the_recorded_ones(case: str, proof_stack: Any, tmp_path: Path) -> None:
     """Every record of a workload and mode equals the recorded one, or the difference is explained."""

@@ -88,7 +88,7 @@ def check_table(pipeline: Pipeline, root: Any, database: str, table: str, skip: 
     assert sorted(found, key=key) == sorted(expected, key=key)
 
 
-@pytest.mark.req("SNAP-01", "SNAP-14", "STRM-01", "EVT-33")
+@pytest.mark.req("SNAP-01", "SNAP-14", "STRM-01", "EVT-33", "SETUP-19", "SETUP-26", "SETUP-37")
 @pytest.mark.parametrize("writers", [1, 3])
 def test_snapshot_then_drain_equals_the_tables(pipeline: Pipeline, root: Any, database: str, writers: int) -> None:
     pipeline.properties |= {"drain.writers": str(writers), "topic.creation.default.partitions": str(writers)}
@@ -200,6 +200,7 @@ def test_metadata_and_compression_make_no_difference(
     assert duplicates(pipeline.records("t")) == []
 
 
+@pytest.mark.req("SNAP-02", "SNAP-03")
 def test_lost_offset_is_restored_and_never_snapshots_again(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database, 10)
     pipeline.snapshot()

@@ -242,6 +242,7 @@ def test_unreachable_brokers_are_named_in_time(unique: str) -> None:
     assert "127.0.0.1:1" in caught.value.where and "refused" in caught.value.why
 
 
+@pytest.mark.req("STRM-31", "FAULT-23")
 def test_memory_stays_flat_while_the_queue_is_full(settings: dict[str, str], topic: str, unique: str) -> None:
     small = {"queue.buffering.max.kbytes": "1024", "queue.buffering.max.messages": "100000"}
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -118,7 +118,20 @@ def movers(stack: Any, db: str) -> Iterator[list[int]]:
     assert failed == []
 
 
-@pytest.mark.req("SNAP-09", "SNAP-12", "SNAP-14", "SNAP-19")
+@pytest.mark.req(
+    "SNAP-09",
+    "SNAP-12",
+    "SNAP-14",
+    "SNAP-19",
+    "SNAP-10",
+    "SNAP-11",
+    "SNAP-13",
+    "SNAP-20",
+    "SNAP-21",
+    "SNAP-23",
+    "SNAP-24",
+    "SNAP-26",
+)
 @pytest.mark.parametrize("lock", ["global", "tables"])
 def test_all_tasks_see_the_same_moment_while_others_write(
     lock: str, pipeline: Pipeline, stack: Any, root: Any, database: str, account: Any

@@ -46,8 +46,10 @@ def test_the_documented_account_on_a_sound_server_needs_nothing(demand: Demand) 
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        pytest.param({"log_bin": "OFF"}, "binary logging is off", marks=pytest.mark.req("SETUP-11")),
-        pytest.param({"binlog_format": "MIXED"}, "binlog_format is MIXED", marks=pytest.mark.req("SETUP-16")),
+        pytest.param({"log_bin": "OFF"}, "binary logging is off", marks=pytest.mark.req("SETUP-11", "CFG-111")),
+        pytest.param(
+            {"binlog_format": "MIXED"}, "binlog_format is MIXED", marks=pytest.mark.req("SETUP-16", "CFG-112")
+        ),
     ],
 )
 def test_settings_without_which_capture_is_impossible(change: dict[str, str], part: str) -> None:
@@ -59,7 +61,7 @@ def test_settings_without_which_capture_is_impossible(change: dict[str, str], pa
     assert caught.value.where == "db:3306" and caught.value.remedy == finding.fix
 
 
-@pytest.mark.req("SETUP-17")
+@pytest.mark.req("SETUP-17", "CFG-113")
 @pytest.mark.parametrize(
     ("change", "part", "advice"),
     [
@@ -81,6 +83,7 @@ def test_partial_json_without_full_images_is_a_warning_of_its_own() -> None:
     assert any("such rows fail" in f.why for f in found)
 
 
+@pytest.mark.req("CFG-112", "CFG-113")
 @pytest.mark.parametrize("change", [{"binlog_format": "row"}, {"binlog_row_image": "full"}, {"log_bin": "1"}])
 def test_lower_case_and_numbers_are_accepted(change: dict[str, str]) -> None:
     assert check(facts(**change), DRAIN) == []
@@ -97,7 +100,7 @@ def without(*names: str) -> str:
     return grant
 
 
-@pytest.mark.req("SETUP-10")
+@pytest.mark.req("SETUP-10", "SETUP-03", "SETUP-04")
 @pytest.mark.parametrize(
     ("missing", "demand", "phase"),
     [
@@ -165,7 +168,7 @@ def test_a_connection_that_an_earlier_run_left_is_a_warning_only() -> None:
     assert only(found).error is None
 
 
-@pytest.mark.req("SETUP-14")
+@pytest.mark.req("SETUP-14", "CFG-110")
 def test_the_id_of_the_server_itself_is_refused() -> None:
     finding = only(check(facts(server_id="100"), Demand(snapshot=False, server_ids=range(99, 103))))
     assert isinstance(finding.error, ServerIdInUseError) and "99 to 102" in finding.why
@@ -174,10 +177,19 @@ def test_the_id_of_the_server_itself_is_refused() -> None:
 @pytest.mark.parametrize(
     ("change", "demand", "part"),
     [
-        pytest.param({}, Demand(snapshot=False, query=True), "include.query", marks=pytest.mark.req("SETUP-25")),
-        pytest.param({"gtid_mode": "OFF"}, DRAIN, "GTIDs are off", marks=pytest.mark.req("SETUP-20")),
-        pytest.param({"binlog_expire_logs_seconds": "3600"}, DRAIN, "3600 s", marks=pytest.mark.req("SETUP-18")),
-        pytest.param({"wait_timeout": "60"}, SNAPSHOT, "wait_timeout is 60", marks=pytest.mark.req("SETUP-24")),
+        pytest.param(
+            {}, Demand(snapshot=False, query=True), "include.query", marks=pytest.mark.req("SETUP-25", "CFG-119")
+        ),
+        pytest.param({"gtid_mode": "OFF"}, DRAIN, "GTIDs are off", marks=pytest.mark.req("SETUP-20", "CFG-115")),
+        pytest.param(
+            {"binlog_expire_logs_seconds": "3600"}, DRAIN, "3600 s", marks=pytest.mark.req("SETUP-18", "CFG-114")
+        ),
+        pytest.param(
+            {"wait_timeout": "60"},
+            SNAPSHOT,
+            "wait_timeout is 60",
+            marks=pytest.mark.req("SETUP-24", "CFG-118", "FAULT-22"),
+        ),
     ],
 )
 def test_what_is_allowed_but_unwise_is_a_warning(change: dict[str, str], demand: Demand, part: str) -> None:

@@ -87,7 +87,7 @@ def test_defaults_are_debeziums_and_the_result_is_typed() -> None:
     assert cfg.given(F.TOPIC_PREFIX)
 
 
-@pytest.mark.req("FAULT-02")
+@pytest.mark.req("FAULT-02", "FAULT-05")
 def test_all_problems_are_reported_at_once_each_with_value_and_remedy() -> None:
     with pytest.raises(ConfigError) as caught:
         ConnectorConfig.from_properties(
@@ -170,7 +170,7 @@ def test_another_connectors_class_is_refused() -> None:
     assert (found.name, found.what) == ("connector.class", f"must be {mysql}")
 
 
-@pytest.mark.req("CFG-75")
+@pytest.mark.req("CFG-75", "SCH-14")
 @pytest.mark.parametrize("name", ["database.history", "schema.history.internal"])
 def test_the_cluster_of_the_history_is_that_of_the_events(name: str) -> None:
     given = {k: v for k, v in BASE.items() if k != "kafka.bootstrap.servers"} | {
@@ -344,6 +344,7 @@ def test_the_derived_server_id_is_stable_and_leaves_room_for_all_writers() -> No
             first.server_id(wrong)
 
 
+@pytest.mark.req("CFG-101", "STRM-38")
 def test_connection_settings_carry_what_the_connection_needs() -> None:
     cfg = config(
         **{

@@ -102,7 +102,7 @@ def test_whole_configurations_mean_what_they_say(
     assert [note for note in cfg.notes if note.startswith("database.server.name")]
 
 
-@pytest.mark.req("EX-38", "SNAP-41")
+@pytest.mark.req("EX-38", "SNAP-41", "CFG-104", "CFG-105")
 def test_the_transform_of_reads_into_creates_is_taken_from_the_sample() -> None:
     """The ellipsis stands for transforms of one's own."""
     assert list(problems(lines(EX_38))) == ["transforms.....type"]
@@ -142,7 +142,7 @@ def test_the_topic_routing_transform_brings_shards_together() -> None:
     assert names == ["p.db.customers_all_shards"] * 2 + ["p.db.other"]
 
 
-@pytest.mark.req("EX-39", "EX-40", "TYPE-62", "TYPE-64")
+@pytest.mark.req("EX-39", "EX-40", "TYPE-62", "TYPE-64", "CFG-43", "CFG-44", "CFG-45", "CFG-46")
 @pytest.mark.parametrize(("sample", "any_width"), [(EX_39, False), (EX_40, True)])
 def test_the_boolean_converter_takes_the_columns_it_names(sample: str, any_width: bool) -> None:
     cfg = config(lines(sample))
@@ -184,7 +184,7 @@ def test_message_keys_are_chosen_by_table_and_by_expression() -> None:
     assert key_of("inventory", "products") == ()
 
 
-@pytest.mark.req("EX-43", "SNAP-50")
+@pytest.mark.req("EX-43", "SNAP-50", "CFG-53", "CFG-54")
 def test_snapshot_statements_are_taken_as_they_stand_and_lists_need_them() -> None:
     """That the sample's brackets are no quotes for MySQL is told when the server sees the statement."""
     name = "snapshot.select.statement.overrides"
@@ -221,7 +221,22 @@ def test_java_key_stores_of_the_history_clients_are_refused_one_by_one_with_the_
     assert "test1234" not in str(found)
 
 
-@pytest.mark.req("EX-45", "SCH-13")
+@pytest.mark.req(
+    "EX-45",
+    "SCH-13",
+    "CFG-83",
+    "CFG-84",
+    "CFG-85",
+    "CFG-86",
+    "CFG-87",
+    "CFG-88",
+    "CFG-90",
+    "CFG-91",
+    "CFG-92",
+    "CFG-93",
+    "CFG-94",
+    "CFG-95",
+)
 def test_the_same_settings_with_converted_stores_reach_the_clients_without_their_prefix() -> None:
     given: dict[str, str] = {}
     for family in ("database.history.producer.", "database.history.consumer."):
@@ -249,7 +264,7 @@ def test_pass_through_samples_are_refused_with_the_reason() -> None:
     assert "driver options: database.bind_address" in foobar.fix
 
 
-@pytest.mark.req("TYPE-51")
+@pytest.mark.req("TYPE-51", "CFG-102", "CFG-103")
 @pytest.mark.parametrize(
     "name",
     ["connectionTimeZone", "database.connectionTimeZone", "database.serverTimezone", "driver.connectionTimeZone"],
@@ -272,7 +287,7 @@ def test_the_logical_name_has_letters_digits_hyphens_dots_and_underscores() -> N
             assert "may hold only letters, digits, hyphens, dots and underscores" in found.what or not wrong
 
 
-@pytest.mark.req("TOPIC-04", "TOPIC-06", "TOPIC-10")
+@pytest.mark.req("TOPIC-04", "TOPIC-06", "TOPIC-10", "SCH-18")
 def test_history_schema_change_and_transaction_topics_are_named_after_the_prefix() -> None:
     cfg = config({"provide.transaction.metadata": "true", "heartbeat.interval.ms": "5"})
     assert set(wiring.reserved_topics(cfg)) == {

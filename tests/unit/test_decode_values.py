@@ -35,7 +35,7 @@ def date(y: int, m: int, d: int) -> bytes:
     return (y << 9 | m << 5 | d).to_bytes(3, "little")
 
 
-@pytest.mark.req("TYPE-06", "TYPE-07", "TYPE-08", "TYPE-09", "TYPE-10", "TYPE-58", "TYPE-69")
+@pytest.mark.req("TYPE-06", "TYPE-07", "TYPE-08", "TYPE-09", "TYPE-10", "TYPE-58", "TYPE-69", "FAULT-25")
 @pytest.mark.parametrize(
     ("type_name", "code", "fmt", "signed", "unsigned"),
     [

@@ -1,4 +1,4 @@
-"""Every requirement of the event contract has a test, or says what it waits for."""
+"""Every requirement has a test, or says why it has none (waiting_requirements)."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from waiting_requirements import LISTED, WAITING
 
 TESTS = Path(__file__).resolve().parents[1]
 FAMILIES = {
@@ -14,19 +15,6 @@ FAMILIES = {
     "COL": 18, "AVRO": 61, "DB2": 17, "CFG": 132, "MET": 61, "FAULT": 32, "EX": 54, "DIS": 41,
 }  # fmt: skip
 """Number of requirements by prefix; ids run from 01 without a gap."""
-
-COMPLETE = ("TOPIC", "TXN", "EVT", "TYPE", "COL", "EX")
-"""Families that must be covered whole."""
-
-_AVRO, _SIGNALS, _TICDC = "Avro and schema registries", "signals and incremental snapshots", "the TiCDC Avro protocol"
-WAITING: dict[str, str] = {
-    "EVT-02": _AVRO,
-    "EVT-40": _AVRO,
-    "TYPE-72": _SIGNALS,
-    **dict.fromkeys(("EX-12", "EX-13", "EX-14", "EX-15"), _SIGNALS),
-    **{f"EX-{number}": _TICDC for number in range(24, 36)},
-}
-"""What an id waits for. Until then the property that asks for it is refused by name (test_config_samples)."""
 
 
 def ids(family: str) -> list[str]:
@@ -64,13 +52,17 @@ def test_marks_are_found_wherever_they_stand() -> None:
     assert sum(FAMILIES.values()) == 783
 
 
-@pytest.mark.parametrize("family", COMPLETE)
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_requirement_is_tested_or_waits(family: str) -> None:
     assert [i for i in ids(family) if i not in tagged() and i not in WAITING] == []
 
 
 def test_what_is_tested_does_not_wait_any_more() -> None:
     assert {i: tagged()[i] for i in WAITING if i in tagged()} == {}
+
+
+def test_a_requirement_waits_for_one_reason() -> None:
+    assert len(LISTED) == len(WAITING)
 
 
 def test_every_id_exists() -> None:

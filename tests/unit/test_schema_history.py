@@ -296,7 +296,7 @@ def test_the_last_schema_change_of_a_snapshot_without_rows_is_marked() -> None:
         assert (set(markers[:-1]), markers[-1]) == ({"true"}, expected)
 
 
-@pytest.mark.req("SCH-10")
+@pytest.mark.req("SCH-07", "SCH-10")
 def test_what_the_history_and_the_schema_changes_describe() -> None:
     def described(**given: str) -> list[bool]:
         properties = {**CFG.properties(), "table.include.list": "d.t", "database.include.list": "d", **given}

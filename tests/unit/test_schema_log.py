@@ -75,7 +75,7 @@ def test_the_properties_of_schema_changes_hold_for_statements_without_effect() -
     assert noise("FLUSH TABLES", **{"database.include.list": "e"})
 
 
-@pytest.mark.req("SCH-10")
+@pytest.mark.req("SCH-10", "SCH-19")
 def test_which_changes_get_a_record_when_only_those_of_captured_tables_shall() -> None:
     def written(sql: str, **given: str) -> list[str]:
         log = SchemaLog(ConnectorConfig.from_properties({**GIVEN, "table.include.list": "d.t.*", **given}), 1, {})

@@ -1,0 +1,200 @@
+"""The manuals' tables of properties, row by row: name, default, values; or how this release answers instead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field
+from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
+from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+
+
+def config(given: Mapping[str, str]) -> ConnectorConfig:
+    return ConnectorConfig.from_properties({**BASE, **given})
+
+
+def field_of(name: str) -> Field[Any]:
+    """Return the field that a property of either generation sets."""
+    older = {a.name if isinstance(a, Alias) else a: f for f in F.ALL for a in f.aliases}
+    name = name.replace("database.history.", "schema.history.internal.")
+    return F.BY_NAME.get(name) or older[name]
+
+
+def text(value: Any) -> str:
+    """Return a parsed value as the text that gives it."""
+    if isinstance(value, frozenset):
+        return ",".join(sorted(str(v.value) for v in value))
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, Enum):
+        return str(value.value)
+    if isinstance(value, Secret):
+        return value.reveal()
+    return str(getattr(value, "source", value))
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "values"),
+    [
+        pytest.param("database.port", "3306", "3307", marks=pytest.mark.req("CFG-05")),
+        pytest.param("database.password", "", "secret", marks=pytest.mark.req("CFG-07")),
+        pytest.param("database.include.list", "", "shop,sales_.*", marks=pytest.mark.req("CFG-10")),
+        pytest.param("database.exclude.list", "", "shop,sales_.*", marks=pytest.mark.req("CFG-11")),
+        pytest.param("table.include.list", "", "shop.orders,shop.x_.*", marks=pytest.mark.req("CFG-12")),
+        pytest.param("table.exclude.list", "", "shop.orders,shop.x_.*", marks=pytest.mark.req("CFG-13")),
+        pytest.param("column.exclude.list", "", "shop.orders.note", marks=pytest.mark.req("CFG-14")),
+        pytest.param("column.include.list", "", "shop.orders.id", marks=pytest.mark.req("CFG-15")),
+        pytest.param("column.propagate.source.type", "", "shop.orders.id", marks=pytest.mark.req("CFG-20")),
+        pytest.param("datatype.propagate.source.type", "", "shop.VARCHAR", marks=pytest.mark.req("CFG-21")),
+        pytest.param(
+            "time.precision.mode",
+            "adaptive_time_microseconds",
+            "adaptive_time_microseconds adaptive connect",
+            marks=pytest.mark.req("CFG-22"),
+        ),
+        pytest.param("decimal.handling.mode", "precise", "precise double string", marks=pytest.mark.req("CFG-23")),
+        pytest.param("bigint.unsigned.handling.mode", "long", "long precise", marks=pytest.mark.req("CFG-24")),
+        pytest.param("include.schema.changes", "true", "true false", marks=pytest.mark.req("CFG-25", "SCH-18")),
+        pytest.param("include.query", "false", "true false", marks=pytest.mark.req("CFG-27")),
+        pytest.param("connect.timeout.ms", "30000", "1500", marks=pytest.mark.req("CFG-34")),
+        pytest.param("tombstones.on.delete", "true", "true false", marks=pytest.mark.req("CFG-38")),
+        pytest.param("message.key.columns", "", "shop.orders:a,b;(.*).items:c", marks=pytest.mark.req("CFG-39")),
+        pytest.param("binary.handling.mode", "bytes", "bytes base64 hex", marks=pytest.mark.req("CFG-40")),
+        # 1.9's default is avro; since Debezium 2.0 it is none.
+        pytest.param("schema.name.adjustment.mode", "none", "avro none", marks=pytest.mark.req("CFG-41")),
+        # 1.9's default is disabled; since Debezium 2.0 it is preferred.
+        pytest.param(
+            "database.ssl.mode",
+            "preferred",
+            "disabled preferred required verify_ca verify_identity",
+            marks=pytest.mark.req("CFG-48"),
+        ),
+        pytest.param(
+            "snapshot.mode", "initial", "initial initial_only when_needed never", marks=pytest.mark.req("CFG-50")
+        ),
+        pytest.param(
+            "snapshot.locking.mode",
+            "minimal",
+            "minimal minimal_percona extended none",
+            marks=pytest.mark.req("CFG-51"),
+        ),
+        pytest.param("snapshot.include.collection.list", "", "shop.orders,shop.x_.*", marks=pytest.mark.req("CFG-52")),
+        pytest.param("heartbeat.interval.ms", "0", "5000", marks=pytest.mark.req("CFG-56")),
+        pytest.param("heartbeat.topics.prefix", "__debezium-heartbeat", "hb", marks=pytest.mark.req("CFG-57")),
+        pytest.param("snapshot.lock.timeout.ms", "10000", "1", marks=pytest.mark.req("CFG-62")),
+        pytest.param("enable.time.adjuster", "true", "true false", marks=pytest.mark.req("CFG-63")),
+        pytest.param("source.struct.version", "v2", "v2", marks=pytest.mark.req("CFG-64")),
+        # Truncations are left out, too, since Debezium 2.0; "none" brings them.
+        pytest.param("skipped.operations", "t", "c c,d c,d,u", marks=pytest.mark.req("CFG-66")),
+        pytest.param("provide.transaction.metadata", "false", "true false", marks=pytest.mark.req("CFG-71")),
+        pytest.param("database.history.skip.unparseable.ddl", "false", "true false", marks=pytest.mark.req("CFG-79")),
+        pytest.param(
+            "database.history.store.only.monitored.tables.ddl", "false", "true false", marks=pytest.mark.req("CFG-80")
+        ),
+        pytest.param(
+            "database.history.store.only.captured.tables.ddl", "false", "true false", marks=pytest.mark.req("CFG-81")
+        ),
+    ],
+)
+def test_a_property_has_its_default_and_takes_its_values(name: str, default: str, values: str) -> None:
+    assert text(config({})[field_of(name)]) == default
+    for value in values.split(" "):
+        assert text(config({name: value})[field_of(name)]) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "means"),
+    [
+        pytest.param("snapshot.mode", "schema_only", "no_data", marks=pytest.mark.req("CFG-50")),
+        pytest.param("snapshot.mode", "schema_only_recovery", "recovery", marks=pytest.mark.req("CFG-50")),
+        pytest.param("sanitize.field.names", "true", "avro", marks=pytest.mark.req("CFG-65")),
+        pytest.param("sanitize.field.names", "false", "none", marks=pytest.mark.req("CFG-65")),
+    ],
+)
+def test_an_older_value_means_what_it_meant(name: str, given: str, means: str) -> None:
+    assert text(config({name: given})[field_of(name)]) == means
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param("database.hostname", marks=pytest.mark.req("CFG-04")),
+        pytest.param("database.user", marks=pytest.mark.req("CFG-06")),
+    ],
+)
+def test_what_has_no_default_must_be_given(name: str) -> None:
+    (found,) = ConnectorConfig.check({n: v for n, v in BASE.items() if n != name})
+    assert found.name == name and found.fix
+    assert text(config({name: "other"})[field_of(name)]) == "other"
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        pytest.param("column.truncate.to.5.chars", RuleKind.TRUNCATE, marks=pytest.mark.req("CFG-16")),
+        pytest.param("column.mask.with.5.chars", RuleKind.MASK, marks=pytest.mark.req("CFG-17")),
+        pytest.param("column.mask.with.0.chars", RuleKind.MASK, marks=pytest.mark.req("CFG-17")),
+        pytest.param("column.mask.hash.SHA-256.with.salt.abc", RuleKind.HASH, marks=pytest.mark.req("CFG-18")),
+        pytest.param("column.mask.hash.v2.SHA-256.with.salt.abc", RuleKind.HASH_V2, marks=pytest.mark.req("CFG-19")),
+    ],
+)
+def test_rules_for_columns_may_be_repeated(name: str, kind: RuleKind) -> None:
+    other = "column.mask.with.9.chars" if kind is not RuleKind.MASK else "column.truncate.to.9.chars"
+    cfg = config({name: "shop.orders.a,shop.orders.b.*", other: "shop.orders.z"})
+    for column in ("a", "bee"):
+        rule = cfg.column_rule(TableId("shop", "orders"), column, "VARCHAR")
+        assert rule is not None and rule.kind is kind
+    assert cfg.column_rule(TableId("shop", "orders"), "c", "VARCHAR") is None
+    assert cfg.column_rule(TableId("shop", "orders"), "z", "VARCHAR") is not None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        pytest.param("max.batch.size", "2048", marks=pytest.mark.req("CFG-30")),
+        pytest.param("max.queue.size", "8192", marks=pytest.mark.req("CFG-31")),
+        pytest.param("max.queue.size.in.bytes", "5000", marks=pytest.mark.req("CFG-32")),
+        pytest.param("poll.interval.ms", "1000", marks=pytest.mark.req("CFG-33")),
+        pytest.param("gtid.new.channel.position", "earliest", marks=pytest.mark.req("CFG-37")),
+        pytest.param("connect.keep.alive", "true", marks=pytest.mark.req("CFG-42")),
+        pytest.param("min.row.count.to.stream.results", "1000", marks=pytest.mark.req("CFG-55")),
+        pytest.param("snapshot.delay.ms", "10", marks=pytest.mark.req("CFG-60")),
+        pytest.param("snapshot.fetch.size", "10", marks=pytest.mark.req("CFG-61")),
+        pytest.param("database.history.kafka.recovery.poll.interval.ms", "100", marks=pytest.mark.req("CFG-76")),
+        pytest.param("database.history.kafka.query.timeout.ms", "3000", marks=pytest.mark.req("CFG-77")),
+        pytest.param("database.history.kafka.recovery.attempts", "4", marks=pytest.mark.req("CFG-78")),
+        pytest.param("plugin.path", "/plugins", marks=pytest.mark.req("CFG-108")),
+    ],
+)
+def test_what_tunes_machinery_that_is_not_here_is_accepted_and_said_to_do_nothing(name: str, value: str) -> None:
+    plain, given = config({}), config({name: value})
+    tail = name.removeprefix("database.history.")
+    assert any(note.split()[0].endswith(tail) and " has no effect: " in note for note in given.notes)
+    assert [given[f] for f in F.ALL if not f.secret] == [plain[f] for f in F.ALL if not f.secret]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "harmless"),
+    [
+        pytest.param("gtid.source.includes", "uuid-.*", "", marks=pytest.mark.req("CFG-35")),
+        pytest.param("gtid.source.excludes", "uuid-.*", "", marks=pytest.mark.req("CFG-36")),
+        pytest.param("binlog.buffer.size", "1000", "0", marks=pytest.mark.req("CFG-49")),
+        pytest.param("database.initial.statements", "SET a = 1", "", marks=pytest.mark.req("CFG-59")),
+        pytest.param("internal.implementation", "legacy", None, marks=pytest.mark.req("CFG-73")),
+    ],
+)
+def test_what_would_change_the_events_is_refused_by_name_and_never_left_out(
+    name: str, value: str, harmless: str | None
+) -> None:
+    (found,) = ConnectorConfig.check({**BASE, name: value})
+    assert found.name == name and found.what and found.fix
+    assert harmless is None or ConnectorConfig.check({**BASE, name: harmless}) == []
