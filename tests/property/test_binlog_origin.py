@@ -7,7 +7,7 @@ from struct import pack
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -44,6 +44,10 @@ origins = st.none() | heads.map(fingerprint)
 
 
 @given(heads, heads)
+@example((1, b"a", b"x"), (1, b"a", b"y"))
+@example((1, b"a", b"x"), (1, b"a", None))
+@example((1, b"a", b"x"), (1, b"b", b"x"))
+@example((1, b"a", b"x"), (2, b"a", b"x"))
 def test_two_files_are_told_apart_by_all_that_both_have(a: Head, b: Head) -> None:
     can_be_one = a[:2] == b[:2] and (a[2] is None or b[2] is None or a[2] == b[2])
     assert same_origin(fingerprint(a), fingerprint(b)) == can_be_one

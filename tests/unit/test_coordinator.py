@@ -69,9 +69,9 @@ def test_a_task_is_answered() -> None:
 
 
 def test_a_line_without_end_before_the_token_is_cut_off() -> None:
-    with driver() as d, d.raw() as sock:
+    with driver(hello_s=60) as d, d.raw() as sock:
         sent = 0
-        with pytest.raises(OSError):
+        with pytest.raises(ConnectionError):  # closed, and not only left unread
             while sent < 64 << 20:
                 sent += sock.send(b"x" * 65536)
         assert sent < 32 << 20  # what the buffers of both sides took
@@ -156,6 +156,22 @@ def test_a_task_that_ends_without_goodbye_is_lost_with_its_error() -> None:
         assert d.heard.wait(20)
         ((task, cause),) = d.lost
         assert task == 4 and isinstance(cause, SourceError)
+
+
+def test_each_side_finds_out_that_the_others_host_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both may be silent for hours; a host without power says nothing, so the operating system has to ask."""
+    plain, watched = module.keep_alive, []
+
+    def keep_alive(sock: socket.socket, seconds: float) -> None:
+        plain(sock, seconds)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        watched.append((sock.getsockname(), seconds))
+
+    monkeypatch.setattr(module, "keep_alive", keep_alive)
+    with driver() as d, d.client() as client:
+        assert client.call("echo", text="a")["text"] == "a"
+        ends = {client._sock.getsockname(), d.coordinator.address}
+        assert set(watched) == {(end, module.KEEPALIVE_S) for end in ends}
 
 
 def test_a_driver_that_is_gone_is_named() -> None:

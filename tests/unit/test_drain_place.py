@@ -40,3 +40,5 @@ def test_a_resumed_walk_passes_over_what_was_committed_and_nothing_else(crash: i
 def test_a_marker_without_statements_that_stands_behind_rows_stands_behind_begin_and_create() -> None:
     old = {"file": "b.000001", "pos": 4, "gtids": None, "server_uuid": None, "event": 2, "row": 0}
     assert [done for _, done, _ in walk(Reached.from_json(old))][:6] == [True, True, True, True, False, False]
+    second = old | {"pos": 105, "event": 1}
+    assert [done for _, done, _ in walk(Reached.from_json(second))] == [i < 8 for i in range(len(STEPS))]

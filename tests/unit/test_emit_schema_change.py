@@ -6,9 +6,12 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.emit.schema_change import ChangeFormat
+from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import ChangeFormat, snapshot_statements
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 EVENT = SimpleNamespace(timestamp=12, server_id=7, file="binlog.000002", start_pos=99)
 AT = SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None)
@@ -41,3 +44,18 @@ def test_a_table_without_a_record_is_named_beside_the_others() -> None:
     form = ChangeFormat("p", value_schema=False)
     records = form.streamed(applied.changes, EVENT, AT, wanted=lambda c: c.id.table == "a")
     assert [json.loads(r.value)["source"]["table"] for r in records] == ["a,b"]
+
+
+def test_a_truncation_has_no_record() -> None:
+    """Debezium's filter passes over TRUNCATE TABLE; row topics get a truncate event where that is asked for."""
+    assert payloads("CREATE TABLE a (x INT)", "TRUNCATE TABLE a") == []
+
+
+@pytest.mark.parametrize("final", [True, False])
+def test_the_last_record_of_a_snapshot_without_rows_is_the_snapshots_last(final: bool) -> None:
+    latin = DbDefaults("latin1", "latin1_swedish_ci")
+    statements = snapshot_statements(latin, {"d": latin}, {})
+    form = ChangeFormat("p", value_schema=False)
+    records = form.snapshot(statements, {}, BinlogOffset("binlog.000002", 4), final=final)
+    marks = [json.loads(r.value)["source"]["snapshot"] for r in records]
+    assert marks == ["true"] * (len(statements) - 1) + ["last" if final else "true"]

@@ -10,6 +10,7 @@ import random
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.sink import murmur2
 
 COUNTS = (1, 2, 3, 7, 12, 1000)
@@ -90,3 +91,9 @@ def test_python_serves_where_the_library_is_out_of_reach(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(murmur2.ctypes, "PyDLL", refuse)
     assert murmur2.native_partitioner() is None
+
+
+@pytest.mark.parametrize(("key", "_", "partitions"), JAVA)
+def test_a_writer_asks_for_the_partition_that_java_chooses(key: str, _: int, partitions: tuple[int, ...]) -> None:
+    assert tuple(partition_of(bytes.fromhex(key), count) for count in COUNTS) == partitions
+    assert partition_of(None, 1) == 0

@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk
+from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt, passed
 from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import (
     BinlogOffset,
     comparable,
@@ -21,6 +23,8 @@ from airflow_provider_mysql_cdc.cdc.model.offset import (
     order,
     same_place,
 )
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 
 PACKAGE = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc"
 A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
@@ -97,6 +101,46 @@ def test_a_chunk_that_contains_nothing_of_the_stream_holds_nothing_back(start: B
 
 def test_without_gtids_nothing_is_held_back_on_another_server() -> None:
     assert ReadAt.after(place(4, None, B), place(500, None)) is None
+
+
+def at(pos: int, number: int = 1) -> Any:
+    return SimpleNamespace(file=f"binlog.{number:06}", end_pos=pos, where=lambda: f"binlog:{pos}")
+
+
+def test_a_name_counts_from_where_to_where_it_was_the_tables() -> None:
+    chunk = SnapshotChunk(TableId("d", "t"), 0)
+    read = ReadAt(READ)
+    since_then = HeldChunk(chunk, read, (1, 100), (1, 300))
+    assert [since_then.contains(at(pos), None) for pos in (100, 101, 300, 301)] == [False, True, True, False]
+    to_the_view = HeldChunk(chunk, read, (1, 100))
+    assert [to_the_view.contains(at(pos), None) for pos in (100, 101, 500, 501)] == [False, True, True, False]
+    always = HeldChunk(chunk, read)
+    assert [always.contains(at(pos), None) for pos in (4, 500, 501)] == [True, True, False]
+
+
+def test_where_a_table_was_renamed_means_nothing_on_another_server() -> None:
+    read = ReadAt(READ, GtidSet.parse(READ.gtids))
+    chunk = SnapshotChunk(TableId("d", "t"), 0)
+    assert HeldChunk(chunk, read).contains(at(9000), f"{A}:20")
+    renamed = HeldChunk(chunk, read, (1, 100))
+    with pytest.raises(StateError, match="cannot be told"):
+        renamed.contains(at(9000), f"{A}:20")
+    assert not renamed.contains(at(9000), f"{A}:21")
+
+
+@pytest.mark.parametrize(
+    ("end", "done"),
+    [
+        (place(499, None), False),
+        (place(500, None), True),
+        (place(4, None, number=2), True),
+        (place(4, f"{A}:1-20,{B}:1", B), True),
+        (place(9000, f"{A}:1-19", B), False),
+        (place(9000, None, B), False),
+    ],
+)
+def test_a_filter_is_kept_until_the_stream_has_passed_it(end: BinlogOffset, done: bool) -> None:
+    assert passed({"offset": READ.to_json()}, end) == done
 
 
 def test_raw_positions_are_compared_in_one_place_only() -> None:

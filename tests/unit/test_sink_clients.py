@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.sink import clients
 from airflow_provider_mysql_cdc.cdc.sink.clients import producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
@@ -61,3 +62,19 @@ def test_a_time_that_the_transaction_cuts_short_is_noted() -> None:
     cfg = ConnectorConfig.from_properties(BASE | {"kafka.delivery.timeout.ms": "900000"})
     assert [n for n in cfg.notes if "kafka.delivery.timeout.ms=900000" in n and "transaction.timeout.ms=600000" in n]
     assert not ConnectorConfig.from_properties(BASE | {"kafka.delivery.timeout.ms": "120000"}).notes
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("acks", "1"), ("request.required.acks", 0), ("enable.idempotence", "False")]
+)
+def test_settings_that_would_lose_or_double_events_are_refused(name: str, value: object) -> None:
+    with pytest.raises(ConfigError, match=f"kafka.{name} must be"):
+        producer_settings({name: value}, "p.0", 60_000)
+    assert producer_settings({"acks": "-1", "enable.idempotence": "TRUE"}, "p.0", 60_000)["acks"] == "-1"
+
+
+def test_readers_pass_over_what_is_not_committed_unless_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_create", lambda kind, finished, settings: finished)
+    mine = {"isolation.level": "read_uncommitted", "bootstrap.servers": "k:1"}
+    made = [clients.make_consumer(mine, "g", lambda _: None, committed=committed) for committed in (True, False)]
+    assert [m["isolation.level"] for m in made] == ["read_committed", "read_uncommitted"]

@@ -108,3 +108,34 @@ def test_filters_of_a_resumed_snapshot_read_adjusted_names() -> None:
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
     records: list[Any] = [(b'{"a_b":5}', b"", 0, 0, None), (b'{"a_b":6}', b"", 1, 0, None)]
     assert filters.keep(made.id, records, event) == records[1:]
+
+
+def kept(chunk: SnapshotChunk, *keys: bytes | None) -> list[bytes | None]:
+    filters = KeyFilters(config(), {chunk.table: [HeldChunk(chunk, ReadAt(BinlogOffset("binlog.000001", 100)))]})
+    event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
+    records: list[Any] = [(key, b"", row, 0, None) for row, key in enumerate(keys)]
+    return [r[0] for r in filters.keep(chunk.table, records, event)]
+
+
+@pytest.mark.parametrize("schema", [False, True])
+def test_a_key_lies_in_one_chunk_of_two_neighbours(schema: bool) -> None:
+    keys = [b'{"id":%d}' % n for n in range(3, 9)]
+    if schema:
+        keys = [b'{"schema":{},"payload":%b}' % key for key in keys]
+    assert kept(SnapshotChunk(T.id, 0, ("id",), None, (5,)), *keys) == keys[3:]
+    assert kept(SnapshotChunk(T.id, 1, ("id",), (5,), (7,)), *keys) == [*keys[:3], keys[5]]
+    assert kept(SnapshotChunk(T.id, 2, ("id",), (7,), None), *keys) == keys[:5]
+
+
+def test_a_whole_table_holds_every_key_and_rows_without_one() -> None:
+    assert kept(SnapshotChunk(T.id, 0), b'{"id":1}', None) == []
+    assert kept(SnapshotChunk(T.id, 0, ("id",)), b'{"id":1}') == []
+
+
+def test_unsigned_keys_are_compared_as_the_column_does() -> None:
+    """Shown as Java's long, whose upper half is negative, or as the bytes of a decimal."""
+    chunk = SnapshotChunk(T.id, 1, ("id",), (2**63 - 1,), None, kinds=("UNSIGNED",))
+    signed = SnapshotChunk(T.id, 1, ("id",), (2**63 - 2,), None, kinds=("SIGNED",))
+    decimal = b'{"id":"AIAAAAAAAAAA"}'  # 0x00 80 00 00 00 00 00 00 00
+    assert kept(chunk, b'{"id":-9223372036854775808}', b'{"id":-1}', decimal, b'{"id":7}') == [b'{"id":7}']
+    assert kept(signed, b'{"id":-1}') == [b'{"id":-1}']

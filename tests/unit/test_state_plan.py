@@ -10,7 +10,17 @@ import pytest
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, chunk_key, encode, reset_plan, writer_key
+from airflow_provider_mysql_cdc.cdc.commit.plan import (
+    MAX_COUNTS,
+    OTHERS,
+    BatchPlan,
+    Marker,
+    bounded_counts,
+    chunk_key,
+    encode,
+    reset_plan,
+    writer_key,
+)
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
@@ -54,6 +64,31 @@ def test_a_topic_unknown_to_the_plan_goes_whole_to_one_writer_that_all_compute_a
     expected = zlib.crc32(b"p.d.new") % 3
     assert {FULL.owner_of("p.d.new", n) for n in range(9)} == {expected}
     assert FULL.owner_of("p.d.hot", 17) == zlib.crc32(b"p.d.hot") % 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": 8},
+        {"kind": "snapshot"},
+        {"start": END},
+        {"end": START},
+        {"writers": 4},
+        {"partitions": {**FULL.partitions, "p.d.hot": 5}},
+        {"assignment": {**FULL.assignment, "p.d.hot": (0, 1, 2, 1)}},
+    ],
+)
+def test_what_makes_it_another_work(change: dict[str, object]) -> None:
+    assert FULL.same_work(replace(FULL, owner="other", attempt="another", pins={"a": "=1"}))
+    assert not FULL.same_work(replace(FULL, **change))  # type: ignore[arg-type]
+
+
+def test_a_record_holds_the_largest_counts_singly_and_the_others_together() -> None:
+    counts = {f"t{n:04}": n for n in range(1, 1501)}
+    held = json.loads(marker(0, counts=counts).record("ledger.p")[2])["counts"]
+    assert len(held) == MAX_COUNTS and sum(held.values()) == sum(counts.values())
+    assert held["t1500"] == 1500 and held["t0502"] == 502 and "t0501" not in held and OTHERS in held
+    assert bounded_counts(held) == held
 
 
 def test_names() -> None:

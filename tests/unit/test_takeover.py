@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from store_contract import START, plan
+from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, reset_plan
-from airflow_provider_mysql_cdc.cdc.commit.takeover import join
-from airflow_provider_mysql_cdc.cdc.errors import FencedError
+from airflow_provider_mysql_cdc.cdc.commit.takeover import begin_epoch, join
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, LedgerMissingError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
@@ -75,3 +76,46 @@ def test_a_reset_that_dies_before_it_fences_leaves_the_number_of_writers_behind(
     with pytest.raises(FencedError):
         zombie.commit()
     assert kafka.committed("t") == []
+
+
+def test_a_driver_that_was_taken_over_between_its_plan_and_its_fences_finds_out(ledger: MemoryLedger) -> None:
+    with pytest.raises(FencedError):
+        begin_epoch(ledger, ledger.planner(), plan(), lambda _: ledger.begin(plan()))
+
+
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_writer_that_was_taken_over_between_its_look_and_its_fence_finds_out(
+    ledger: MemoryLedger, kafka: MemoryKafka, hidden: bool
+) -> None:
+    """Also while a transaction of the newer attempt hides the end of the ledger."""
+    older = ledger.begin(plan()).plan_in_force()
+
+    class Late(MemoryWriter):
+        def init(self, timeout_s: float = 60.0) -> None:
+            newer = ledger.begin(plan()).plan_in_force()
+            if hidden:
+                other = writer(kafka, 1)
+                join(ledger, newer, other, 1)
+                other.produce(*Marker(1, 1, START, END, Reached(START, 0)).record(TOPIC), 0)
+            super().init()
+
+    with pytest.raises(FencedError):
+        join(ledger, older, Late(kafka, "p.0"), 0)
+
+
+def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
+    with pytest.raises(LedgerMissingError):
+        ledger.begin(plan(2))
+    first = ledger.begin(plan(writers=1)).plan_in_force()
+    following = plan(2, END, END.at(END.file, 900))
+    with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
+        ledger.begin(following)
+    with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
+        ledger.begin(replace(following, kind="snapshot"))
+    only = writer(kafka, 0)
+    join(ledger, first, only, 0)
+    only.commit([Marker(1, 0, START, END, Reached(END, 0), done=True).record(TOPIC)])
+    for place in (START, END.at(END.file, 156)):
+        with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
+            ledger.begin(plan(2, place, END.at(END.file, 900)))
+    assert ledger.begin(following).plan_in_force().epoch == 2

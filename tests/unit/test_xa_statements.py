@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
+import contextlib
+from types import SimpleNamespace
+from typing import Any
 
+import pytest
+from memory_job import config
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import events as ev
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, parse_xa
+from airflow_provider_mysql_cdc.cdc.drain import xa_transactions
+from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
@@ -52,3 +61,36 @@ def test_a_commit_in_one_phase_leaves_nothing_behind() -> None:
     xa.start(XID, HERE)
     assert xa.end(prepare_event(one_phase=True)) == PreparedXa(XID, "binlog.000002", 198, 600)
     assert xa.prepared == () and not xa.open
+
+
+@pytest.mark.parametrize(
+    ("first", "previous", "lost"),
+    [("binlog.000001", "", False), ("binlog.000002", "", True), ("binlog.000001", "u:1-9", True)],
+    ids=["from the beginning", "a file is gone", "a restored backup"],
+)
+def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
+    monkeypatch: pytest.MonkeyPatch, first: str, previous: str, lost: bool
+) -> None:
+    """In a complete binlog a transaction that is not found had no rows."""
+    monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [(first, 9000)])
+    monkeypatch.setattr(ev, "parse_previous_gtids", lambda e: e.set)
+    monkeypatch.setattr(ev, "parse_query", lambda e: e)
+
+    def at(kind: int, pos: int, **more: Any) -> Any:
+        return SimpleNamespace(type=kind, file=first, start_pos=pos, end_pos=pos + 9, buf=b"\0", body=0, **more)
+
+    events = [
+        at(c.PREVIOUS_GTIDS_LOG_EVENT, 120, set=previous),
+        at(c.GTID_LOG_EVENT, 150),
+        at(c.QUERY_EVENT, 160, sql=f"XA START {XID}"),
+        at(c.XA_PREPARE_LOG_EVENT, 190),
+    ]
+    monkeypatch.setattr(xa_transactions, "_read", lambda *_: iter(events))
+    before, lines = BinlogOffset(first, 900), list[str]()
+    assert find_prepared(config(), XID, before, lines.append) == PreparedXa(XID, first, 150, 199)
+    if lost:
+        with pytest.raises(BinlogPurgedError, match="no longer in the binlog"):
+            find_prepared(config(), "X'02',X'',1", before, lines.append)
+    else:
+        assert find_prepared(config(), "X'02',X'',1", before, lines.append) is None

@@ -1,0 +1,64 @@
+"""What the driver of a drain makes sure of before it begins, over parts that a test makes up."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from memory_job import config
+from store_contract import END, START, plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+CFG = config()
+
+
+@pytest.mark.parametrize("gone", [START, END], ids=["its start", "its end"])
+def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
+    monkeypatch: pytest.MonkeyPatch, gone: BinlogOffset
+) -> None:
+    """A server that lost its tail in a crash has the start; whoever reads there waits for an end that never comes."""
+
+    def check_available(conn: Any, settings: Any, offset: BinlogOffset) -> None:
+        if offset == gone:
+            raise BinlogPurgedError("the server lost its tail")
+
+    monkeypatch.setattr(drain_driver, "begin_pinned", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
+    monkeypatch.setattr(drain_driver, "check_available", check_available)
+    monkeypatch.setattr(drain_driver, "load_state", lambda *_, **__: pytest.fail("the batch begins"))
+    job: Any = SimpleNamespace(create_topics=lambda specs: None)
+    runner: Any = None
+    with pytest.raises(BinlogPurgedError, match="lost its tail"):
+        drain_driver._run_batch(CFG, None, job, plan(), runner, lambda line: None)
+
+
+def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+
+    class Lock:
+        def require(self) -> None:
+            if begun:
+                raise RunInProgressError("this run has lost its lock")
+
+    def batch(cfg: Any, conn: Any, job: Any, made: Any, *_: Any) -> dict[str, int]:
+        begun.append(made.epoch)
+        assert len(begun) == 1, "a second run may be at work"
+        return {}
+
+    monkeypatch.setattr(drain_driver.run_lock, "held", lambda *_: contextlib.nullcontext(Lock()))
+    monkeypatch.setattr(drain_driver.run_lock, "stay", lambda conn: None)
+    for name in ("connect", "JobLedger"):
+        monkeypatch.setattr(drain_driver, name, lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(drain_driver, "_batch", batch)
+    monkeypatch.setattr(drain_driver, "_next", lambda *_: plan(2, END, END.at(END.file, 900)))
+    spec = JobSpec("drain", CFG.properties(), plan().to_json(), "dag/run/task/-1", 60)
+    runner: Any = None
+    with pytest.raises(RunInProgressError):
+        drain_driver.run_drain(spec, runner, lambda line: None)
+    assert begun == [1]

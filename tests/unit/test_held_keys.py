@@ -1,0 +1,56 @@
+"""Keys of rows in the chunks of a resumed snapshot, whatever key the events show."""
+
+from __future__ import annotations
+
+import struct
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from decode_builder import body, column, context, image, table, table_map
+from memory_job import config
+
+from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk, KeyFilters, RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+
+T = table(column("id", "INT", nullable=False), column("n", "INT"), key=("id",))
+MAP = table_map((wt.LONG, 0), (wt.LONG, 0))
+UPDATE = 1
+# Keys up to 5 were read in a later view.
+CHUNK = SnapshotChunk(T.id, 0, ("id",), None, (5,), kinds=("SIGNED",))
+
+
+def row(number: int, n: int) -> bytes:
+    return image(2, struct.pack("<ii", number, n))
+
+
+def kept(options: DecoderOptions, *rows: bytes) -> list[tuple[int, int]]:
+    """Return row and leg of the records of an UPDATE that no chunk contains."""
+    filters = KeyFilters(config(), {T.id: [HeldChunk(CHUNK, ReadAt(BinlogOffset("binlog.000001", 100)))]})
+    filters.learn(T, MAP)
+    buf, pos, end = body(*rows, columns=2, images=2)
+    event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
+    made: list[Any] = []
+    compile_decoder(T, MAP, options, EnvelopeText()).update(buf, pos, end, context(), made)
+    return [(r[2], r[3]) for r in filters.keep(T.id, made, event, RowsAt(event, pos, UPDATE))]
+
+
+PLAIN, OTHER = DecoderOptions(key_columns=("id",)), DecoderOptions(key_columns=("n",))
+
+
+@pytest.mark.parametrize("options", [PLAIN, OTHER], ids=["the table's key", "message.key.columns"])
+def test_rows_are_told_by_the_chunks_own_columns(options: DecoderOptions) -> None:
+    assert kept(options, row(5, 7), row(5, 7), row(6, 7), row(6, 7)) == [(1, 0)]
+
+
+def test_a_changed_key_leaves_and_enters_chunks_by_what_it_was_and_is() -> None:
+    """Delete and tombstone speak of the row before, the create of the row afterwards."""
+    assert kept(PLAIN, row(6, 1), row(5, 1)) == [(0, 0), (0, 1)], "out of no chunk, into one"
+    assert kept(PLAIN, row(5, 1), row(6, 1)) == [(0, 2)], "out of a chunk, into none"
+    assert kept(PLAIN, row(4, 1), row(5, 1)) == []
+    assert kept(PLAIN, row(6, 1), row(7, 1)) == [(0, 0), (0, 1), (0, 2)]

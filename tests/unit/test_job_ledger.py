@@ -1,0 +1,46 @@
+"""What a driver writes into the ledger."""
+
+from __future__ import annotations
+
+import pytest
+from memory_job import config, memory_job, transactions
+from store_contract import plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.job import job_ledger
+from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
+
+CFG = config()
+
+
+@pytest.fixture
+def kafka() -> MemoryKafka:
+    return MemoryKafka()
+
+
+def test_tasks_are_written_down_before_they_start(monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka) -> None:
+    job = memory_job(monkeypatch, CFG, kafka)
+    job.allow_writers(5, LedgerState(ids=1))
+    assert job.read().writer_ids() == (0, 1, 2, 3, 4)
+    job.allow_writers(2, job.read())
+    assert job.read().ids == 5
+
+
+def test_many_records_are_written_in_transactions_of_bounded_size(
+    monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka
+) -> None:
+    monkeypatch.setattr(job_ledger, "PUT_AT_ONCE", 10)
+    job = memory_job(monkeypatch, CFG, kafka)
+    job.put_all((f"k{n}", {"n": n}) for n in range(25))
+    assert [len(keys) for keys in transactions(kafka, CFG.ledger_topic)] == [10, 10, 5]
+
+
+def test_a_driver_that_was_taken_over_says_so_whatever_else_it_met(
+    monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka
+) -> None:
+    older = memory_job(monkeypatch, CFG, kafka)
+    memory_job(monkeypatch, CFG, kafka)
+    with pytest.raises(FencedError, match="newer attempt") as caught:
+        older.write_outcome(plan(), error=StateError("the connection is gone"))
+    assert "the connection is gone" in caught.value.why and not caught.value.can_retry

@@ -1,0 +1,95 @@
+"""The run lock, on a server that a test makes up."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.run_lock import RunLock, acquire
+
+
+class Server:
+    """Named locks of a server, seen from one connection."""
+
+    def __init__(self, me: int, holders: dict[str, int] | None = None) -> None:
+        self.me, self.holders = me, holders if holders is not None else {}
+        self.said: list[tuple[str, tuple[Any, ...]]] = []
+        self._row: tuple[Any, ...] = ()
+
+    def cursor(self) -> Server:
+        return self
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def execute(self, sql: str, given: tuple[Any, ...] = ()) -> None:
+        self.said.append((sql, given))
+        if sql.startswith("KILL"):
+            for name in [n for n, holder in self.holders.items() if holder == given[0]]:
+                del self.holders[name]
+        elif "GET_LOCK" in sql:
+            got = int(self.holders.setdefault(given[0], self.me) == self.me)
+            self._row = (got, self.holders[given[0]])[: sql.count("(%s")]
+        elif "IS_USED_LOCK" in sql:
+            self._row = (self.holders.get(given[0]),)
+
+    def fetchone(self) -> tuple[Any, ...]:
+        return self._row
+
+
+def killed(server: Server) -> list[Any]:
+    return [given[0] for sql, given in server.said if sql.startswith("KILL")]
+
+
+def test_the_server_frees_the_lock_of_a_holder_that_gives_no_sign_of_life() -> None:
+    server = Server(1)
+    acquire(server, "p", "dag/run/task/-1", 2.5)
+    assert ("SET SESSION wait_timeout = %s", (3,)) in server.said
+    assert set(server.holders.values()) == {1} and len(server.holders) == 2
+
+
+def test_another_owners_run_is_left_alone() -> None:
+    first = Server(1)
+    acquire(first, "p", "dag/run/task/-1")
+    second = Server(2, first.holders)
+    with pytest.raises(RunInProgressError, match="another run") as caught:
+        acquire(second, "p", "dag/other/task/-1")
+    assert killed(second) == [] and set(first.holders.values()) == {1} and "connection 1" in caught.value.why
+
+
+def test_an_older_attempt_of_the_same_owner_is_ended() -> None:
+    first = Server(1)
+    acquire(first, "p", "dag/run/task/-1")
+    second = Server(2, first.holders)
+    acquire(second, "p", "dag/run/task/-1")
+    assert killed(second) == [1] and set(first.holders.values()) == {2}
+
+
+@pytest.mark.parametrize(("answer", "text"), [(0, "no longer counts it"), (OSError("gone"), "gone")])
+def test_a_run_that_has_lost_its_lock_finds_out(
+    monkeypatch: pytest.MonkeyPatch, answer: int | OSError, text: str
+) -> None:
+    asked, answers = threading.Event(), [1, answer]
+
+    def fetch_all(*_: Any) -> Any:
+        found = answers.pop(0)
+        if not answers:
+            asked.set()
+        if isinstance(found, OSError):
+            raise found
+        return [(found,)]
+
+    monkeypatch.setattr(run_lock, "fetch_all", fetch_all)
+    lock = RunLock(None, "p", 0.01)
+    assert asked.wait(30)
+    lock._thread.join(30)
+    with pytest.raises(RunInProgressError, match="lost its lock") as caught:
+        lock.require()
+    assert text in caught.value.why and answers == []

@@ -1,0 +1,78 @@
+"""Places of events in their transaction, and the counts of END."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+CFG = ConnectorConfig.from_properties(
+    {
+        "topic.prefix": "p",
+        "database.hostname": "h",
+        "database.user": "u",
+        "kafka.bootstrap.servers": "k:1",
+        "value.converter.schemas.enable": "false",
+    }
+)
+A, B = TableId("d", "a"), TableId("d", "b")
+VALUE = f'{{"transaction":{PLACEHOLDER}}}'.encode()
+ROW: Any = (b"k", VALUE, 0, 0, None)
+TOMBSTONE: Any = (b"k", None, 0, 1, None)
+
+
+def numbered(transactions: Transactions, table: TableId, *rows: Any) -> list[tuple[int, int] | None]:
+    out = []
+    for _, value, *_ in transactions.number(table, list(rows)):
+        block = None if value is None else json.loads(value)["transaction"]
+        out.append(None if block is None else (block["total_order"], block["data_collection_order"]))
+    return out
+
+
+def payload(record: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(record[2])
+    return found
+
+
+@pytest.mark.req("TXN-03", "TXN-05")
+def test_events_are_counted_in_the_transaction_and_in_their_table() -> None:
+    transactions = Transactions(CFG)
+    for gtid in ("u:1", "u:2"):
+        transactions.begin(gtid, "b.1", 4)
+        assert payload(transactions.begin_record())["status"] == "BEGIN"
+        assert numbered(transactions, A, ROW, TOMBSTONE, ROW) == [(1, 1), None, (2, 2)]
+        assert numbered(transactions, B, ROW) == [(3, 1)]
+        assert numbered(transactions, A, ROW) == [(4, 3)]
+        assert numbered(transactions, B) == []
+        end = payload(transactions.end_record())
+        assert (end["status"], end["id"], end["event_count"]) == ("END", gtid, 4)
+        assert {c["data_collection"]: c["event_count"] for c in end["data_collections"]} == {"d.a": 3, "d.b": 1}
+        transactions.end()
+
+
+def test_an_event_outside_a_transaction_has_no_place() -> None:
+    """XA transactions have no metadata, as with Debezium."""
+    transactions = Transactions(CFG)
+    assert numbered(transactions, A, ROW) == [None]
+
+
+@pytest.mark.req("TXN-07")
+def test_without_a_gtid_the_id_is_the_place_of_begin() -> None:
+    transactions = Transactions(CFG)
+    transactions.begin(None, "b.000003", 411)
+    assert payload(transactions.begin_record())["id"] == "file=b.000003,pos=411"
+
+
+def test_tables_stand_in_the_order_of_a_java_hash_map() -> None:
+    """String.hashCode gives 97623, 97624 and 97625; a HashMap of 16 puts ``h ^ h >>> 16`` into buckets 6, 9 and 8."""
+    transactions = Transactions(CFG)
+    transactions.begin("u:1", "b.1", 4)
+    for table in (B, A, TableId("d", "c")):
+        numbered(transactions, table, ROW)
+    listed = payload(transactions.end_record())["data_collections"]
+    assert [c["data_collection"] for c in listed] == ["d.a", "d.c", "d.b"]
