@@ -173,7 +173,7 @@ def _changed_inside(world: World) -> str | None:
 
 def lose_state(world: World) -> bool:
     """Airflow loses the stored offset, after a crash."""
-    hit = kill_at_point(world)
+    hit = kill_unfinished(world)
     (world.folder / "state.db").unlink(missing_ok=True)
     return hit
 
