@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import time
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -16,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.sink.clients import common_settings, make_admin, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import ClientLog, client_logger, named_error
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 E = KafkaError
 
@@ -50,7 +52,7 @@ E = KafkaError
     ],
 )
 def test_each_code_has_its_leaf_with_place_cause_and_remedy(code: int, kind: type[SinkError], retriable: bool) -> None:
-    error = named_error(KafkaException(KafkaError(code, "told by the broker")), "while testing", where="topic t")
+    error = named_error(KafkaException(E(code, "told by the broker")), "while testing", where="topic t")
     assert type(error) is kind
     assert error.can_retry is retriable
     assert "while testing" in error.what and error.where == "topic t"
@@ -112,3 +114,25 @@ def test_a_producer_holds_at_most_64_mb_and_gives_up_before_its_transaction_does
 
 def test_an_admin_client_knows_whom_it_talks_to() -> None:
     assert make_admin({"bootstrap.servers": "127.0.0.1:1"}).where == "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("code", "age_s", "is_open", "named"),
+    [
+        (E.INVALID_PRODUCER_EPOCH, 61, True, True),
+        (E._TIMED_OUT, 61, True, True),
+        (E.INVALID_PRODUCER_EPOCH, 59, True, False),
+        (E.INVALID_PRODUCER_EPOCH, 61, False, False),
+        (E.TOPIC_AUTHORIZATION_FAILED, 61, True, False),
+    ],
+    ids=["fenced", "timed out", "in time", "none is open", "another cause"],
+)
+def test_a_transaction_that_outlived_its_timeout_is_named(code: int, age_s: float, is_open: bool, named: bool) -> None:
+    """The broker aborts it and answers as it would to a writer that another one has fenced."""
+    with TransactionalWriter({"bootstrap.servers": "127.0.0.1:1"}, "p.0", transaction_timeout_ms=60_000) as writer:
+        writer._open, writer._began = is_open, time.monotonic() - age_s
+        found = writer._named(KafkaException(E(code)), "while committing")
+        writer._open = False
+    assert ("outlived its timeout" in found.what) == named
+    if named:
+        assert "transaction.timeout.ms is 60000" in found.why and "last commit" in found.remedy and found.can_retry
