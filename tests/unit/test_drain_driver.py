@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,10 +12,11 @@ from memory_job import config
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 
 CFG = config()
 
@@ -62,3 +64,24 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
     with pytest.raises(RunInProgressError):
         drain_driver.run_drain(spec, runner, lambda line: None)
     assert begun == [1]
+
+
+@pytest.mark.parametrize("epoch, done", [(1, False), (7, True)], ids=["not done", "of another batch"])
+def test_a_batch_is_complete_when_each_writers_marker_says_so(
+    monkeypatch: pytest.MonkeyPatch, epoch: int, done: bool
+) -> None:
+    """A writer that ended without an error and without its marker has written nothing that counts."""
+    batch = plan()
+    markers = {n: Marker(1, n, START, END, Reached(END, 0), done=True, counts={"t": 3}) for n in range(2)}
+    monkeypatch.setattr(drain_driver, "begin_pinned", lambda *_: (LedgerState(plan=batch), batch))
+    for name in ("check_available", "load_state", "ready_topics", "filters_in_force", "server_variables"):
+        monkeypatch.setattr(drain_driver, name, lambda *_, **__: None)
+    monkeypatch.setattr(drain_driver, "forget_chunks", lambda *_: None)
+    job: Any = SimpleNamespace(
+        create_topics=lambda specs: None, read=lambda **_: LedgerState(plan=batch, markers=markers)
+    )
+    runner: Any = SimpleNamespace(host="127.0.0.1", run=lambda *_, **__: None)
+    assert drain_driver._run_batch(CFG, None, job, batch, runner, lambda line: None) == {"t": 6}
+    markers[1] = replace(markers[1], epoch=epoch, done=done)
+    with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):
+        drain_driver._run_batch(CFG, None, job, batch, runner, lambda line: None)

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import batch, read_at
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.snapshot import one_binlog
 
 CFG = config()
@@ -90,11 +91,15 @@ def test_a_stream_begins_in_the_file_that_its_start_was_read_in(monkeypatch: pyt
         stream.open_stream(SETTINGS, READ, server_id=1)
 
 
-def test_a_plans_end_has_the_mark_of_its_file(server: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plans_end_has_the_mark_of_its_file_and_the_plan_hands_on_what_is_undecided(
+    server: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(batch, "choose_end", lambda *_: BinlogOffset("binlog.000010", 900, None, READ.server_uuid))
     monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
-    made = batch.plan_drain(CFG, None, READ, 2, "someone", {})
+    undecided = (PreparedXa("X'01',X'',1", READ.file, 4, 99),)
+    made = batch.plan_drain(CFG, None, READ, 2, "someone", {}, undecided)
     assert made is not None and (made.start, made.end.origin) == (READ, READ.origin)
+    assert made.prepared == undecided, "the rows of these stand before the batch"
 
 
 def test_the_views_of_a_snapshot_are_all_of_one_binlog(monkeypatch: pytest.MonkeyPatch) -> None:
