@@ -28,8 +28,22 @@ class SparkRunner:
         self.host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
 
     def slots(self) -> int:
-        """Return how many tasks can run at once."""
-        return int(self._context.defaultParallelism)
+        """Return how many tasks can run at once on the executors that are there, at least one.
+
+        ``defaultParallelism`` is not that number: it is 2 while no executor has registered and on one core, and whatever
+        ``spark.default.parallelism`` says. A barrier stage of more tasks than slots never starts: Spark looks 40 times,
+        every 15 s, and gives up (``spark.scheduler.barrier.maxConcurrentTasksCheck.*``).
+
+        Source: org.apache.spark.scheduler.cluster.CoarseGrainedSchedulerBackend.defaultParallelism and
+        org.apache.spark.SparkContext.maxNumConcurrentTasks (4.x).
+        """
+        jvm: Any = self._context._jvm
+        spark = self._context._jsc.sc()
+        one = jvm.java.util.ArrayList()
+        one.add(1)
+        # A first task, without a Python worker, waits for the executors.
+        self._context._jsc.parallelize(one, 1).count()
+        return max(1, int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())))
 
     def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
         """Run ``task(index, arguments)`` for each index.

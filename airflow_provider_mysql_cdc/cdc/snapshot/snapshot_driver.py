@@ -285,8 +285,8 @@ class _Snapshot:
         ledger: LedgerState,
     ) -> list[str]:
         """Read the waiting chunks in one view; return what made the view useless."""
-        wanted = self.cfg[F.SNAPSHOT_PARALLELISM] or self.runner.slots()
-        tasks = max(1, min(wanted, self.runner.slots(), len(queue.waiting)))
+        slots = self.runner.slots()
+        tasks = max(1, min(self.cfg[F.SNAPSHOT_PARALLELISM] or slots, slots, len(queue.waiting)))
         self.job.allow_writers(tasks, ledger)
         self.log(f"snapshot {self.plan.epoch}: {len(queue.waiting)} chunk(s) to read with {tasks} task(s)")
         rendezvous = Rendezvous(tasks, GANG_TIMEOUT_S)
