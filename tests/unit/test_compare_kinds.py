@@ -133,6 +133,7 @@ def test_a_kind_holds_for_its_case(kind: str, ours: Any, theirs: Any, fields: An
         ("0.10000000000000000555", "0.1000000000000000055511151231257827021181583404541015625", JSON, "false"),
         ("0.12345678901234567890123", "0.12345678901234567890124", JSON, "false"),
         ("5", "5.0", JSON, "false"),
+        ("0.1", "0.1000000000000000055511151231257827021181583404541015625", JSON, "true"),
         ('{"a":1,"a":2}', '{"a": 2}', JSON, "true"),
         ('"é"', '"\\u00e9"', JSON, "true"),
         # replaced characters: text of another character set, a part that both have, the snapshot, other types.
