@@ -8,6 +8,7 @@ import pytest
 from kit import Pipeline, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     ConfigError,
@@ -16,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RunInProgressError,
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -65,6 +67,26 @@ def test_current_skips_and_a_position_comes_once_more(pipeline: Pipeline, root: 
     assert reset(pipeline, str(stored.committed)).key() == stored.committed.key()
     pipeline.drain()
     assert ids(pipeline) == [1, 4, 2, 3, 4]
+
+
+@pytest.mark.req("FAULT-01")
+@pytest.mark.parametrize("backup", [False, True], ids=["not settled", "store from a backup"])
+def test_stored_does_not_repeat_what_the_ledger_says_is_done(
+    pipeline: Pipeline, root: Any, database: str, backup: bool
+) -> None:
+    older = pipeline.store.load()
+    for number in (2, 3):
+        insert(root, database, number)
+        pipeline.drain()
+    insert(root, database, 4)
+    run_drain(pipeline.prepare("drain").spec, ThreadRunner(1), pipeline.log)  # and the operator dies before it settles
+    if backup:
+        assert older is not None
+        pipeline.store.save(older, pipeline.store.load())
+    reset(pipeline, "stored")
+    insert(root, database, 5)
+    pipeline.drain()
+    assert ids(pipeline) == [1, 2, 3, 4, 5]
 
 
 def test_an_unfinished_batch_is_set_aside_and_its_writers_are_fenced(

@@ -10,11 +10,17 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
+from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
+MOST_MS = 30_000
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
@@ -32,6 +38,8 @@ def secured(port: int, controller_port: int) -> str:
         ),
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": "User:admin;User:ANONYMOUS",
+        # Less than the package asks for by default, as where somebody else runs the brokers.
+        "transaction.max.timeout.ms": str(MOST_MS),
     }
     return "".join(f"{name}={value}\n" for name, value in lines.items())
 
@@ -76,7 +84,7 @@ def allow(kafka: str, kind: ResourceType, prefix: str, *operations: AclOperation
 
 def test_a_wrong_password_is_named_at_once_and_not_shown(kafka: str, unique: str) -> None:
     with (
-        TransactionalWriter(account(kafka, "cdc", "hunter2"), f"{unique}.0") as w,
+        TransactionalWriter(account(kafka, "cdc", "hunter2"), f"{unique}.0", transaction_timeout_ms=MOST_MS) as w,
         pytest.raises(SinkAuthorizationError) as caught,
     ):
         w.init(timeout_s=30)
@@ -89,7 +97,7 @@ def test_a_wrong_password_is_named_at_once_and_not_shown(kafka: str, unique: str
 
 def test_a_refused_transactional_id_is_named(kafka: str, unique: str) -> None:
     with (
-        TransactionalWriter(account(kafka, "cdc", "word"), f"{unique}.0") as w,
+        TransactionalWriter(account(kafka, "cdc", "word"), f"{unique}.0", transaction_timeout_ms=MOST_MS) as w,
         pytest.raises(SinkAuthorizationError) as caught,
     ):
         w.init(timeout_s=30)
@@ -103,7 +111,7 @@ def test_a_refused_topic_fails_the_transaction_and_nothing_of_it_is_visible(kafk
     ensure_topics(make_admin(root), {mine: TopicSpec(1, 1), theirs: TopicSpec(1, 1)})
     allow(kafka, ResourceType.TRANSACTIONAL_ID, unique, AclOperation.WRITE, AclOperation.DESCRIBE)
     allow(kafka, ResourceType.TOPIC, unique, AclOperation.WRITE, AclOperation.DESCRIBE)
-    with TransactionalWriter(account(kafka, "cdc", "word"), f"{unique}.0") as w:
+    with TransactionalWriter(account(kafka, "cdc", "word"), f"{unique}.0", transaction_timeout_ms=MOST_MS) as w:
         w.init()
         w.produce(mine, b"k", b"allowed", 0)
         w.commit()
@@ -132,10 +140,43 @@ def test_the_documented_grants_suffice_for_a_ledger(kafka: str, unique: str) -> 
     with pytest.raises(SinkAuthorizationError, match=r"DescribeConfigs.*topic\.settings\.verified"):
         ledger.ensure()
     assert ledger.read(timeout_s=15) is not None
-    looked_at = Ledger(account(kafka, "cdc", "word"), f"{unique}.ledger", unique, replication=1, verified=True)
+    looked_at = Ledger(
+        account(kafka, "cdc", "word"),
+        f"{unique}.ledger",
+        unique,
+        replication=1,
+        verified=True,
+        transaction_timeout_ms=MOST_MS,
+    )
     looked_at.ensure()
     allow(kafka, ResourceType.TOPIC, unique, AclOperation.DESCRIBE_CONFIGS)
     ledger.ensure()
-    ledger.put({"outcome": b'{"epoch":1,"ok":true}'})
+    looked_at.put({"outcome": b'{"epoch":1,"ok":true}'})
     state = ledger.read(timeout_s=15)
     assert state is not None and state.outcome == {"epoch": 1, "ok": True}
+
+
+def test_a_short_transaction_timeout_holds_for_everything_that_a_job_opens(kafka: str, unique: str) -> None:
+    """Also for the producers that only fence or write the plan: the brokers refuse more than their maximum."""
+    cfg = ConnectorConfig.from_properties(
+        {
+            "topic.prefix": unique,
+            "database.hostname": "h",
+            "database.user": "u",
+            "transaction.timeout.ms": str(MOST_MS),
+            "topic.creation.default.replication.factor": "1",
+            **{f"kafka.{name}": value for name, value in account(kafka, "admin", "root").items()},
+        }
+    )
+    here = BinlogOffset("binlog.000001", 4)
+    with JobLedger(cfg) as job:
+        for epoch in (1, 2):
+            job.begin(reset_plan(epoch, here, "a person"))
+    ledger = wiring.ledger(cfg)
+    ledger.begin(reset_plan(3, here, "a person"))
+    left_open = wiring.record_writer(cfg, 0)
+    left_open.init()
+    left_open.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
+    left_open._client().flush(10)
+    state = ledger.read(fence_after_s=1)
+    assert state is not None and state.plan is not None and state.plan.epoch == 3

@@ -98,6 +98,23 @@ def test_a_change_between_plan_and_view_is_found_and_the_drain_takes_over(
     assert two.snapshot(again=True).complete
 
 
+@pytest.mark.parametrize("by", ["the drain", "a person"])
+def test_a_reset_that_keeps_the_offset_leaves_nothing_out(two: Pipeline, root: Any, database: str, by: str) -> None:
+    if by == "the drain":
+        job = around_job.prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
+        assert job is not None and job.plan.gapless, "its driver dies before it does anything"
+        assert two.drain() is None and any("set aside" in line for line in two.lines)
+    else:
+        reset_offset(two.cfg, two.store, "someone/else/0/-1", two.log, to="stored")
+    execute(root, "DELETE FROM b WHERE id = 1")
+    with pytest.raises(StateError, match="not drained"):
+        two.snapshot(again=True)
+    assert two.drain() is not None
+    assert [payload(r.value) and payload(r.value)["op"] for r in two.records("b")] == ["r", "r", "r", "d", None]
+    assert two.snapshot(again=True).complete
+    assert [(r["id"], r["v"]) for r in compacted(two.records("b")).values()] == [*rows(root, "SELECT id, v FROM b")]
+
+
 def test_a_person_may_decide_to_leave_changes_out(two: Pipeline, root: Any) -> None:
     execute(root, "DELETE FROM a WHERE id = 1")
     reset_offset(two.cfg, two.store, "someone/else/0/-1", two.log, to="current")

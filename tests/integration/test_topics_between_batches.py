@@ -10,11 +10,11 @@ import pytest
 from confluent_kafka.admin import NewPartitions
 from kit import Pipeline, duplicates, execute, payload
 
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, TopicChangedError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_topics, ensure_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_made, describe_topics, ensure_topics
 
 
 @pytest.fixture
@@ -156,6 +156,61 @@ def test_a_topic_born_inside_a_batch_keeps_its_partitions(
     assert len(at) == 60 and all(len(found) == 1 for found in at.values())
     assert {p for found in at.values() for p in found} == {0, 1, 2}
     assert duplicates(pipeline.records("born")) == []
+
+
+@pytest.mark.req("STRM-15")
+def test_a_table_that_is_created_and_emptied_gets_its_topic(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pipeline.properties["skipped.operations"] = "none"
+    execute(
+        root,
+        f"CREATE TABLE `{database}`.born (id INT PRIMARY KEY, v INT)",
+        f"TRUNCATE TABLE `{database}`.born",
+    )
+    fired = set_fault(monkeypatch, tmp_path, point="writer.before_commit")
+    with pytest.raises(FaultRaised):
+        pipeline.drain()
+    assert fired.exists()
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    assert [payload(r.value)["op"] for r in pipeline.records("born")] == ["t"]
+    assert pipeline.topics()[pipeline.table_topic("born")] == 3
+    enlarge(pipeline, pipeline.table_topic("born"), 5)
+    execute(root, f"INSERT INTO `{database}`.born VALUES (1, 1)")
+    with pytest.raises(TopicChangedError, match="5 partitions in place of 3"):
+        pipeline.drain()
+
+
+@pytest.mark.parametrize("module", ["drain.routes", "job.topic_guard"])
+def test_a_topic_that_vanishes_as_it_is_made_is_a_named_error(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, module: str
+) -> None:
+    execute(root, f"CREATE TABLE `{database}`.born (id INT PRIMARY KEY, v INT)")
+    if module == "job.topic_guard":
+        assert pipeline.drain() is not None, (
+            "the next batch begins with the table, and makes its topic before it writes"
+        )
+    execute(root, f"INSERT INTO `{database}`.born VALUES (1, 1)")
+    topic = pipeline.table_topic("born")
+
+    def deleted_meanwhile(admin: Any, names: Any, at: str) -> Any:
+        if topic in names:
+            delete(pipeline, topic)
+            while describe_topics(admin, [topic], at):  # the brokers' metadata follow a moment later
+                pass
+        return describe_made(admin, names, at)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("airflow_provider_mysql_cdc.cdc.sink.topics._LEADER_S", 1)
+        patch.setattr(f"airflow_provider_mysql_cdc.cdc.{module}.describe_made", deleted_meanwhile)
+        with pytest.raises(SinkError, match="just made is gone") as caught:
+            pipeline.drain()
+    assert topic in caught.value.where and caught.value.can_retry
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    assert values(pipeline, "born") == [1]
 
 
 def test_a_topic_born_inside_a_batch_is_compared_when_the_batch_goes_on(

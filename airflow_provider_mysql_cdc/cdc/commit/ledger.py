@@ -11,7 +11,7 @@ open; ``writer.fence`` ends such transactions at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -32,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     read_topic,
     topic_id,
 )
-from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter, fence
+from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter, fence
 
 __all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]
 
@@ -56,6 +56,8 @@ class Ledger:
         prefix: topic.prefix; names the transactional ids.
         replication: Replication factor when the topic has to be created; -1 takes the broker's default.
         verified: Whether a person has looked at the topic's settings (``topic.settings.verified``).
+        transaction_timeout_ms: Milliseconds after which the brokers end a transaction of the ledger's own; they refuse
+            more than their ``transaction.max.timeout.ms``.
     """
 
     def __init__(
@@ -66,11 +68,13 @@ class Ledger:
         replication: int = -1,
         *,
         verified: bool = False,
+        transaction_timeout_ms: int = SHORT_MS,
     ) -> None:
         self.topic = topic
         self._settings = kafka_settings
         self._prefix = prefix or topic
         self._replication, self._verified = replication, verified
+        self._timeout_ms = transaction_timeout_ms
         self._admin_client: AdminClient | None = None
 
     def _admin(self) -> AdminClient:
@@ -136,7 +140,7 @@ class Ledger:
             if fence_after_s is None:
                 raise self._hidden_error(hidden) from None
             log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
-            fence(self._settings, self._prefix, [w for w in self._suspects() if fence_planner or w != PLANNER])
+            self._fence(w for w in self._suspects() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)
         state = LedgerState.from_records(
             values,
@@ -208,7 +212,7 @@ class Ledger:
         """
         if planner is not None:
             own_plan = replace(plan, prefix=self._prefix)
-            return begin_epoch(self, planner, own_plan, lambda ids: fence(self._settings, self._prefix, ids))
+            return begin_epoch(self, planner, own_plan, self._fence)
         with self._planner() as own:
             return self.begin(plan, own)
 
@@ -221,9 +225,12 @@ class Ledger:
         with self._planner() as writer:
             writer.commit([(self.topic, key.encode(), value) for key, value in records.items()])
 
+    def _fence(self, writers: Iterable[int | str]) -> None:
+        fence(self._settings, self._prefix, writers, transaction_timeout_ms=self._timeout_ms)
+
     def _planner(self) -> TransactionalWriter:
         writer = TransactionalWriter(
-            self._settings, transactional_id(self._prefix, PLANNER), transaction_timeout_ms=60_000
+            self._settings, transactional_id(self._prefix, PLANNER), transaction_timeout_ms=self._timeout_ms
         )
         writer.init()
         return writer

@@ -9,6 +9,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.known_topics import TOPIC_KEY_PREFIX, KnownTopic
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     CHUNK_PREFIX,
+    HISTORY_KEY,
     MAX_WRITERS,
     OUTCOME_KEY,
     PLAN_KEY,
@@ -248,6 +249,9 @@ def _check(key: str, given: Members) -> None:
     elif key == VIEW_KEY:
         given.whole("epoch")
         BinlogOffset.from_json(given.object("offset"))
+    elif key == HISTORY_KEY:
+        given.text("topic")
+        given.text_or_none("id")
 
 
 def check_snapshot(given: Members) -> None:

@@ -24,6 +24,7 @@ WRITERS_KEY = "writers"
 WRITER_PREFIX = "writer/"
 CHUNK_PREFIX = "chunk/"
 VIEW_KEY = "view"
+HISTORY_KEY = "history"
 
 MAX_WRITERS = 10_000
 """More writers or snapshot tasks than any record can speak of; it bounds what a damaged one makes others do."""
@@ -67,8 +68,8 @@ class BatchPlan:
             finished under others.
         attempt: Random id of the driver that carries the plan out, given by ``takeover.begin_epoch``. The owner names a
             piece of work, and two drivers of one owner can be alive; the attempt in the ledger is the one that counts.
-        gapless: Whether a snapshot follows a stream that goes on at ``start``: no change of a captured table may lie
-            between there and its view.
+        gapless: Whether the stream goes on at ``start``: no change of a captured table may lie between there and a
+            snapshot's view; and a reset has left nothing out.
     """
 
     epoch: int
@@ -157,7 +158,9 @@ class BatchPlan:
         )
 
 
-def reset_plan(epoch: int, offset: BinlogOffset, owner: str, created_ms: int = 0) -> BatchPlan:
+def reset_plan(
+    epoch: int, offset: BinlogOffset, owner: str, created_ms: int = 0, *, gapless: bool = False
+) -> BatchPlan:
     """Return the plan by which a person moves the offset; it is complete as soon as it stands in the ledger.
 
     Args:
@@ -165,8 +168,9 @@ def reset_plan(epoch: int, offset: BinlogOffset, owner: str, created_ms: int = 0
         offset: Where the next batch begins, a transaction boundary.
         owner: Who decided.
         created_ms: Now, milliseconds since 1970.
+        gapless: Whether the offset is the one that was stored, so that nothing was left out.
     """
-    return BatchPlan(epoch, "reset", offset, offset, writers=0, owner=owner, created_ms=created_ms)
+    return BatchPlan(epoch, "reset", offset, offset, writers=0, owner=owner, created_ms=created_ms, gapless=gapless)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 Progress = Callable[[dict[str, Any]], None]
@@ -36,6 +37,8 @@ class Committer:
         xa: The writer's XA transactions.
         tracker: The GTIDs that the writer has passed.
         progress: Called every two seconds with counters.
+        side: Ledger records to be committed with the next marker; emptied then. Nothing is written to the ledger before
+            that: an open transaction hides there what others have committed.
     """
 
     cfg: ConnectorConfig
@@ -47,6 +50,7 @@ class Committer:
     xa: XaTransactions
     tracker: GtidTracker
     progress: Progress
+    side: list[SideRecord]
     _commits: int = 0
     _since_check: int = 0
     _beat_at: float = float("-inf")
@@ -134,8 +138,10 @@ class Committer:
         )
         if done:
             fault_point("writer.mid_batch", self.index)
-        topic, key, value = marker.record(self.cfg.ledger_topic)
-        self.sink.produce(topic, key, value, 0)
+        records = [*self.side, marker.record(self.cfg.ledger_topic)]
+        self.side.clear()
+        for topic, key, value in records:
+            self.sink.produce(topic, key, value, 0)
         fault_point("writer.before_commit", self.index)
         self.sink.commit()
         self._commits += 1

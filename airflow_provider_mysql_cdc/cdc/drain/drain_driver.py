@@ -25,6 +25,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.known_history import learn_history, require_known_history
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
 from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress
@@ -118,8 +119,10 @@ def _run_batch(
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history
+    require_known_history(cfg, ledger)
     state = load_state(cfg, until=plan.start, epoch=plan.epoch)
     ready_topics(cfg, job, plan, ledger, state, log)
+    learn_history(cfg, job, ledger)
     progress = DrainProgress(plan, log)
     coordinator = Coordinator({"progress": progress.update}, runner.host)
     arguments = {

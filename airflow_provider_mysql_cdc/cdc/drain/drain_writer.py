@@ -93,7 +93,16 @@ class DrainWriter:
             self._at.resume = self.resume.reached
             self.counts = dict(self.resume.counts)
         self._committer = Committer(
-            self.cfg, self.plan, self.index, self.sink, self.counts, self._at, self._xa, self._tracker, self.progress
+            cfg=self.cfg,
+            plan=self.plan,
+            index=self.index,
+            sink=self.sink,
+            counts=self.counts,
+            at=self._at,
+            xa=self._xa,
+            tracker=self._tracker,
+            progress=self.progress,
+            side=self._routes.learned,
         )
         self._letters = DeadLetters(self.cfg, self.index, self.sink.produce, self.counts)
 
@@ -271,7 +280,7 @@ class DrainWriter:
             return
         for change in applied.changes:
             if change.kind == "TRUNCATE" and change.table is not None and self.cfg.captures(change.table.id):
-                share = self._routes.share(change.table.id)
+                share = self._routes.ready_share(change.table.id)
                 if 0 in share.mine:
                     self._produce(share.topic, None, truncate_value(self.cfg, change.table, event, self._at), 0)
 
@@ -322,8 +331,6 @@ class DrainWriter:
         produce, topic, share = self.sink.produce, route.topic, route.share
         headers = self._routes.headers
         n = 0
-        if (learned := self._routes.learned.pop(topic, None)) is not None:
-            produce(*learned, 0)
         if share.whole and share.partitions == 1 and not self._routes.identity:
             for key, value, _, _, header in out:
                 produce(topic, key, value, 0, headers if header is None else [header, *headers])

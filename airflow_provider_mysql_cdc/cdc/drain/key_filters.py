@@ -101,7 +101,7 @@ class HeldChunk:
                 why="the table was renamed between two views of its snapshot, and places of binlog files mean nothing "
                 "on another server",
                 remedy="set database.hostname to the snapshot's server until the drain has passed "
-                f"{self.read.offset}; or reset (DAG mysql_cdc_reset_offset) and take a new snapshot",
+                f"{self.read.offset}; or give it up (DAG mysql_cdc_reset_offset with current) and take a new snapshot",
             )
         here = (file_number(event.file), event.end_pos)
         return self.since < here and (self.until is None or here <= self.until)

@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
-from airflow_provider_mysql_cdc.cdc.sink.topics import describe_topics, ensure_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import describe_made, ensure_topics
 
 log = logging.getLogger(__name__)
 DecodeRows = Callable[[bytes, int, int, Any, list[Any]], int]
@@ -81,8 +81,8 @@ class Routes:
         self.options = wiring.decoder_options(cfg)
         self._born: dict[str, int] = {}
         self._owners: TopicOwners | None = None
-        # Ledger records of topics born inside the batch, to be committed with the first record in each.
-        self.learned: dict[str, SideRecord] = {}
+        # Ledger records of topics born inside the batch, for the next commit.
+        self.learned: list[SideRecord] = []
         self.identity: bool = cfg[F.CDC_ID_HEADER]
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
 
@@ -122,13 +122,10 @@ class Routes:
         table_id = TableId(table_map.db, table_map.table)
         if not cfg.captures(table_id):
             return Route(table_id, "", TopicShare("", 0, frozenset(), False), None, None, ())
-        share = self.share(table_id)
+        share = self.ready_share(table_id)
         topic = share.topic
         if not share.mine and not cfg[F.PROVIDE_TRANSACTION_METADATA]:
             return Route(table_id, topic, share, None, None, ())
-        if share.mine and topic not in self._plan.partitions and topic not in self._born:
-            # A table created inside the batch, or one whose topic did not exist when the batch was planned.
-            share = self._bear(table_id, topic)
         table = state.tables.get(table_id)
         if table is None and self._unknown_passes(table_id, event):
             return Route(table_id, topic, share, None, None, ())
@@ -153,18 +150,34 @@ class Routes:
             _functions(decoder if self.failed is None else Tolerant(decoder, self.failed)),
         )
 
+    def ready_share(self, table: TableId) -> TopicShare:
+        """Return what this writer owns of a captured table's topic; what it owns something of exists then.
+
+        Args:
+            table: The table.
+
+        Raises:
+            SinkError: The topic cannot be made.
+        """
+        share = self.share(table)
+        topic = share.topic
+        if share.mine and topic not in self._plan.partitions and topic not in self._born:
+            # A table created inside the batch, or one whose topic did not exist when the batch was planned.
+            return self._bear(table, topic)
+        return share
+
     def _bear(self, table: TableId, topic: str) -> TopicShare:
         """Create a topic, unless an earlier attempt, a transform or somebody else did; it is as large as it is found.
 
-        Its first record takes along what the topic is, so that the rest of the batch finds it the same.
+        The commit of its first record takes along what the topic is, so that the rest of the batch finds it the same.
         """
         cfg = self._cfg
         admin = make_admin(cfg.kafka_settings())
         ensure_topics(admin, {topic: wiring.table_topic(cfg)})
-        found = describe_topics(admin, [topic], brokers(cfg.kafka_settings()))[topic]
+        found = describe_made(admin, [topic], brokers(cfg.kafka_settings()))[topic]
         self._born[topic] = found.partitions
         known = KnownTopic(found.partitions, found.id, self._plan.epoch)
-        self.learned[topic] = topic_record(cfg.ledger_topic, topic, known)
+        self.learned.append(topic_record(cfg.ledger_topic, topic, known))
         return self.share(table)
 
     def _unknown_passes(self, table: TableId, event: Event) -> bool:

@@ -157,7 +157,7 @@ def find_prepared(
             f"the rows of XA transaction {xid} are no longer in the binlog",
             where=f"XA COMMIT at {before}",
             why=f"it was prepared before this stream began, and the server's binlog begins with {first}",
-            remedy="give the batch up (DAG mysql_cdc_reset_offset, offset=stored), then take a new snapshot "
+            remedy="give the batch up (DAG mysql_cdc_reset_offset with current), then take a new snapshot "
             "(mysql_cdc_snapshot with again=true): the rows are in the tables",
         )
     return found

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, describe_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, describe_made, describe_topics
 
 Log = Callable[[str], None]
 
@@ -49,7 +49,7 @@ def ready_topics(
     missing = [topic for topic in needed if topic not in found]
     job.create_topics({topic: needed[topic] for topic in missing})
     if missing:
-        found = {**found, **describe_topics(admin, missing, at)}
+        found = {**found, **describe_made(admin, missing, at)}
         if changed := differences({}, found, missing, plan):
             raise changed_error(changed, plan, begun=ledger.begun())
     _learn(job, cfg.ledger_topic, plan, ledger.topics, found, needed, log)

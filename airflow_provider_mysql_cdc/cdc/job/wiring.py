@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
-from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter
 
 
 def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
@@ -227,6 +227,7 @@ def ledger(cfg: ConnectorConfig) -> Ledger:
         cfg[F.TOPIC_PREFIX],
         cfg[F.TOPIC_CREATION_REPLICATION_FACTOR],
         verified=cfg[F.TOPIC_SETTINGS_VERIFIED],
+        transaction_timeout_ms=min(SHORT_MS, cfg[F.TRANSACTION_TIMEOUT_MS]),
     )
 
 

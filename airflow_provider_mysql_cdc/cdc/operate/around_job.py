@@ -29,8 +29,10 @@ from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.structures import rebuild_for_batch
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
@@ -124,6 +126,9 @@ def prepare_snapshot(
         return _job(cfg, replace(pending, owner=owner), store, state, ledger)
     if pending is not None and again:
         state, ledger = _give_up_purged(cfg, store, owner, log, pending)
+    elif pending is not None and recovery.is_recovery(cfg):
+        rebuild_for_batch(cfg, owner, pending, log)
+        return None
     elif pending is not None:
         log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
         return None
@@ -160,11 +165,13 @@ def _stream_start(
     """Return where the stream stands that a new snapshot must not move past anything; None when nothing is to be kept.
 
     Nothing is, before the first snapshot, when the history alone is rebuilt, when the binlog behind the offset is gone,
-    and right after a person moved the offset, which is how one decides to leave something out.
+    and right after a person moved the offset, which is how one decides to leave something out. A reset that kept the
+    offset leaves nothing out.
     """
     if committed is None or recovery.is_recovery(cfg):
         return None
-    if ledger is not None and ledger.plan is not None and ledger.plan.kind == "reset":
+    plan = ledger.plan if ledger is not None else None
+    if plan is not None and plan.kind == "reset" and not plan.gapless:
         log(f"the offset {committed} was set by hand; what lies between it and the snapshot's view is left out")
         return None
     try:
@@ -260,6 +267,7 @@ def prepare_drain(
         return _job(cfg, replace(pending, owner=owner), store, state, ledger, run_for_s)
     if state.committed is not None:
         require_history(cfg)
+        require_known_history(cfg, ledger)
     with connect(cfg.connection_settings()) as conn:
         require(preflight(conn, cfg, snapshot=False))
         start = state.committed or _first_offset(cfg, conn)

@@ -23,7 +23,14 @@ from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.takeover import FENCE_AFTER_S
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, SchemaError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    ConfigError,
+    LedgerMismatchError,
+    LedgerMissingError,
+    NoOffsetError,
+    SchemaError,
+    SourceError,
+)
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -70,10 +77,12 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
             if plan is not None and found is not None and not found.complete():
                 log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is set aside")
-            offset = _with_structures(cfg, conn, job, offset, target, epoch, _drained(stored, found), to, log)
+            known = to == STORED or known_at(cfg, conn, offset, _drained(stored, found), found)
+            if not known:
+                offset = _with_structures(cfg, job, offset, target, epoch, to, log)
             now = time.time_ns() // 1_000_000
             lock.require()
-            ledger = job.begin(reset_plan(epoch, offset, owner, now))
+            ledger = job.begin(reset_plan(epoch, offset, owner, now, gapless=to == STORED))
             # Whoever resets takes the topics as they are.
             job.commit([topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics])
         result = reconcile(stored, ledger, at_ms=now)
@@ -85,21 +94,17 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
 
 def _with_structures(
     cfg: ConnectorConfig,
-    conn: Any,
     job: JobLedger,
     offset: BinlogOffset,
     target: Callable[[], BinlogOffset],
     epoch: int,
-    drained: BinlogOffset | None,
     to: str,
     log: Log,
 ) -> BinlogOffset:
-    """Make sure that the schema history gives the structures at the offset, before the offset moves.
+    """Write the structures at the offset into the schema history, before the offset moves.
 
     The end of the binlog may have moved over a change meanwhile; then it is taken anew.
     """
-    if to == STORED or known_at(cfg, conn, offset, drained):
-        return offset
     for left in reversed(range(TRIES)):
         try:
             tables = write_structures(cfg, job, offset, epoch)
@@ -145,14 +150,18 @@ def _target(
 
 
 def _kept(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset:
-    """Return the stored offset; where it was lost, the ledger's."""
-    if stored is not None and stored.committed is not None:
-        return stored.committed
-    plan = ledger.plan if ledger else None
-    if plan is not None and ledger is not None:
-        end = ledger.end()
-        if end is not None or plan.kind == "drain":
-            return end or plan.start
+    """Return the stored offset as the ledger completes it: a batch that stands in Kafka does not come again.
+
+    Where both contradict each other, or the ledger is gone, what is stored counts.
+    """
+    try:
+        state = reconcile(stored, ledger).state
+    except (LedgerMissingError, LedgerMismatchError):
+        state = stored or StoredState()
+    if state.committed is not None:
+        return state.committed
+    if ledger is not None and ledger.plan is not None and ledger.plan.kind == "drain":
+        return ledger.plan.start
     raise NoOffsetError(
         "there is no stored offset to keep",
         where="offset=stored",

@@ -7,26 +7,34 @@ table was changed between the place and now.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, current_offset
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError, StateError
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.known_history import difference, history_id_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, order
 from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions, captured_tables, guard, read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.history import reaches, read_history
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import describe, history_records
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
-from airflow_provider_mysql_cdc.cdc.snapshot.recovery import require_no_ddl
+from airflow_provider_mysql_cdc.cdc.snapshot.recovery import replace_history, require_no_ddl
 from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lock_seconds
 
 LOOKS = 5
 
 
-def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: BinlogOffset | None) -> bool:
+def known_at(
+    cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: BinlogOffset | None, ledger: LedgerState | None
+) -> bool:
     """Return whether the schema history gives the structures at an offset.
 
     Args:
@@ -34,6 +42,7 @@ def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: Bin
         conn: An open connection to the source.
         offset: The offset, just read from the server.
         drained: How far the stream was drained, or None when that is not known.
+        ledger: What the ledger holds; it knows the history topic.
 
     Raises:
         SchemaError: A record of the history is damaged, or it is another connector's.
@@ -41,6 +50,8 @@ def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: Bin
     """
     if drained is None or not partition_counts(make_admin(cfg.kafka_settings()), [cfg.history_topic]):
         return False
+    if difference(cfg, ledger):
+        return False  # emptied
     try:
         drained = check_available(conn, cfg.connection_settings(), drained)
     except BinlogPurgedError:
@@ -76,9 +87,37 @@ def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset,
             remedy="move to a place behind the statement (current is always one) or to one that the stream has drained "
             "in one piece; or take a new snapshot (mysql_cdc_snapshot with again=true)",
         ) from error
-    job.create_topics({})
-    job.commit(history_records(cfg, describe(definitions), offset, epoch))
+    _write(cfg, job, definitions, offset, epoch)
     return len(definitions.tables)
+
+
+def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Callable[[str], None]) -> None:
+    """Rebuild a lost schema history for a batch that is not finished, so that the drain can go on with it.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        plan: The batch.
+        log: Takes one line of text.
+
+    Raises:
+        SchemaError: A captured table was changed since the batch's start, with the statement and its place.
+        RunInProgressError: Another run is at work.
+        StateError: Tables come and go too quickly.
+    """
+    with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
+        job.begin(replace(plan, owner=owner))  # now nobody writes into the history any more
+        definitions, end = _read(cfg)
+        lock.require()
+        replace_history(cfg, plan.start, end)
+        _write(cfg, job, definitions, plan.start, plan.epoch)
+    log(f"the schema history is rebuilt as of {plan.start}, where batch {plan.epoch} begins; the drain goes on with it")
+
+
+def _write(cfg: ConnectorConfig, job: JobLedger, definitions: Definitions, offset: BinlogOffset, epoch: int) -> None:
+    job.create_topics({})
+    records = history_records(cfg, describe(definitions), offset, epoch)
+    job.commit([*records, history_id_record(cfg, job)])
 
 
 def _read(cfg: ConnectorConfig) -> tuple[Definitions, BinlogOffset]:

@@ -234,6 +234,36 @@ def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dic
     return out
 
 
+def describe_made(admin: AdminClient, topics: Collection[str], at: str) -> dict[str, TopicInfo]:
+    """Return what topics are that were just made; a broker may hear of them later than another.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Topic names.
+        at: Addresses of the brokers, for messages.
+
+    Raises:
+        SinkError: A topic is gone again.
+        SinkAuthorizationError: A topic may not be described.
+        SinkConnectionError: Kafka cannot be reached.
+    """
+    deadline = time.monotonic() + _LEADER_S
+    while True:
+        found = describe_topics(admin, topics, at)
+        gone = sorted(set(topics) - found.keys())
+        if not gone:
+            return found
+        if time.monotonic() >= deadline:
+            raise SinkError(
+                "a topic that was just made is gone",
+                where=f"topic {', '.join(gone[:5])} at {at}",
+                why=f"it existed, and for {_LEADER_S:.0f} s the brokers have not known it; somebody deletes topics",
+                remedy="find out who deletes it, then run the task again: it makes the topic anew",
+                retriable=True,
+            )
+        time.sleep(0.1)
+
+
 def broker_count(admin: AdminClient) -> int:
     """Return the number of brokers of the cluster; 0 when the brokers do not say.
 

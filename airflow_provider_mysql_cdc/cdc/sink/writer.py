@@ -22,6 +22,8 @@ from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id as writer_t
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
 
+SHORT_MS = 60_000
+"""Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
 _SERVE_BYTES = 4 << 20
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
@@ -308,7 +310,12 @@ class TransactionalWriter:
 
 
 def fence(
-    kafka_settings: Mapping[str, Any], prefix: str, writers: Iterable[int | str], timeout_s: float = 60.0
+    kafka_settings: Mapping[str, Any],
+    prefix: str,
+    writers: Iterable[int | str],
+    timeout_s: float = 60.0,
+    *,
+    transaction_timeout_ms: int = SHORT_MS,
 ) -> None:
     """Fence the given writers of a topic.prefix: abort what they have open, refuse what they still send.
 
@@ -321,6 +328,7 @@ def fence(
         prefix: topic.prefix.
         writers: Writer numbers.
         timeout_s: Seconds to wait for each.
+        transaction_timeout_ms: A timeout that the brokers accept; nothing is written, so it may be short.
 
     Raises:
         SinkConnectionError: Kafka cannot be reached in time.
@@ -329,8 +337,7 @@ def fence(
 
     def one(writer: int | str) -> None:
         writer_id = writer_transactional_id(prefix, writer)
-        # A short transaction timeout does no harm here: nothing is written.
-        with TransactionalWriter(kafka_settings, writer_id, transaction_timeout_ms=60_000) as client:
+        with TransactionalWriter(kafka_settings, writer_id, transaction_timeout_ms=transaction_timeout_ms) as client:
             client.init(timeout_s)
 
     ids = sorted(set(writers), key=str)

@@ -82,7 +82,8 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
                     "the schema history cannot be rebuilt: a captured table changed since the stored offset",
                     where=f"{event.file}:{event.start_pos}: {query.sql[:300]}",
                     why="the structures of the server are those after this statement, not those at the offset",
-                    remedy="take a new snapshot: snapshot.mode=initial, and trigger mysql_cdc_snapshot with again=true",
+                    remedy="take a new snapshot: mysql_cdc_reset_offset with current (what is not drained is left "
+                    "out), then mysql_cdc_snapshot with again=true and snapshot.mode=initial",
                 )
     finally:
         stream.close()

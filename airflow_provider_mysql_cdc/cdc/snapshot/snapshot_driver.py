@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import SKIPPED
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY, JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.known_history import history_id_record, require_known_history
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
@@ -172,6 +173,8 @@ class _Snapshot:
             outcome = ledger.outcome or {}
             counts = outcome.get("counts", {}) if outcome.get("epoch") == self.plan.epoch else {}
             return dict(counts), BinlogOffset.from_json((ledger.snapshot or {})["offset"])
+        if self._schemas_written(ledger):
+            require_known_history(self.cfg, ledger, snapshot=True)
         for _ in range(LOOKS):
             chunks, moved = self._look(ledger)
             if not moved:
@@ -382,7 +385,7 @@ class _Snapshot:
             records += [wiring.routed(cfg, *change) for change in changes]
         records += history_records(cfg, described, offset, plan.epoch)
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
-        records.append(self.job.record(VIEW_KEY, record))
+        records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
         self.job.commit(records, {wiring.schema_topic(cfg): wiring.headers(cfg, self.run_id)})
 
 
