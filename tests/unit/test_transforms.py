@@ -332,7 +332,7 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
     cfg = config(steps(a=regex(".*\\.t", "all")), topic__creation__default__partitions="2")
     monkeypatch.setattr(routes, "make_admin", lambda settings: None)
     monkeypatch.setattr(routes, "ensure_topics", lambda admin, topics: ())
-    monkeypatch.setattr(routes, "describe_topics", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
+    monkeypatch.setattr(routes, "describe_made", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
     announced = SimpleNamespace(db="db", table="t", column_types=MAP.column_types, column_meta=MAP.column_meta)
     monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     shares = []
