@@ -73,7 +73,6 @@ def check(pipeline: Pipeline, root: Any, database: str) -> None:
         assert found == sorted(rows(root, f"SELECT id, v FROM `{database}`.{table}"))
 
 
-@pytest.mark.req("SCH-05")
 @pytest.mark.parametrize("how", ["made anew", "another name"])
 def test_an_empty_history_passes_over_no_row(pipeline: Pipeline, root: Any, database: str, how: str) -> None:
     pipeline.properties["inconsistent.schema.handling.mode"] = "skip"
