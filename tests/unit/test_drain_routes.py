@@ -72,15 +72,15 @@ def test_rows_of_another_structure_are_not_decoded_with_the_historys(
 
 
 def test_a_topic_born_in_the_batch_is_written_down_as_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its first record takes the note along; without it a retry could not tell that the topic was changed."""
+    """The commit of its first record takes the note along; else no retry could tell that the topic was changed."""
     monkeypatch.setattr(routes, "make_admin", lambda settings: None)
     monkeypatch.setattr(routes, "ensure_topics", lambda admin, topics: ())
-    monkeypatch.setattr(routes, "describe_topics", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
+    monkeypatch.setattr(routes, "describe_made", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
     monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     made = Routes(config(), plan(writers=1), 0, "run")
     share = make(made, AS_IT_IS, T).share
     assert (share.partitions, share.whole) == (3, True)
-    ledger, key, value = made.learned[TOPIC]
+    ledger, key, value = made.learned[0]
     assert (ledger, key) == (config().ledger_topic, b"topic/" + TOPIC.encode())
     assert b'"partitions":3' in (value or b"") and b'"id":"id"' in (value or b"")
 

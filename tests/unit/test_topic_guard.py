@@ -32,9 +32,10 @@ class Rig:
         self.job, self.topics, self.created = job, {TOPIC: TopicInfo(2, "first")}, TopicInfo(2, "made")
         self.lines: list[str] = []
         monkeypatch.setattr(topic_guard, "make_admin", lambda _: None)
-        monkeypatch.setattr(
-            topic_guard, "describe_topics", lambda _, names, at: {t: i for t, i in self.topics.items() if t in names}
-        )
+        for name in ("describe_topics", "describe_made"):
+            monkeypatch.setattr(
+                topic_guard, name, lambda _, names, at: {t: i for t, i in self.topics.items() if t in names}
+            )
         monkeypatch.setattr(job, "wanted_topics", lambda _: {TOPIC: None})
         monkeypatch.setattr(job, "create_topics", lambda specs: self.topics.update(dict.fromkeys(specs, self.created)))
 
