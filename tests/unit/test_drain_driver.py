@@ -74,7 +74,14 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
     batch = plan()
     markers = {n: Marker(1, n, START, END, Reached(END, 0), done=True, counts={"t": 3}) for n in range(2)}
     monkeypatch.setattr(drain_driver, "begin_pinned", lambda *_: (LedgerState(plan=batch), batch))
-    for name in ("check_available", "load_state", "ready_topics", "filters_in_force", "server_variables"):
+    for name in (
+        "check_available",
+        "load_state",
+        "ready_topics",
+        "learn_history",
+        "filters_in_force",
+        "server_variables",
+    ):
         monkeypatch.setattr(drain_driver, name, lambda *_, **__: None)
     monkeypatch.setattr(drain_driver, "forget_chunks", lambda *_: None)
     job: Any = SimpleNamespace(

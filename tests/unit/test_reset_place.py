@@ -73,11 +73,12 @@ def test_structures_are_written_for_a_place_behind_which_nothing_changed(monkeyp
     monkeypatch.setattr(structures, "_read", lambda cfg: (SimpleNamespace(tables={1: 1, 2: 2}), HERE))
     monkeypatch.setattr(structures, "describe", lambda definitions: None)
     monkeypatch.setattr(structures, "history_records", lambda *_: ["records"])
+    monkeypatch.setattr(structures, "history_id_record", lambda *_: "id")
     with pytest.raises(SchemaError, match="structures at this place are not known") as caught:
         structures.write_structures(CFG, job, START, 3)
     assert caught.value.where == "the statement" and job.written == []
     assert structures.write_structures(CFG, job, END, 3) == 2
-    assert job.written == [["records"]] and looked == [(START, HERE), (END, HERE)]
+    assert job.written == [["records", "id"]] and looked == [(START, HERE), (END, HERE)]
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.known_history import difference
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.structures import known_at, write_structures
 
@@ -77,9 +78,9 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
             if plan is not None and found is not None and not found.complete():
                 log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is set aside")
-            known = to == STORED or known_at(cfg, conn, offset, _drained(stored, found), found)
-            if not known:
-                offset = _with_structures(cfg, job, offset, target, epoch, to, log)
+            # A history made anew does not have the statements that were drained.
+            drained = None if difference(cfg, found) else _drained(stored, found)
+            offset = _with_structures(cfg, conn, job, offset, target, epoch, drained, to, log)
             now = time.time_ns() // 1_000_000
             lock.require()
             ledger = job.begin(reset_plan(epoch, offset, owner, now, gapless=to == STORED))
@@ -94,17 +95,21 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
 
 def _with_structures(
     cfg: ConnectorConfig,
+    conn: Any,
     job: JobLedger,
     offset: BinlogOffset,
     target: Callable[[], BinlogOffset],
     epoch: int,
+    drained: BinlogOffset | None,
     to: str,
     log: Log,
 ) -> BinlogOffset:
-    """Write the structures at the offset into the schema history, before the offset moves.
+    """Make sure that the schema history gives the structures at the offset, before the offset moves.
 
     The end of the binlog may have moved over a change meanwhile; then it is taken anew.
     """
+    if to == STORED or known_at(cfg, conn, offset, drained):
+        return offset
     for left in reversed(range(TRIES)):
         try:
             tables = write_structures(cfg, job, offset, epoch)

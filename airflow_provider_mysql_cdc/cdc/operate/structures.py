@@ -13,13 +13,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, current_offset
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError, StateError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.known_history import difference, history_id_record
+from airflow_provider_mysql_cdc.cdc.job.known_history import history_id_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, order
 from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions, captured_tables, guard, read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.history import reaches, read_history
@@ -32,9 +31,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lock_seconds
 LOOKS = 5
 
 
-def known_at(
-    cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: BinlogOffset | None, ledger: LedgerState | None
-) -> bool:
+def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: BinlogOffset | None) -> bool:
     """Return whether the schema history gives the structures at an offset.
 
     Args:
@@ -42,7 +39,6 @@ def known_at(
         conn: An open connection to the source.
         offset: The offset, just read from the server.
         drained: How far the stream was drained, or None when that is not known.
-        ledger: What the ledger holds; it knows the history topic.
 
     Raises:
         SchemaError: A record of the history is damaged, or it is another connector's.
@@ -50,8 +46,6 @@ def known_at(
     """
     if drained is None or not partition_counts(make_admin(cfg.kafka_settings()), [cfg.history_topic]):
         return False
-    if difference(cfg, ledger):
-        return False  # emptied
     try:
         drained = check_available(conn, cfg.connection_settings(), drained)
     except BinlogPurgedError:
