@@ -138,6 +138,10 @@ class DdlParseError(SchemaError):
     """A statement that can change a captured table was not understood (FAULT-15)."""
 
 
+class RowsAsTextError(DdlParseError):
+    """A CREATE TABLE ... SELECT was logged as text, so its rows are nowhere in the binlog (SETUP-16)."""
+
+
 class SchemaMismatchError(SchemaError):
     """TABLE_MAP contradicts the structure the history gives."""
 

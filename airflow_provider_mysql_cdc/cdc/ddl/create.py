@@ -9,6 +9,9 @@ from airflow_provider_mysql_cdc.cdc.ddl.columns import column_spec
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.keys import inline_keys, key_spec, starts_key, table_option
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, CreateTable, KeySpec, TableOptions
+from airflow_provider_mysql_cdc.cdc.errors import RowsAsTextError
+
+_QUERIES = ("AS", "SELECT", "REPLACE", "IGNORE", "WITH", "TABLE", "VALUES", "(")
 
 
 def create_table(cur: Cursor) -> CreateTable:
@@ -18,8 +21,9 @@ def create_table(cur: Cursor) -> CreateTable:
         cur: Cursor after the word TABLE.
 
     Raises:
-        DdlParseError: The statement is malformed, or its columns come from a SELECT: with row-based logging the server
-            writes the finished column list instead.
+        RowsAsTextError: Its rows come from a SELECT: with row-based logging the server writes the finished column list
+            instead.
+        DdlParseError: The statement is malformed.
     """
     if_not_exists = cur.accept("IF", "NOT", "EXISTS")
     name = cur.table_name()
@@ -35,8 +39,10 @@ def create_table(cur: Cursor) -> CreateTable:
         cur.accept(",")
     if cur.accept("PARTITION", "BY"):
         _partitioning(cur)
+    if cur.sees_one_of(*_QUERIES):
+        raise RowsAsTextError("the rows of a new table come from a SELECT", why="the statement was logged as text")
     if not cur.at_end():
-        cur.fail("columns taken from a SELECT, or an unknown table option")
+        cur.fail("an unknown table option")
     if not columns:
         cur.fail("a table without columns")
     return CreateTable(name, if_not_exists, None, tuple(columns), tuple(keys), options)

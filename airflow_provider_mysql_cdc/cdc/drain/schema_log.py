@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows
 from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
-from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, RowsAsTextError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
@@ -85,6 +85,8 @@ class SchemaLog:
         self.refuse_statement_format(query, where)
         try:
             return apply(state, query.sql, self.context(query), self._cfg.captures)
+        except RowsAsTextError as error:
+            raise statement_format_error(f"{where}, database {query.db or '(none)'}", query.sql[:200]) from error
         except DdlParseError as error:
             if self._cfg[F.SKIP_UNPARSEABLE_DDL]:
                 return Applied(state, (), "ignored")
