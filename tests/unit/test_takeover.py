@@ -115,7 +115,25 @@ def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(ledger: Mem
     only = writer(kafka, 0)
     join(ledger, first, only, 0)
     only.commit([Marker(1, 0, START, END, Reached(END, 0), done=True).record(TOPIC)])
-    for place in (START, END.at(END.file, 156)):
-        with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
-            ledger.begin(plan(2, place, END.at(END.file, 900)))
+    late = END.at(END.file, 900)
+    for other in (plan(2, START, late), plan(2, END.at(END.file, 156), late), plan(3, END, late), plan(1, END, late)):
+        with pytest.raises(OffsetConflictError, match="cannot begin"):
+            ledger.begin(other)
     assert ledger.begin(following).plan_in_force().epoch == 2
+
+
+def test_a_new_plan_has_pins_of_its_own(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
+    first = ledger.begin(plan(writers=1, pins={"a": "=1"})).plan_in_force()
+    only = writer(kafka, 0)
+    join(ledger, first, only, 0)
+    only.commit([Marker(1, 0, START, END, Reached(END, 0), done=True).record(TOPIC)])
+    following = plan(2, END, END.at(END.file, 900), pins={"a": "=2"})
+    assert ledger.begin(following).plan_in_force().pins == {"a": "=2"}
+
+
+def test_a_person_may_go_on_from_anywhere_but_not_under_an_epoch_that_was_used(ledger: MemoryLedger) -> None:
+    assert ledger.begin(reset_plan(7, START, "after a lost ledger")).complete()
+    ledger.begin(plan(8, START))
+    with pytest.raises(OffsetConflictError, match="epoch 8 cannot begin"):
+        ledger.begin(reset_plan(8, END, "a person"))
+    assert ledger.begin(reset_plan(9, END, "a person")).end() == END
