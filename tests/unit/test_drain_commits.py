@@ -82,3 +82,17 @@ def test_what_takes_longer_than_the_transaction_may_is_not_begun_inside_it(monke
     assert rig.sink.bytes_pending
     committer.make_room(13)
     assert not rig.sink.bytes_pending and len(rig.markers()) == 1
+
+
+def test_a_commit_comes_by_size_whatever_the_clock_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch, **{"commit.bytes": "1048576", "heartbeat.interval.ms": "0"})
+    committer = rig.writer._committer
+    rig.sink.produce("p.d.t", b"", b"x" * (1048576 - 1), 0)
+    committer.passed_rows()
+    committer.check()
+    assert rig.sink.bytes_pending and rig.markers() == []
+    for passed in (committer.passed_rows, committer.check):
+        rig.sink.produce("p.d.t", b"", b"x" * 1048576, 0)
+        before = len(rig.markers())
+        passed()
+        assert not rig.sink.bytes_pending and len(rig.markers()) == before + 1
