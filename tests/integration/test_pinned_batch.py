@@ -169,3 +169,18 @@ def test_an_interrupted_snapshot_pins_as_well(
     del pipeline.properties[name]
     assert pipeline.snapshot().complete
     assert seen(pipeline) == Counter(range(ROWS))
+
+
+@pytest.mark.parametrize("mode", ["never", "recovery"])
+def test_a_planned_snapshot_is_not_finished_as_another_kind_of_work(
+    pipeline: Pipeline, root: Any, database: str, mode: str
+) -> None:
+    """Nothing of it is committed; all the same it would end without a row, and be called complete."""
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1), (2)")
+    pipeline.prepare("snapshot")
+    pipeline.properties["snapshot.mode"] = mode
+    with pytest.raises(ConfigError, match=f"snapshot.mode .was the default, is '{mode}'.*reset_offset"):
+        pipeline.snapshot()
+    del pipeline.properties["snapshot.mode"]
+    assert pipeline.snapshot().complete
+    assert len(pipeline.records("t")) == 2

@@ -5,6 +5,7 @@ The older driver is held at a named point; the newer one runs to its end (or is 
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,8 +17,9 @@ from kit import Pipeline, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task, ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
@@ -253,6 +255,34 @@ def test_two_attempts_resume_one_interrupted_snapshot(
     fenced(older.go_on())
     assert pipeline.settle().complete
     pipeline.drain()
+    check(pipeline, root, database)
+
+
+@pytest.mark.req("FAULT-01")
+def test_a_run_that_is_refused_does_not_fence_the_one_at_work(pipeline: Pipeline, root: Any, database: str) -> None:
+    """A slow commit hides the end of the ledger; only a run of the same owner may take its writer for a dead one's."""
+    prepare("drain", pipeline, root, database)
+    job, cfg = pipeline.prepare("drain"), pipeline.cfg
+    ledger, settings = wiring.ledger(cfg), cfg.connection_settings()
+    with run_lock.held(settings, cfg.topic_prefix, pipeline.owner):
+        ledger.begin(job.plan)
+        with contextlib.closing(wiring.record_writer(cfg, 0)) as slow:
+            slow.init()
+            slow.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
+            slow._client().flush(10)
+            other = Pipeline(pipeline.properties, pipeline.store, owner="another/run/task/-1")
+            for run in (other.drain, other.snapshot, other.settle):
+                with pytest.raises(RunInProgressError) as caught:
+                    run()
+                assert caught.value.can_retry
+            slow.commit()
+            slow.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
+            slow._client().flush(10)
+            pipeline.prepare("drain")
+            with pytest.raises(FencedError):
+                slow.commit()
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
     check(pipeline, root, database)
 
 

@@ -11,7 +11,7 @@ open; ``writer.fence`` ends such transactions at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -110,6 +110,7 @@ class Ledger:
         *,
         fence_after_s: float | None = None,
         fence_planner: bool = True,
+        before_fence: Callable[[], None] = lambda: None,
         chunks: bool = True,
     ) -> LedgerState | None:
         """Return everything committed when the call began.
@@ -121,6 +122,7 @@ class Ledger:
                 its commit lasts; should it be a slow one, it is fenced and its batch is taken up by a retry. None
                 never fences.
             fence_planner: Whether the planner is among them; a caller that is the planner says no.
+            before_fence: Called before any writer is fenced; what it raises keeps them.
             chunks: Whether the chunks of a snapshot are wanted; there may be very many.
 
         Returns:
@@ -139,6 +141,7 @@ class Ledger:
         except HiddenByTransaction as hidden:
             if fence_after_s is None:
                 raise self._hidden_error(hidden) from None
+            before_fence()
             log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
             self._fence(w for w in self._suspects() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)

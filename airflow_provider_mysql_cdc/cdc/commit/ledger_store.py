@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -24,6 +24,7 @@ class LedgerStore(Protocol):
         *,
         fence_after_s: float | None = None,
         fence_planner: bool = True,
+        before_fence: Callable[[], None] = lambda: None,
         chunks: bool = True,
     ) -> LedgerState | None:
         """Return what is committed, or None when the topic does not exist."""

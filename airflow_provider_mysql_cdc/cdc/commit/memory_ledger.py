@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -35,6 +35,7 @@ class MemoryLedger:
         *,
         fence_after_s: float | None = None,
         fence_planner: bool = True,
+        before_fence: Callable[[], None] = lambda: None,
         chunks: bool = True,
     ) -> LedgerState | None:
         """Return what is committed, or None when the topic does not exist; see ``Ledger.read``."""
@@ -46,6 +47,7 @@ class MemoryLedger:
         except SinkConnectionError:
             if fence_after_s is None:
                 raise
+            before_fence()
             everything = {(r.key or b"").decode(): r.value for _, r in self._kafka.logs[self.topic, 0]}
             seen = LedgerState.from_records(everything)
             self.fence((*seen.writer_ids(1), *([PLANNER] if fence_planner else [])))

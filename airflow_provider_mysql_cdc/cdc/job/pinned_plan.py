@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pins import changes, pins
+from airflow_provider_mysql_cdc.cdc.config.pins import FORM, changes, pins
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 
@@ -41,6 +42,31 @@ def begin_pinned(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> tuple
         job.replace_plan(plan)
         ledger = replace(ledger, plan=plan)
     return ledger, plan
+
+
+def require_same_mode(cfg: ConnectorConfig, plan: BatchPlan) -> None:
+    """Refuse to go on with a snapshot under a mode that means another kind of work.
+
+    Nothing of it needs to be committed: where the stream goes on behind it was decided when it was planned.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The snapshot that is not finished.
+
+    Raises:
+        ConfigError: ``snapshot.mode`` has become or was ``never`` or ``recovery``.
+    """
+    name = F.SNAPSHOT_MODE.name
+    then, now = ({name: p[name]} if name in p else {} for p in (plan.pins, pins(cfg, snapshot=True)))
+    if then == now or not plan.pins or not {"=never", "=recovery"} & {*then.values(), *now.values()}:
+        return
+    raise ConfigError(
+        "the mode was changed inside a snapshot: " + "; ".join(changes({FORM: ""} | then, {FORM: ""} | now)),
+        where=f"snapshot {plan.epoch}, planned by {plan.owner or 'unknown'}",
+        why="it would be finished without its rows, or with rows that nobody asked for",
+        remedy="set it back until the snapshot is done, then change it; or give the snapshot up with DAG "
+        "mysql_cdc_reset_offset (offset=current or earliest says where the stream begins then)",
+    )
 
 
 def require_same_pins(plan: BatchPlan, now: dict[str, str]) -> None:

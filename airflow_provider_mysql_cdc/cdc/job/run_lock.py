@@ -98,6 +98,24 @@ def held(settings: ConnectionSettings, prefix: str, owner: str) -> Iterator[RunL
             lock.close()
 
 
+def require_no_other(conn: Any, prefix: str, owner: str) -> None:
+    """Refuse when a run of another owner is at work; nothing is taken and nobody is disturbed.
+
+    Args:
+        conn: An open connection.
+        prefix: topic.prefix.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run; empty for nobody's.
+
+    Raises:
+        RunInProgressError: Another owner holds the lock.
+        SourceError: What the server says.
+    """
+    question = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
+    holder, mine = fetch_all(conn, question, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
+    if holder is not None and holder != mine:
+        raise _in_progress(prefix, holder)
+
+
 def stay(conn: Any) -> None:
     """Keep the server from closing a connection that idles while the tasks work (SETUP-24).
 
@@ -146,10 +164,14 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
             if cursor.fetchone()[0] == 1:
                 cursor.execute("SELECT GET_LOCK(%s, 10)", (_owner_lock(prefix, owner),))
                 return
-    raise RunInProgressError(
+    raise _in_progress(prefix, holder)
+
+
+def _in_progress(prefix: str, holder: int) -> RunInProgressError:
+    return RunInProgressError(
         "another run of this topic.prefix is at work",
         where=f"topic.prefix={prefix}",
-        why=f"connection {holder} of the MySQL server holds the lock {name!r}",
+        why=f"connection {holder} of the MySQL server holds the lock {lock_name(prefix)!r}",
         remedy=f"wait for the other run, or end it (SHOW PROCESSLIST; KILL {holder})",
     )
 

@@ -26,10 +26,11 @@ from airflow_provider_mysql_cdc.cdc.config.pins import pins
 from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
+from airflow_provider_mysql_cdc.cdc.job.pinned_plan import require_same_mode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.structures import rebuild_for_batch
@@ -72,19 +73,37 @@ class Outcome:
     error: CdcError | None = None
 
 
-def read_ledger(cfg: ConnectorConfig) -> LedgerState | None:
-    """Return the ledger, or None when its topic does not exist."""
-    # A killed writer leaves a transaction open that hides what others committed; a live one commits within seconds.
-    return wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S)
+def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
+    """Return the ledger, or None when its topic does not exist.
+
+    A killed writer leaves a transaction open that hides what others committed; it is fenced. A live one commits within
+    seconds; a slow one of another run is left alone.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: Whose writers may be fenced although they are at work.
+
+    Raises:
+        RunInProgressError: A run of another owner is at work and hides the end of the ledger.
+    """
+
+    def nobody_else() -> None:
+        with connect(cfg.connection_settings()) as conn:
+            run_lock.require_no_other(conn, cfg.topic_prefix, owner)
+
+    return wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S, before_fence=nobody_else)
 
 
-def synchronise(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> tuple[Reconciled, LedgerState | None]:
+def synchronise(
+    cfg: ConnectorConfig, store: OffsetStore, log: Log, owner: str = ""
+) -> tuple[Reconciled, LedgerState | None]:
     """Bring stored state and ledger together, and store what follows from it.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
         log: Takes one line of text.
+        owner: ``dag_id/run_id/task_id/map_index``; empty for nobody's.
 
     Returns:
         The result with the state as it is stored now, and the ledger.
@@ -92,9 +111,10 @@ def synchronise(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> tuple[Rec
     Raises:
         LedgerMissingError, LedgerMismatchError: A person has to decide.
         OffsetConflictError: Another run stored something at the same time.
+        RunInProgressError: Another run is at work and hides the end of the ledger.
     """
     stored = store.load()
-    ledger = read_ledger(cfg)
+    ledger = read_ledger(cfg, owner)
     result = reconcile(stored, ledger, at_ms=time.time_ns() // 1_000_000)
     log(f"offset store and ledger: {result.action}: {result.reason}")
     if result.changed:
@@ -118,10 +138,11 @@ def prepare_snapshot(
         The job, or None when the snapshot is not needed.
     """
     require_kept(cfg, log)
-    result, ledger = synchronise(cfg, store, log)
+    result, ledger = synchronise(cfg, store, log, owner)
     state = result.state
     pending = state.pending
     if pending is not None and pending.kind == "snapshot":
+        require_same_mode(cfg, pending)
         log(f"snapshot {pending.epoch} was interrupted; going on with its remaining chunks")
         return _job(cfg, replace(pending, owner=owner), store, state, ledger)
     if pending is not None and again:
@@ -192,7 +213,7 @@ def _give_up_purged(
     except BinlogPurgedError as error:
         log(f"batch {pending.epoch} can never be finished and is given up: {error.message()}")
         reset_offset(cfg, store, owner, log)
-        result, ledger = synchronise(cfg, store, log)
+        result, ledger = synchronise(cfg, store, log, owner)
         return result.state, ledger
     raise StateError(
         f"batch {pending.epoch} is not finished, so a new snapshot cannot begin",
@@ -245,13 +266,13 @@ def prepare_drain(
         NoOffsetError: There is no offset and the configuration asks for a snapshot first.
     """
     require_kept(cfg, log)
-    result, ledger = synchronise(cfg, store, log)
+    result, ledger = synchronise(cfg, store, log, owner)
     state = result.state
     pending = state.pending
     if pending is not None and pending.gapless and _nothing_of(pending, ledger):
         log(f"snapshot {pending.epoch} has not begun and waits for the drain; it is set aside")
         reset_offset(cfg, store, owner, log)
-        result, ledger = synchronise(cfg, store, log)
+        result, ledger = synchronise(cfg, store, log, owner)
         state, pending = result.state, result.state.pending
     if pending is not None and pending.kind == "snapshot":
         raise NoOffsetError(
