@@ -30,7 +30,7 @@ class SparkRunner:
     def slots(self) -> int:
         """Return how many tasks can run at once on the executors that are there, at least one.
 
-        ``defaultParallelism`` is not that number: it is 2 while no executor has registered and on one core, and whatever
+        ``defaultParallelism`` is not that number: it is 2 while no executor has registered and on one core, or what
         ``spark.default.parallelism`` says. A barrier stage of more tasks than slots never starts: Spark looks 40 times,
         every 15 s, and gives up (``spark.scheduler.barrier.maxConcurrentTasksCheck.*``).
 

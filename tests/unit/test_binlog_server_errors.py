@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 
 import pymysql
@@ -89,6 +90,20 @@ def test_a_failed_handshake_is_a_matter_of_certificates() -> None:
     found = from_exception(error, "db:3306")
     assert type(found) is SourceConnectionError and not found.can_retry
     assert "self-signed" in found.why and "database.ssl.mode" in found.remedy
+
+
+def test_a_server_that_goes_down_inside_the_handshake_is_worth_a_retry() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        theirs.shutdown(socket.SHUT_WR)  # a kill between the greeting and the answer to our first TLS message
+        context = ssl.create_default_context()
+        with pytest.raises(ssl.SSLError) as cut:
+            context.wrap_socket(ours, server_hostname="db")
+    error = pymysql.OperationalError(2003, "Can't connect")
+    error.original_exception = cut.value  # type: ignore[attr-defined]
+    found = from_exception(error, "db:3306")
+    assert type(found) is SourceConnectionError and found.can_retry
+    assert "broke" in found.what and "EOF" in found.why and "database.ssl.mode" in found.remedy
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ text decides; both old (master/slave) and new (source/replica) wordings are know
 
 from __future__ import annotations
 
+import ssl
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -75,6 +76,13 @@ _TLS = Meaning(
     "check database.ssl.mode and the certificates",
     False,
 )
+_TLS_BROKE = Meaning(
+    SourceConnectionError,
+    "the connection to MySQL broke while its encryption was negotiated",
+    "run the task again; if it never succeeds, check database.ssl.mode, the certificates and what lies between",
+)
+# The other side ended the connection without a TLS alert: a server that goes down or is killed does, or the network.
+_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 _NO_BINLOG = Meaning(
     SourceSettingError, "binary logging is off", "start the server with log_bin=ON and binlog_format=ROW"
 )
@@ -184,8 +192,8 @@ def from_exception(error: Exception, where: str) -> SourceError:
     if isinstance(error, SourceError):
         return error
     tls = _tls_cause(error)
-    if tls:
-        return _TLS.make(where, tls)
+    if tls is not None:
+        return (_TLS_BROKE if isinstance(tls, _ENDED) else _TLS).make(where, str(tls) or type(tls).__name__)
     if isinstance(error, OSError):
         return _UNREACHABLE.make(where, str(error))
     match error.args:
@@ -196,12 +204,10 @@ def from_exception(error: Exception, where: str) -> SourceError:
     return _LOST.make(where, str(error) or type(error).__name__)
 
 
-def _tls_cause(error: BaseException) -> str:
-    """Return the text of the TLS failure behind an error, or an empty string.
+def _tls_cause(error: BaseException) -> ssl.SSLError | None:
+    """Return the TLS failure behind an error.
 
     pymysql reports a failed handshake as error 2003 and keeps the cause in ``original_exception``.
     """
-    import ssl
-
     cause = getattr(error, "original_exception", error)
-    return str(cause) if isinstance(cause, ssl.SSLError) else ""
+    return cause if isinstance(cause, ssl.SSLError) else None
