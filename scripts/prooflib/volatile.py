@@ -169,10 +169,11 @@ def _changes(steps: Sequence[tuple[tuple[str, int], str, int]]) -> Iterator[int]
     """
     before: tuple[str, int] | None = None
     for (file, _), _mine, distance in steps:
-        if before is None:
-            yield 0 if distance in (0, -_LONGER_SENTINEL) else _SHORTEST_EVENT
+        if before is not None and before[0] == file:
+            yield abs(distance - before[1])
         else:
-            yield abs(distance - before[1] if before[0] == file else distance)
+            begins = distance == 0 or (before is None and distance == -_LONGER_SENTINEL)
+            yield 0 if begins else _SHORTEST_EVENT
         before = file, distance
 
 

@@ -170,8 +170,9 @@ def test_each_binlog_file_begins_without_a_shift() -> None:
     first = at(range(100, 900, 100))
     theirs, ours = ([*one, *at((150, 250), "binlog.000002")] for one in (first, at(range(88, 888, 100))))
     assert differences(ours, theirs) == []
-    shifted = [*ours[:-2], *at((250, 350), "binlog.000002")]
-    assert "value.payload.source.pos" in {p for p, _ in differences(shifted, theirs)}
+    for distance in (-12, 4, 19, 100):
+        shifted = [*ours[:-2], *at((150 + distance, 250 + distance), "binlog.000002")]
+        assert "value.payload.source.pos" in {p for p, _ in differences(shifted, theirs)}, distance
 
 
 def test_positions_behind_compressed_transactions_may_shift_by_some_bytes_often() -> None:
