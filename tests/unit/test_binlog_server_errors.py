@@ -38,6 +38,8 @@ DUMP_TEXTS = {
         "Binary log is not open",
         "Misconfigured source - server_id was not set",
         "The replication sender thread cannot start in AUTO_POSITION mode: this server has GTID_MODE = OFF",
+        "Cannot replicate anonymous transaction when @@GLOBAL.GTID_MODE = ON, at file ./binlog.000002, position 158.",
+        "Cannot replicate GTID-transaction when @@GLOBAL.GTID_MODE = OFF, at file ./binlog.000002, position 158.",
         "Replica can not handle replication events with the checksum that source is configured to log",
     ],
     BinlogCorruptError: [

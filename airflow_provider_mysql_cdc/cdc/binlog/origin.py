@@ -23,7 +23,13 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, lacks_replication_slave, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.packets import EOF, PACKET_HEADER, PacketReader, raise_for_error
-from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, BinlogPurgedError, SourcePrivilegeError
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import refuses_transaction
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogCorruptError,
+    BinlogPurgedError,
+    SourcePrivilegeError,
+    SourceSettingError,
+)
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_origin
 
 # As mysqlbinlog registers: the server ends the dump at the end of the last file, and ends nobody else's dump.
@@ -129,7 +135,10 @@ def _described(origin: str) -> str:
 
 
 def _events(packets: PacketReader, where: str) -> Iterator[bytes]:
-    """Yield the events of a dump with their headers, until the server ends it."""
+    """Yield the events of a dump with their headers, until the server ends it.
+
+    Since GTIDs were switched on or off it may refuse to send the first transaction; then the head before it has to do.
+    """
     chunk, at = b"", 0
     while True:
         chunk, at = packets.more(chunk, at), 0
@@ -138,7 +147,12 @@ def _events(packets: PacketReader, where: str) -> Iterator[bytes]:
         if payload[:1] == bytes([EOF]):
             return
         if payload[:1] != b"\0":
-            raise_for_error(payload, where)
+            try:
+                raise_for_error(payload, where)
+            except SourceSettingError as error:
+                if refuses_transaction(error):
+                    return
+                raise
         if len(payload) <= _HEADER.size:
             raise BinlogCorruptError("a packet is shorter than an event", where=where)
         yield payload[1:]

@@ -109,6 +109,12 @@ _CORRUPT = Meaning(
 _SETTING = Meaning(
     SourceSettingError, "a server setting keeps the binlog from being read", "change the setting the server names"
 )
+_REFUSED = Meaning(
+    SourceSettingError,
+    "the server no longer sends transactions of this kind",
+    "set gtid_mode back to ON_PERMISSIVE (from ON) or OFF_PERMISSIVE (from OFF), run the drain until nothing is left, "
+    "and switch again then",
+)
 _LOCKED = Meaning(
     SourceConnectionError,
     "a table stayed locked",
@@ -144,6 +150,8 @@ _BY_TEXT: tuple[tuple[str, Meaning], ...] = (
     ("more gtids than", AHEAD),
     ("binary log is not open", _NO_BINLOG),
     ("server_id was not set", _SETTING),
+    ("cannot replicate anonymous", _REFUSED),
+    ("cannot replicate gtid", _REFUSED),
     ("gtid_mode", _SETTING),
     ("auto_position", _SETTING),
     ("checksum that", _SETTING),
@@ -169,6 +177,11 @@ def meaning(code: int, text: str) -> Meaning:
         lower = text.lower()
         return next((m for part, m in _BY_TEXT if part in lower), _QUERY)
     return _BY_CODE.get(code, _QUERY)
+
+
+def refuses_transaction(error: SourceError) -> bool:
+    """Return whether a dump ended because of gtid_mode: with ON no anonymous transaction is sent, with OFF no other."""
+    return error.what == _REFUSED.what
 
 
 def server_error(code: int, text: str, where: str) -> SourceError:
