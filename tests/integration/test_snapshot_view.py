@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pymysql
@@ -19,7 +18,7 @@ from kit import Pipeline, compacted, duplicates, execute, payload, require_chain
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk, KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
 from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
@@ -275,27 +274,19 @@ def test_chunks_hold_every_row_once_and_the_filter_agrees_with_them(
         assert found == sorted(members(root, table, SnapshotChunk(table.id, 0))), f"chunk size {size}"
         if size == 7:
             for chunk, part in zip(chunks, held, strict=True):
-                assert filtered(pipeline, table, chunk, found) == sorted(part)
+                assert filtered(pipeline, table, [chunk], found) == sorted(part)
+            assert filtered(pipeline, table, chunks, found) == found
+            assert filtered(pipeline, table, chunks[1::2], found) == sorted(k for part in held[1::2] for k in part)
 
 
 def filtered(
-    pipeline: Pipeline, table: Table, chunk: SnapshotChunk, keys: list[tuple[Any, ...]]
+    pipeline: Pipeline, table: Table, chunks: list[SnapshotChunk], keys: list[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
-    """Return the keys whose events the filter of a chunk drops."""
-    held = HeldChunk(chunk, ReadAt(BinlogOffset("binlog.000007", 1000)))
-    filters = KeyFilters(pipeline.cfg, {table.id: [held]})
-    records = []
-    for key in keys:
-        plain = {c: (v if isinstance(v, int | str) else str(v)) for c, v in zip(table.key_columns(), key, strict=True)}
-        # bigint.unsigned.handling.mode=long, the default, shows the upper half as negative numbers.
-        shown = {c: v - 2**64 if isinstance(v, int) and v >= 2**63 else v for c, v in plain.items()}
-        records.append((json.dumps(shown).encode(), b"", 0, 0, None))
-    event: Any = SimpleNamespace(file="binlog.000007", end_pos=1000)
-    late: Any = SimpleNamespace(file="binlog.000007", end_pos=1001)
-    assert filters.keep(table.id, records, late) == records
-    kept = {r[0] for r in filters.keep(table.id, records, event)}
-    filters.close()
-    return sorted(k for k, r in zip(keys, records, strict=True) if r[0] not in kept)
+    """Return the keys whose events the filter of some chunks drops."""
+    held = HeldChunks(chunks, ReadAt(BinlogOffset("binlog.000007", 1000)))
+    written = {key: tuple(v if isinstance(v, int | str) else str(v) for v in key) for key in keys}
+    with connect(pipeline.cfg.connection_settings()) as conn:
+        return sorted(held.holding(written, lambda sql: rows(conn, sql)))
 
 
 def test_a_table_that_was_just_filled_is_cut(pipeline: Pipeline, root: Any, database: str) -> None:

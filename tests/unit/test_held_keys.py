@@ -13,7 +13,8 @@ from memory_job import config
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk, KeyFilters, RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
@@ -31,7 +32,7 @@ def row(number: int, n: int) -> bytes:
 
 def kept(options: DecoderOptions, *rows: bytes) -> list[tuple[int, int]]:
     """Return row and leg of the records of an UPDATE that no chunk contains."""
-    filters = KeyFilters(config(), {T.id: [HeldChunk(CHUNK, ReadAt(BinlogOffset("binlog.000001", 100)))]})
+    filters = KeyFilters(config(), {T.id: [HeldChunks([CHUNK], ReadAt(BinlogOffset("binlog.000001", 100)))]})
     filters.learn(T, MAP)
     buf, pos, end = body(*rows, columns=2, images=2)
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)

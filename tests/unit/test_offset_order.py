@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk
+from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
 from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt, passed
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
@@ -110,19 +110,19 @@ def at(pos: int, number: int = 1) -> Any:
 def test_a_name_counts_from_where_to_where_it_was_the_tables() -> None:
     chunk = SnapshotChunk(TableId("d", "t"), 0)
     read = ReadAt(READ)
-    since_then = HeldChunk(chunk, read, (1, 100), (1, 300))
+    since_then = HeldChunks([chunk], read, (1, 100), (1, 300))
     assert [since_then.contains(at(pos), None) for pos in (100, 101, 300, 301)] == [False, True, True, False]
-    to_the_view = HeldChunk(chunk, read, (1, 100))
+    to_the_view = HeldChunks([chunk], read, (1, 100))
     assert [to_the_view.contains(at(pos), None) for pos in (100, 101, 500, 501)] == [False, True, True, False]
-    always = HeldChunk(chunk, read)
+    always = HeldChunks([chunk], read)
     assert [always.contains(at(pos), None) for pos in (4, 500, 501)] == [True, True, False]
 
 
 def test_where_a_table_was_renamed_means_nothing_on_another_server() -> None:
     read = ReadAt(READ, GtidSet.parse(READ.gtids))
     chunk = SnapshotChunk(TableId("d", "t"), 0)
-    assert HeldChunk(chunk, read).contains(at(9000), f"{A}:20")
-    renamed = HeldChunk(chunk, read, (1, 100))
+    assert HeldChunks([chunk], read).contains(at(9000), f"{A}:20")
+    renamed = HeldChunks([chunk], read, (1, 100))
     with pytest.raises(StateError, match="cannot be told"):
         renamed.contains(at(9000), f"{A}:20")
     assert not renamed.contains(at(9000), f"{A}:21")

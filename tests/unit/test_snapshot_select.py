@@ -7,10 +7,11 @@ from typing import Any
 
 import pymysql
 import pytest
-from decode_builder import column, table
+from decode_builder import body, column, image, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import HeldChunk, KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -100,42 +101,49 @@ def test_a_statement_of_ones_own_is_asked_for_the_columns_it_gives() -> None:
 
 
 @pytest.mark.req("COL-15")
-def test_filters_of_a_resumed_snapshot_read_adjusted_names() -> None:
+def test_filters_of_a_resumed_snapshot_do_not_depend_on_adjusted_names() -> None:
     made = table(column("a b", "INT", nullable=False), key=("a b",))
-    chunk = SnapshotChunk(made.id, 0, ("a b",), None, (5,))
-    held = HeldChunk(chunk, ReadAt(BinlogOffset("binlog.000001", 100)))
+    chunk = SnapshotChunk(made.id, 0, ("a b",), None, (5,), kinds=("SIGNED",))
+    held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))
     filters = KeyFilters(config({"field.name.adjustment.mode": "avro"}), {made.id: [held]})
-    event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
+    filters.learn(made, table_map((3, 0)))
+    buf, pos, end = body(*(image(1, value.to_bytes(4, "little")) for value in (5, 6)), columns=1)
+    event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
     records: list[Any] = [(b'{"a_b":5}', b"", 0, 0, None), (b'{"a_b":6}', b"", 1, 0, None)]
-    assert filters.keep(made.id, records, event) == records[1:]
+    assert filters.keep(made.id, records, event, RowsAt(event, pos, 0)) == records[1:]
 
 
-def kept(chunk: SnapshotChunk, *keys: bytes | None) -> list[bytes | None]:
-    filters = KeyFilters(config(), {chunk.table: [HeldChunk(chunk, ReadAt(BinlogOffset("binlog.000001", 100)))]})
-    event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
-    records: list[Any] = [(key, b"", row, 0, None) for row, key in enumerate(keys)]
-    return [r[0] for r in filters.keep(chunk.table, records, event)]
+def kept(chunk: SnapshotChunk, *keys: int) -> list[int]:
+    held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))
+    inside = held.holding({key: (key,) for key in keys}, pytest.fail)
+    return [key for key in keys if key not in inside]
 
 
-@pytest.mark.parametrize("schema", [False, True])
-def test_a_key_lies_in_one_chunk_of_two_neighbours(schema: bool) -> None:
-    keys = [b'{"id":%d}' % n for n in range(3, 9)]
-    if schema:
-        keys = [b'{"schema":{},"payload":%b}' % key for key in keys]
-    assert kept(SnapshotChunk(T.id, 0, ("id",), None, (5,)), *keys) == keys[3:]
-    assert kept(SnapshotChunk(T.id, 1, ("id",), (5,), (7,)), *keys) == [*keys[:3], keys[5]]
-    assert kept(SnapshotChunk(T.id, 2, ("id",), (7,), None), *keys) == keys[:5]
+def test_a_key_lies_in_one_chunk_of_two_neighbours() -> None:
+    keys = range(3, 9)
+    assert kept(SnapshotChunk(T.id, 0, ("id",), None, (5,)), *keys) == [6, 7, 8]
+    assert kept(SnapshotChunk(T.id, 1, ("id",), (5,), (7,)), *keys) == [3, 4, 5, 8]
+    assert kept(SnapshotChunk(T.id, 2, ("id",), (7,), None), *keys) == [3, 4, 5, 6, 7]
 
 
 def test_a_whole_table_holds_every_key_and_rows_without_one() -> None:
-    assert kept(SnapshotChunk(T.id, 0), b'{"id":1}', None) == []
-    assert kept(SnapshotChunk(T.id, 0, ("id",)), b'{"id":1}') == []
+    event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
+    records: list[Any] = [(b'{"id":1}', b"", 0, 0, None), (None, b"", 1, 0, None)]
+    for chunk in (SnapshotChunk(T.id, 0), SnapshotChunk(T.id, 0, ("id",))):
+        held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))
+        assert KeyFilters(config(), {T.id: [held]}).keep(T.id, records, event, RowsAt(event, 0, 0)) == []
 
 
-def test_unsigned_keys_are_compared_as_the_column_does() -> None:
-    """Shown as Java's long, whose upper half is negative, or as the bytes of a decimal."""
-    chunk = SnapshotChunk(T.id, 1, ("id",), (2**63 - 1,), None, kinds=("UNSIGNED",))
-    signed = SnapshotChunk(T.id, 1, ("id",), (2**63 - 2,), None, kinds=("SIGNED",))
-    decimal = b'{"id":"AIAAAAAAAAAA"}'  # 0x00 80 00 00 00 00 00 00 00
-    assert kept(chunk, b'{"id":-9223372036854775808}', b'{"id":-1}', decimal, b'{"id":7}') == [b'{"id":7}']
-    assert kept(signed, b'{"id":-1}') == [b'{"id":-1}']
+@pytest.mark.parametrize("unsigned", [True, False])
+def test_unsigned_keys_are_compared_as_the_column_does(unsigned: bool) -> None:
+    made = table(column("id", "BIGINT", unsigned=unsigned, nullable=False), key=("id",))
+    low = 2**63 - 1 if unsigned else 2**63 - 2
+    chunk = SnapshotChunk(made.id, 1, ("id",), (low,), None, kinds=("UNSIGNED" if unsigned else "SIGNED",))
+    filters = KeyFilters(config(), {made.id: [HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))]})
+    filters.learn(made, table_map((8, 0)))
+    keys = [2**63, 2**64 - 1, 7]
+    buf, pos, end = body(*(image(1, key.to_bytes(8, "little")) for key in keys), columns=1)
+    event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
+    records: list[Any] = [(b"", b"", row, 0, None) for row in range(3)]
+    left = filters.keep(made.id, records, event, RowsAt(event, pos, 0))
+    assert left == (records[2:] if unsigned else records)

@@ -8,45 +8,41 @@ A table may have had other names until that view, and other tables its name; so 
 where to where, events are its table's (``snapshot.resume``).
 
 Chunks are ranges of the table's own key. The key of an event may be another one (``message.key.columns``), may be shown
-otherwise (converters), and may have changed since the snapshot; so rows are decoded once more for the chunk's columns.
+otherwise (converters), and may have changed since the snapshot; so rows are decoded once more for the chunk's columns,
+into the written form that bounds have (``snapshot.key_kinds``).
 """
 
 from __future__ import annotations
 
-import base64
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, BatchPlan
-from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import Tolerant
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike
+from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
 from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
-from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError
-from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import stored_at
-from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
-    SIGNED,
-    UNSIGNED,
-    KeyValue,
-    SnapshotChunk,
-    predicate,
-    typed_literal,
-)
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import KeyKind, key_kind_of
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import spans_from_json
-from airflow_provider_mysql_cdc.cdc.snapshot.table_life import START, Place
+from airflow_provider_mysql_cdc.cdc.snapshot.table_life import START
 
 Record = tuple[bytes | None, bytes | None, int, int, Any]
+Columns = tuple[tuple[str, KeyKind], ...]
+"""Columns that bound chunks, each with its kind."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,53 +60,6 @@ class RowsAt:
     kind: int
 
 
-@dataclass(frozen=True, slots=True)
-class HeldChunk:
-    """Hold a chunk whose rows contain the events of a name between two places of the binlog.
-
-    Args:
-        chunk: The chunk.
-        read: The view that it was read in.
-        since: The place after which the name was the table's.
-        until: The place up to which it was; None for the view.
-    """
-
-    chunk: SnapshotChunk
-    read: ReadAt
-    since: Place = START
-    until: Place | None = None
-
-    def contains(self, event: Event, gtid: str | None) -> bool:
-        """Return whether the chunk's rows contain a transaction's changes of the name.
-
-        Args:
-            event: An event of it.
-            gtid: Its GTID, or None.
-
-        Raises:
-            StateError: The table was renamed between two views, and the stream is read on another server.
-        """
-        if not self.read.contains(event, gtid):
-            return False
-        if self.since == START and self.until is None:
-            return True
-        if self.read.gtids is not None:
-            raise StateError(
-                "which table a name meant cannot be told on this server",
-                where=f"table {self.chunk.table}, {event.where()}",
-                why="the table was renamed between two views of its snapshot, and places of binlog files mean nothing "
-                "on another server",
-                remedy="set database.hostname to the snapshot's server until the drain has passed "
-                f"{self.read.offset}; or give it up (DAG mysql_cdc_reset_offset with current) and take a new snapshot",
-            )
-        here = (file_number(event.file), event.end_pos)
-        return self.since < here and (self.until is None or here <= self.until)
-
-
-ASK_AT_ONCE = 100
-"""Keys in one question to the server; with the longest keys that is 1 MB of SQL."""
-
-
 @dataclass(slots=True)
 class KeyFilters:
     """Decide for each record whether a later chunk contains it already.
@@ -121,10 +70,10 @@ class KeyFilters:
     """
 
     cfg: ConnectorConfig
-    chunks: dict[TableId, list[HeldChunk]]
+    chunks: dict[TableId, list[HeldChunks]]
     _conn: Any = None
     _versions: dict[TableId, tuple[Table, TableMapLike]] = field(default_factory=dict)
-    _decoders: dict[tuple[TableId, tuple[str, ...]], Tolerant] = field(default_factory=dict)
+    _decoders: dict[tuple[TableId, Columns], Tolerant] = field(default_factory=dict)
 
     @classmethod
     def from_chunks(
@@ -140,16 +89,29 @@ class KeyFilters:
         Raises:
             DamagedRecordError: One is not of its form.
         """
-        found: dict[TableId, list[HeldChunk]] = {}
+        reads: dict[BinlogOffset, ReadAt | None] = {}
+        found: dict[TableId, dict[tuple[Any, ...], list[SnapshotChunk]]] = {}
         for record in records:
             with stored_at(f"topic {cfg.ledger_topic}, a record with key {CHUNK_PREFIX}..."):
-                read = ReadAt.after(plan.start, BinlogOffset.from_json(record["offset"]))
-                if read is not None:
+                offset = BinlogOffset.from_json(record["offset"])
+                if offset not in reads:
+                    reads[offset] = ReadAt.after(plan.start, offset)
+                if reads[offset] is not None:
                     chunk = SnapshotChunk.from_json(record["chunk"])
                     spans = spans_from_json(record.get("spans", ())) or ((chunk.table, START, None),)
                     for name, since, until in spans:
-                        found.setdefault(name, []).append(HeldChunk(chunk, read, since, until))
-        return cls(cfg, found) if found else None
+                        group = (chunk.table, offset, since, until)
+                        found.setdefault(name, {}).setdefault(group, []).append(chunk)
+        with stored_at(f"topic {cfg.ledger_topic}, records with keys {CHUNK_PREFIX}..."):
+            held = {
+                name: [
+                    HeldChunks(chunks, read, since, until)
+                    for (_, offset, since, until), chunks in groups.items()
+                    if (read := reads[offset]) is not None
+                ]
+                for name, groups in found.items()
+            }
+        return cls(cfg, held) if held else None
 
     def learn(self, table: Table, table_map: TableMapLike) -> None:
         """Prepare for the rows of a table version.
@@ -162,31 +124,43 @@ class KeyFilters:
             self._versions[table.id] = table, table_map
             self._decoders = {key: decoder for key, decoder in self._decoders.items() if key[0] != table.id}
 
-    def _decoder(self, table_id: TableId, columns: tuple[str, ...]) -> Tolerant:
-        """Return the decoder of the columns that bound a chunk.
+    def _decoder(self, table_id: TableId, columns: Columns) -> Tolerant:
+        """Return the decoder of the columns that bound chunks, which gives each key in its written form.
 
         Raises:
-            SchemaError: One of them has another name by now.
+            SchemaError: One of them has another name or type by now.
         """
         found = self._decoders.get((table_id, columns))
         if found is not None:
             return found
         table, table_map = self._versions[table_id]
-        if missing := [name for name in columns if table.column(name) is None]:
-            raise SchemaError(
-                "the snapshot's chunks cannot be compared with the table's events",
-                where=f"table {table.id}",
-                why=f"its chunks are bounded by {', '.join(missing)}, which the table did not have at this place",
-                remedy="take a new snapshot (mysql_cdc_snapshot with again=true)",
-            )
-        options = DecoderOptions(key_columns=columns, included=(), tombstones=False, skipped_ops=frozenset())
+        names = tuple(name for name, _ in columns)
+        conversions = []
+        for name, kind in columns:
+            here, column = key_kind_of(key_kind(table, name)), table.column(name)
+            if column is None or here is None or here.family != kind.family:
+                raise SchemaError(
+                    "the snapshot's chunks cannot be compared with the table's events",
+                    where=f"table {table.id}",
+                    why=f"its chunks are bounded by {name} as {kind.name}, which the table did not have at this place"
+                    + ("" if column is None else f": there it was {here.name if here else column.type_name}"),
+                    remedy="take a new snapshot (mysql_cdc_snapshot with again=true)",
+                )
+            conversions.append(_written(column.name, here))
+        options = DecoderOptions(
+            key_columns=names,
+            included=(),
+            tombstones=False,
+            skipped_ops=frozenset(),
+            conversions=tuple(conversions),
+        )
         # Rows whose key cannot be decoded are in no chunk; the event's own decoder says what becomes of them.
         decoder = Tolerant(compile_decoder(table, table_map, options, EnvelopeText()), [])
         self._decoders[table_id, columns] = decoder
         return decoder
 
     def keep(
-        self, table: TableId, records: list[Record], event: Event, rows: RowsAt | None = None, gtid: str | None = None
+        self, table: TableId, records: list[Record], event: Event, rows: RowsAt, gtid: str | None = None
     ) -> list[Record]:
         """Return the records that no later chunk contains.
 
@@ -194,24 +168,20 @@ class KeyFilters:
             table: The records' table.
             records: What the decoder made of the event.
             event: The row event, or the one that commits it.
-            rows: Where its rows stand; None when the records' keys hold the chunk's columns.
+            rows: Where its rows stand.
             gtid: GTID of the transaction that commits the rows, or None.
         """
-        chunks = [held.chunk for held in self.chunks.get(table, ()) if held.contains(event, gtid)]
-        if any(not c.columns or (c.low is None and c.high is None) for c in chunks):
-            return []
-        for columns in dict.fromkeys(c.columns for c in chunks):
-            keys = [r[0] for r in records] if rows is None else self._own_keys(table, columns, records, rows)
-            left = {key: _payload(key) for key in keys if key is not None}
-            for chunk in (c for c in chunks if c.columns == columns):
-                for key in self._held(chunk, left, adjusted=rows is None):
-                    del left[key]
-            records = [r for key, r in zip(keys, records, strict=True) if key is None or key in left]
+        for held in self.chunks.get(table, ()):
+            if not records or not held.contains(event, gtid):
+                continue
+            if held.everything:
+                return []
+            keys = self._own_keys(table, tuple(zip(held.columns, held.kinds, strict=True)), records, rows)
+            inside = held.holding({key: self._values(key, held, event) for key in keys if key is not None}, self._ask)
+            records = [r for key, r in zip(keys, records, strict=True) if key not in inside]
         return records
 
-    def _own_keys(
-        self, table: TableId, columns: tuple[str, ...], records: list[Record], rows: RowsAt
-    ) -> list[bytes | None]:
+    def _own_keys(self, table: TableId, columns: Columns, records: list[Record], rows: RowsAt) -> list[bytes | None]:
         """Return for each record the key that its row has in the chunks.
 
         A delete that stands for a changed key speaks of the row as it was before, every other record of an UPDATE of
@@ -228,63 +198,40 @@ class KeyFilters:
             (before if leg == 1 or (leg == 0 and row in changed) else after).get(row) for _, _, row, leg, _ in records
         ]
 
+    def _values(self, key: bytes, held: HeldChunks, event: Event) -> Bound:
+        """Return a key's values in their written form.
+
+        Raises:
+            SchemaError: One has another form, so that nothing could be said of its place.
+        """
+        shown = json.loads(key)
+        out = []
+        for kind, text in zip(held.kinds, shown.values(), strict=True):
+            value = int(text) if kind.form(0) else text
+            if not kind.form(value):
+                raise SchemaError(
+                    "a key of an event cannot be compared with the snapshot's chunks",
+                    where=f"table {held.chunks[0].table}, {event.where()}",
+                    why=f"it does not look like {kind.name}",
+                    remedy="take a new snapshot (mysql_cdc_snapshot with again=true), and report the definition",
+                )
+            out.append(value)
+        return tuple(out)
+
+    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
+        if self._conn is None:
+            self._conn = connect(self.cfg.connection_settings())
+        return fetch_all(self._conn, sql)
+
     def close(self) -> None:
         """Close the connection to the source, if one was needed."""
         if self._conn is not None:
             self._conn.close()
             self._conn = None
 
-    def _held(self, chunk: SnapshotChunk, keys: Mapping[bytes, dict[str, Any]], *, adjusted: bool) -> list[bytes]:
-        """Return those of some keys that lie in a chunk."""
-        mode = str(self.cfg[F.FIELD_NAME_ADJUSTMENT_MODE]) if adjusted else "none"
-        kinds = chunk.kinds or (SIGNED,) * len(chunk.columns)
-        names = [field_name(c, mode) for c in chunk.columns]
-        values = {
-            key: tuple(_column_value(payload[name], kind) for name, kind in zip(names, kinds, strict=True))
-            for key, payload in keys.items()
-        }
-        if all(kind in (SIGNED, UNSIGNED) for kind in kinds):
-            return [key for key, value in values.items() if _between(chunk, value)]
-        every = list(values)
-        return [every[i] for start in range(0, len(every), ASK_AT_ONCE) for i in self._ask(chunk, values, every, start)]
 
-    def _ask(
-        self, chunk: SnapshotChunk, values: Mapping[bytes, tuple[KeyValue, ...]], every: list[bytes], start: int
-    ) -> Iterator[int]:
-        """Let MySQL compare, with the columns' own character set and collation; the table itself is not touched."""
-        number = "n"
-        while number in (c.lower() for c in chunk.columns):
-            number += "_"
-        names = [f"`{number}`", *map(quote_name, chunk.columns)]
-        rows = []
-        for i, key in enumerate(every[start : start + ASK_AT_ONCE], start):
-            given = [str(i), *(typed_literal(v, k) for v, k in zip(values[key], chunk.kinds, strict=True))]
-            rows.append("SELECT " + ", ".join(f"{v} AS {n}" for v, n in zip(given, names, strict=True)))
-        if self._conn is None:
-            self._conn = connect(self.cfg.connection_settings())
-        union = " UNION ALL ".join(rows)
-        for row in fetch_all(self._conn, f"SELECT {names[0]} FROM ({union}) AS k WHERE {predicate(chunk)}"):
-            yield int(row[0])
+def _written(column: str, kind: KeyKind) -> tuple[str, CustomColumn]:
+    def convert(value: object) -> str:
+        return str(kind.of_plain(value))
 
-
-def _payload(key: bytes) -> dict[str, Any]:
-    payload: dict[str, Any] = json.loads(key)
-    return payload["payload"] if set(payload) == {"schema", "payload"} else payload
-
-
-def _column_value(shown: Any, kind: str) -> KeyValue:
-    """Return a column's value from what an event's key shows of it.
-
-    BIGINT UNSIGNED is shown as Java's long, whose upper half is negative, or as the bytes of a decimal
-    (bigint.unsigned.handling.mode).
-    """
-    if kind not in (SIGNED, UNSIGNED):
-        return str(shown)
-    number = int.from_bytes(base64.b64decode(shown), "big", signed=True) if isinstance(shown, str) else int(shown)
-    return number + 2**64 if kind == UNSIGNED and number < 0 else number
-
-
-def _between(chunk: SnapshotChunk, values: tuple[KeyValue, ...]) -> bool:
-    below = chunk.low is not None and values <= chunk.low
-    above = chunk.high is not None and values > chunk.high
-    return not below and not above
+    return column, CustomColumn(column, "the written form of a key", convert, "string")

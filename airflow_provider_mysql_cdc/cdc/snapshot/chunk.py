@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.ddl.collations import BY_NAME, Collation
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, is_text, is_whole, members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
+    SIGNED,
+    KeyKind,
+    KeyValue,
+    key_kind_of,
+    kind_name,
+    text_literal,
+)
 
-KeyValue = int | str
 Bound = tuple[KeyValue, ...]
-
-INTEGER_TYPES = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
-TEXT_TYPES = frozenset({"CHAR", "VARCHAR"})
-SIGNED, UNSIGNED = "SIGNED", "UNSIGNED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +32,7 @@ class SnapshotChunk:
         high: Inclusive upper bound, or None.
         last: Whether this is the table's last chunk.
         rows: Estimated rows, for balance and progress.
-        kinds: What each column is (``key_kind``), to compare keys of events as the column would.
+        kinds: What each column is (``key_kinds``), to compare keys of events as the column would.
     """
 
     table: TableId
@@ -72,8 +74,8 @@ class SnapshotChunk:
         columns, kinds = given.texts("columns"), given.texts("kinds", ())
         if not all(columns):
             raise given.refuse("columns", "a list of column names")
-        if kinds and (len(kinds) != len(columns) or not all(map(_is_kind, kinds))):
-            raise given.refuse("kinds", "SIGNED, UNSIGNED, or a character set and its collation for each column")
+        if kinds and (len(kinds) != len(columns) or None in map(key_kind_of, kinds)):
+            raise given.refuse("kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation")
         return cls(
             TableId(given.text("db"), given.text("table")),
             given.whole("number"),
@@ -86,21 +88,6 @@ class SnapshotChunk:
         )
 
 
-def text_kind(kind: str) -> Collation | None:
-    """Return the collation of a character column's kind, when MySQL has it and it is of that character set.
-
-    Args:
-        kind: From ``key_kind``, perhaps by way of a stored record.
-    """
-    charset, _, name = kind.partition(" ")
-    found = BY_NAME.get(name)
-    return found if found is not None and found.charset == charset else None
-
-
-def _is_kind(kind: str) -> bool:
-    return kind in (SIGNED, UNSIGNED) or text_kind(kind) is not None
-
-
 def _bound(given: Members, name: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> Bound | None:
     """Return a bound: one value for each column, of the column's kind where that is known."""
     if given.value(name) is None:
@@ -108,36 +95,52 @@ def _bound(given: Members, name: str, columns: tuple[str, ...], kinds: tuple[str
     values = given.values(name)
     if not columns or len(values) != len(columns) or not all(is_whole(v) or is_text(v) for v in values):
         raise given.refuse(name, "a whole number or a text for each column")
-    if any(is_whole(v) != (k in (SIGNED, UNSIGNED)) for v, k in zip(values, kinds, strict=bool(kinds))):
+    if kinds and not all(k is not None and k.form(v) for v, k in zip(values, map(key_kind_of, kinds), strict=True)):
         raise given.refuse(name, "a value of its column's kind")
     return values
 
 
 def chunk_columns(table: Table) -> tuple[str, ...]:
-    """Return the leading key columns that can bound a chunk: integers and character columns.
+    """Return the leading key columns that can bound a chunk.
 
-    Only such values look the same in a query, in the ledger and in an event's key. A table whose key begins with
-    another type, or that has no key, is one chunk.
+    A table whose key begins with a column of another type (``key_kinds``), or that has no key, is one chunk.
     """
     out: list[str] = []
     for name in table.key_columns():
         column = table.column(name)
-        if column is None or column.type_name not in INTEGER_TYPES | TEXT_TYPES:
+        if column is None or kind_name(column) is None:
             break
         out.append(column.name)
     return tuple(out)
 
 
 def key_kind(table: Table, name: str) -> str:
-    """Return ``SIGNED`` or ``UNSIGNED`` for an integer column, ``charset collation`` for a character column."""
+    """Return the name of a column's kind; empty when it has none, or there is no such column."""
     column = table.column(name)
-    if column is None or column.type_name in INTEGER_TYPES:
-        return UNSIGNED if column is not None and column.unsigned else SIGNED
-    return f"{column.charset} {column.collation}"
+    return "" if column is None else kind_name(column) or ""
+
+
+def kinds_of(chunk: SnapshotChunk) -> tuple[KeyKind, ...]:
+    """Return the kinds of a chunk's columns; chunks of older versions without kinds have whole numbers.
+
+    Args:
+        chunk: A chunk; what a record says was checked when it was read.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    return tuple(map(_known, chunk.kinds or (SIGNED,) * len(chunk.columns)))
+
+
+def _known(name: str) -> KeyKind:
+    found = key_kind_of(name)
+    if found is None:
+        raise ValueError(f"{name!r} is no kind of key, and no character set with its collation")
+    return found
 
 
 def typed_literal(value: KeyValue, kind: str) -> str:
-    """Return a key value as SQL that compares as the column would.
+    """Return a key value as SQL that compares with others of its kind as the column would, without the column.
 
     Args:
         value: The value.
@@ -146,46 +149,54 @@ def typed_literal(value: KeyValue, kind: str) -> str:
     Raises:
         ValueError: There is no such kind.
     """
-    if kind in (SIGNED, UNSIGNED):
-        return literal(int(value))
-    found = text_kind(kind)
-    if found is None:
-        raise ValueError(f"{kind!r} is no character set with its collation")
-    return f"CONVERT({literal(value)} USING {quote_name(found.charset)}) COLLATE {quote_name(found.name)}"
+    return _known(kind).apart(value)
 
 
-def literal(value: KeyValue) -> str:
-    """Return a key value as an SQL literal.
-
-    Character values are written as hexadecimal utf8mb4 text, so that no SQL mode changes their meaning; MySQL converts
-    the literal to the column's character set and compares with the column's collation.
-    """
-    if isinstance(value, int):
-        return str(value)
-    return f"_utf8mb4 0x{value.encode().hex()}" if value else "_utf8mb4 ''"
-
-
-def compare(columns: tuple[str, ...], bound: Bound, *, greater: bool) -> str:
-    """Return SQL for ``columns > bound`` or ``columns <= bound``, in a form whose first term can use the index.
+def compare(left: Sequence[str], right: Sequence[str], *, greater: bool) -> str:
+    """Return SQL for ``left > right`` or ``left <= right``, in a form whose first term can use an index.
 
     MySQL does not use an index range for a row comparison ``(a, b) > (x, y)`` (manual, "Row Constructor Expression
     Optimization"), so it is written out.
+
+    Args:
+        left: SQL of each value on the left, such as a column.
+        right: SQL of each value on the right, such as a literal.
+        greater: Which of both.
     """
     terms: list[str] = []
-    for i, (column, value) in enumerate(zip(columns, bound, strict=True)):
-        same = [f"{quote_name(c)} = {literal(v)}" for c, v in zip(columns[:i], bound[:i], strict=True)]
-        final = i == len(columns) - 1
+    for i, (one, other) in enumerate(zip(left, right, strict=True)):
+        same = [f"{a} = {b}" for a, b in zip(left[:i], right[:i], strict=True)]
+        final = i == len(left) - 1
         sign = ">" if greater else ("<=" if final else "<")
-        terms.append("(" + " AND ".join([*same, f"{quote_name(column)} {sign} {literal(value)}"]) + ")")
-    outer = f"{quote_name(columns[0])} {'>=' if greater else '<='} {literal(bound[0])}"
+        terms.append("(" + " AND ".join([*same, f"{one} {sign} {other}"]) + ")")
+    outer = f"{left[0]} {'>=' if greater else '<='} {right[0]}"
     return terms[0] if len(terms) == 1 else f"({outer} AND ({' OR '.join(terms)}))"
 
 
+def beyond(columns: tuple[str, ...], bound: Bound, kinds: tuple[str, ...], *, greater: bool) -> str:
+    """Return SQL for the keys greater than a bound, or for those that are not.
+
+    Args:
+        columns: The columns.
+        bound: The bound.
+        kinds: What each column is; empty for chunks of older versions, whose bounds are numbers and texts.
+        greater: Which of both.
+
+    Raises:
+        ValueError: There is no such kind.
+    """
+    if kinds:
+        literals = [_known(k).literal(v) for v, k in zip(bound, kinds, strict=True)]
+    else:
+        literals = [str(v) if isinstance(v, int) else text_literal(v) for v in bound]
+    return compare([*map(quote_name, columns)], literals, greater=greater)
+
+
 def predicate(chunk: SnapshotChunk) -> str:
-    """Return the WHERE condition of a chunk, ``TRUE`` for a whole table."""
+    """Return the WHERE condition of a chunk, ``TRUE`` for a whole table; ``dates_as_stored`` belongs around it."""
     parts = []
     if chunk.low is not None:
-        parts.append(compare(chunk.columns, chunk.low, greater=True))
+        parts.append(beyond(chunk.columns, chunk.low, chunk.kinds, greater=True))
     if chunk.high is not None:
-        parts.append(compare(chunk.columns, chunk.high, greater=False))
+        parts.append(beyond(chunk.columns, chunk.high, chunk.kinds, greater=False))
     return " AND ".join(parts) or "TRUE"

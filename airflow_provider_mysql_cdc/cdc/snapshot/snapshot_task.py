@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
@@ -174,11 +175,12 @@ class SnapshotTask:
             "a chunk has more rows than can be written within one Kafka transaction",
             where=f"snapshot of {placed.chunk.id}",
             why=f"{number:,} of {rows:,} rows took {limit_s * LATEST:.0f} s; transaction.timeout.ms is "
-            f"{limit_s * 1000:.0f}" + ("" if cut else ", and the table has no key by which it could be cut"),
+            f"{limit_s * 1000:.0f}" + ("" if cut else ", and the table is not cut along its key"),
             remedy="lower snapshot.chunk.rows"
             if cut
-            else "raise transaction.timeout.ms (and the broker's "
-            "transaction.max.timeout.ms), or give the table a primary key of integers or strings",
+            else "raise transaction.timeout.ms (and the broker's transaction.max.timeout.ms), or give the table a "
+            "primary key by which it can be cut (snapshot.chunk.rows in docs/properties.md says of which types), "
+            "without a statement, converter or message.key.columns of its own",
             retriable=cut,
         )
 
@@ -207,8 +209,9 @@ class SnapshotTask:
     def _spool(self, spool: RowSpool, chunk: SnapshotChunk, table: Table, source: TableId) -> RowSpool:
         """Read the chunk's rows of one table."""
         where = f"snapshot of {chunk.id}"
-        packets = stream_rows(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
-        spool.fill(packets, lambda rows: self._say(chunk.id, rows))
+        with dates_as_stored(self.conn, chunk.kinds):
+            packets = stream_rows(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
+            spool.fill(packets, lambda rows: self._say(chunk.id, rows))
         return spool
 
     def _produce(self, placed: PlacedChunk, spool: RowSpool, emit: _Emitter, first: bool, final: bool) -> None:

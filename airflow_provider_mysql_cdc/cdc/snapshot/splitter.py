@@ -8,16 +8,11 @@ from typing import Any
 
 import pymysql
 
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
 from airflow_provider_mysql_cdc.cdc.schema.discover import ER_UNKNOWN_SYSTEM_VARIABLE
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import (
-    INTEGER_TYPES,
-    Bound,
-    SnapshotChunk,
-    chunk_columns,
-    compare,
-    key_kind,
-)
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, beyond, chunk_columns, key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import INTEGER_TYPES, dates_as_stored, key_kind_of
 
 EVEN_LOW, EVEN_HIGH = 0.5, 2.0
 
@@ -37,11 +32,13 @@ def split(conn: Any, table: Table, chunk_rows: int, *, whole: bool = False) -> l
     columns = chunk_columns(table)
     if whole or not columns or rows <= chunk_rows // 2:
         return [SnapshotChunk(table.id, 0, rows=rows)]
-    even = _even_bounds(conn, table, columns, rows, chunk_rows)
-    bounds = even if even is not None else list(_walked_bounds(conn, table, columns, chunk_rows))
+    kinds = tuple(key_kind(table, c) for c in columns)
+    bounds = _even_bounds(conn, table, columns, rows, chunk_rows)
+    if bounds is None:
+        with dates_as_stored(conn, kinds):
+            bounds = list(_walked_bounds(conn, table, columns, kinds, chunk_rows))
     edges: list[Bound | None] = [None, *bounds, None]
     count = len(edges) - 1
-    kinds = tuple(key_kind(table, c) for c in columns)
     return [
         SnapshotChunk(table.id, i, columns, low, high, i == count - 1, max(1, rows // count), kinds)
         for i, (low, high) in enumerate(pairwise(edges))
@@ -79,17 +76,29 @@ def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, c
     return [(value,) for value in range(low + step - 1, high, step)]
 
 
-def _walked_bounds(conn: Any, table: Table, columns: tuple[str, ...], chunk_rows: int) -> Iterator[Bound]:
-    """Yield every ``chunk_rows``-th key, walking the index."""
-    names = ", ".join(map(quote_name, columns))
+def _walked_bounds(
+    conn: Any, table: Table, columns: tuple[str, ...], kinds: tuple[str, ...], chunk_rows: int
+) -> Iterator[Bound]:
+    """Yield every ``chunk_rows``-th key in its written form, walking the index."""
+    known = [kind for kind in map(key_kind_of, kinds) if kind is not None]
+    shown = ", ".join(kind.shown(column) for kind, column in zip(known, columns, strict=True))
+    order = ", ".join(map(quote_name, columns))
     bound: Bound | None = None
     while True:
-        where = "TRUE" if bound is None else compare(columns, bound, greater=True)
+        where = "TRUE" if bound is None else beyond(columns, bound, kinds, greater=True)
         with conn.cursor() as cursor:
-            sql = f"SELECT {names} FROM {table.id.quoted()} WHERE {where} ORDER BY {names}"
+            sql = f"SELECT {shown} FROM {table.id.quoted()} WHERE {where} ORDER BY {order}"
             cursor.execute(f"{sql} LIMIT 1 OFFSET {chunk_rows - 1}")
             found = cursor.fetchone()
         if found is None:
             return
         bound = tuple(found)
+        if not all(kind.form(value) for kind, value in zip(known, bound, strict=True)):
+            raise SchemaError(
+                "a table cannot be cut into chunks",
+                where=f"table {table.id}, key {', '.join(columns)}",
+                why=f"the server shows a key as {bound!r}, which is not what {', '.join(kinds)} looks like",
+                remedy="report the table's definition; meanwhile a statement in snapshot.select.statement.overrides "
+                "makes the table one chunk",
+            )
         yield bound
