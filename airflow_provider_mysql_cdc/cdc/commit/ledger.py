@@ -194,7 +194,7 @@ class Ledger:
 
     def _suspects(self) -> tuple[int | str, ...]:
         """Return the writers that may have a transaction open in this topic: all that ever wrote here."""
-        seen = LedgerState.from_records(self._values(10.0, committed=False)[0])
+        seen = LedgerState.from_records(self._values(10.0, committed=False)[0], whole=False)
         return (*seen.writer_ids(1), PLANNER)
 
     def _hidden_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:

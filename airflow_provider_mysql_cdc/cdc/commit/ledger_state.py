@@ -21,9 +21,10 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     Marker,
     decode,
 )
+from airflow_provider_mysql_cdc.cdc.commit.plan_parts import PART_PREFIX, part_number, read_plan
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, stored_at
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, stored_at
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 
@@ -40,6 +41,7 @@ class LedgerState:
         topics: Topics as the last batch left them.
         others: Values of keys that this version does not know.
         topic_id: Kafka's id of the ledger topic; a topic made anew has another one. None when not known.
+        parts: Parts of a plan that the ledger holds (``plan_parts``).
         ids: Writers 0 to ids - 1 may have written under this topic.prefix, in whatever plan and attempt.
     """
 
@@ -52,6 +54,7 @@ class LedgerState:
     others: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     topic_id: str | None = None
     ids: int = 0
+    parts: int = 0
 
     @classmethod
     def from_records(
@@ -61,6 +64,7 @@ class LedgerState:
         where: Callable[[str], str] = lambda key: f"key {key}",
         *,
         chunks: bool = True,
+        whole: bool = True,
     ) -> LedgerState:
         """Build the state from the last value of each key; None is a deleted key.
 
@@ -69,12 +73,14 @@ class LedgerState:
             topic_id: Kafka's id of the topic.
             where: Says for a key where its record stands, for errors.
             chunks: Whether the chunks of a snapshot are wanted.
+            whole: Whether the topics of a plan in parts are wanted. What is not committed may lack a part.
 
         Raises:
             DamagedRecordError: A record is not ours.
         """
         values: dict[str, dict[str, Any]] = {}
-        plan: BatchPlan | None = None
+        head: dict[str, Any] | None = None
+        parts: dict[int, dict[str, Any]] = {}
         markers: list[Marker] = []
         topics: dict[str, KnownTopic] = {}
         ids = 0
@@ -84,7 +90,9 @@ class LedgerState:
             with stored_at(where(key)):
                 data = decode(value)
                 if key == PLAN_KEY:
-                    plan = BatchPlan.from_json(data)
+                    head = data
+                elif key.startswith(PART_PREFIX):
+                    parts[part_number(key)] = data
                 elif key.startswith(WRITER_PREFIX):
                     markers.append(Marker.from_json(data))
                 elif key.startswith(TOPIC_KEY_PREFIX):
@@ -94,6 +102,12 @@ class LedgerState:
                 else:
                     _check(key, Members(data))
                     values[key] = data
+        plan: BatchPlan | None = None
+        if head is not None:
+            with stored_at(where(PLAN_KEY)):
+                plan = read_plan(head, parts) if whole else BatchPlan.from_json(head)
+        elif parts and whole:
+            raise damaged("the ledger holds parts of a plan without the plan", f"key {PART_PREFIX}{min(parts)}")
         listed = {k[len(CHUNK_PREFIX) :]: values.pop(k) for k in list(values) if k.startswith(CHUNK_PREFIX)}
         return cls(
             plan=plan,
@@ -105,6 +119,7 @@ class LedgerState:
             others=values,
             topic_id=topic_id,
             ids=ids,
+            parts=max(parts, default=-1) + 1,
         )
 
     @property

@@ -49,7 +49,7 @@ class MemoryLedger:
                 raise
             before_fence()
             everything = {(r.key or b"").decode(): r.value for _, r in self._kafka.logs[self.topic, 0]}
-            seen = LedgerState.from_records(everything)
+            seen = LedgerState.from_records(everything, whole=False)
             self.fence((*seen.writer_ids(1), *([PLANNER] if fence_planner else [])))
             records = self._kafka.committed(self.topic, wait=True)
         return LedgerState.from_records({(r.key or b"").decode(): r.value for r in records}, topic_id)

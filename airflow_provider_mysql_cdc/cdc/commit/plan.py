@@ -5,10 +5,11 @@ Nothing here talks to a server. ``sink`` writes these values into the ledger, ``
 
 from __future__ import annotations
 
+import hashlib
 import json
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
@@ -70,6 +71,7 @@ class BatchPlan:
             piece of work, and two drivers of one owner can be alive; the attempt in the ledger is the one that counts.
         gapless: Whether the stream goes on at ``start``: no change of a captured table may lie between there and a
             snapshot's view; and a reset has left nothing out.
+        topics: Digest of the topics that were left out (``without_topics``); None in a plan that is whole.
     """
 
     epoch: int
@@ -87,6 +89,7 @@ class BatchPlan:
     pins: Mapping[str, str] = field(default_factory=dict)
     attempt: str = field(default="", compare=False)
     gapless: bool = field(default=False, compare=False)
+    topics: str | None = None
 
     def owner_of(self, topic: str, partition: int) -> int:
         """Return the writer that owns a partition; a topic born during the batch goes whole to one writer.
@@ -102,16 +105,38 @@ class BatchPlan:
 
     def same_work(self, other: BatchPlan) -> bool:
         """Return whether both plans write the same records through the same writers."""
-        return (
-            (self.epoch, self.kind, self.start, self.end, self.writers)
-            == (other.epoch, other.kind, other.start, other.end, other.writers)
-            and dict(self.partitions) == dict(other.partitions)
-            and dict(self.assignment) == dict(other.assignment)
-        )
+        return self.same_range(other) and self._same_topics(other)
+
+    def same_range(self, other: BatchPlan) -> bool:
+        """Return whether both plans read the same with as many writers; their topics may differ."""
+        mine = (self.epoch, self.kind, self.start, self.end, self.writers)
+        return mine == (other.epoch, other.kind, other.start, other.end, other.writers)
+
+    def _same_topics(self, other: BatchPlan) -> bool:
+        if self.topics is not None or other.topics is not None:
+            return self.topics_digest() == other.topics_digest()
+        return dict(self.partitions) == dict(other.partitions) and dict(self.assignment) == dict(other.assignment)
+
+    def topics_digest(self) -> str:
+        """Return the digest of all partition counts and owners, also where they were left out."""
+        return topics_digest(self.partitions, self.assignment) if self.topics is None else self.topics
+
+    def without_topics(self) -> BatchPlan:
+        """Return the plan with the digest of its topics in their place; it cannot be carried out."""
+        return replace(self, partitions={}, assignment={}, topics=self.topics_digest())
+
+    def with_topics(self, partitions: Mapping[str, int], assignment: Mapping[str, tuple[int, ...]]) -> BatchPlan:
+        """Return the plan with these topics, whole.
+
+        Args:
+            partitions: Kafka partition count of each topic.
+            assignment: The owning writer of each partition of each topic.
+        """
+        return replace(self, partitions=partitions, assignment=assignment, topics=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {
+        out: dict[str, Any] = {
             "epoch": self.epoch,
             "kind": self.kind,
             "start": self.start.to_json(),
@@ -128,6 +153,7 @@ class BatchPlan:
             "attempt": self.attempt,
             "gapless": self.gapless,
         }
+        return out if self.topics is None else out | {"topics": self.topics}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> BatchPlan:
@@ -155,7 +181,20 @@ class BatchPlan:
             pins=given.each("pins", Members.text),
             attempt=given.text("attempt", ""),
             gapless=given.flag("gapless", False),
+            topics=given.text_or_none("topics"),
         )
+
+
+def topics_digest(partitions: Mapping[str, int], assignment: Mapping[str, tuple[int, ...]]) -> str:
+    """Return a digest of partition counts and owners that does not depend on their order.
+
+    Args:
+        partitions: Kafka partition count of each topic.
+        assignment: The owning writer of each partition of each topic.
+    """
+    owners = {topic: list(of) for topic, of in assignment.items()}
+    text = json.dumps([dict(partitions), owners], sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def reset_plan(

@@ -183,7 +183,12 @@ def _both_pending(
         return Reconciled(state, "finish-commit", reason, True)
     missing = list(ledger.missing_writers())
     reason = f"epoch {plan.epoch} is not complete, writers {missing} are missing{note}"
-    return Reconciled(state, "resume", reason, state != stored)
+    return Reconciled(state, "resume", reason, _without_topics(state) != _without_topics(stored))
+
+
+def _without_topics(state: StoredState) -> StoredState:
+    """Return a state that equals another one whose store keeps the plan's topics as a digest only."""
+    return state if state.pending is None else replace(state, pending=state.pending.without_topics())
 
 
 def _mismatch(stored: StoredState, ledger: LedgerState, why: str) -> LedgerMismatchError:

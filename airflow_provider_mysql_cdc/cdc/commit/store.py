@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import check_snapshot
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, members, parse
@@ -62,7 +63,7 @@ class StoredState:
         version: Version of the stored form.
         epoch: Epoch of the newest plan, pending or committed; 0 before the first.
         committed: Everything before this offset stands in Kafka; None before the first batch.
-        pending: The plan being carried out, or None.
+        pending: The plan being carried out, or None; one of very many topics is stored without them.
         history: Past offsets, oldest first, at most ``HISTORY_ROWS``.
         snapshot: The ledger's record of the last completed snapshot, or None.
         revision: Number of writes; a store raises it with each ``save``.
@@ -91,7 +92,11 @@ class StoredState:
         Raises:
             StateError: Another plan is pending, or the epoch is not the next one.
         """
-        taken_over = self.pending is not None and self.pending.same_work(plan)
+        taken_over = self.pending is not None and (
+            self.pending.same_work(plan)
+            # A plan that never reached the ledger and whose topics the store does not hold is dealt out anew.
+            or (self.pending.topics is not None and self.pending.same_range(plan))
+        )
         if not taken_over and (self.pending is not None or plan.epoch != self.epoch + 1):
             raise StateError(
                 "a new plan cannot begin here",
@@ -138,7 +143,7 @@ class StoredState:
             "version": self.version,
             "epoch": self.epoch,
             "committed": self.committed.to_json() if self.committed else None,
-            "pending": self.pending.to_json() if self.pending else None,
+            "pending": stored_plan(self.pending) if self.pending else None,
             "history": [past.to_json() for past in self.history],
             "snapshot": self.snapshot,
             "revision": self.revision,

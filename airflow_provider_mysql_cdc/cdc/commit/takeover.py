@@ -24,8 +24,14 @@ from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import LedgerStore
-from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, WRITERS_KEY, BatchPlan, encode
-from airflow_provider_mysql_cdc.cdc.errors import LedgerMissingError, OffsetConflictError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.commit.plan import WRITERS_KEY, BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
+from airflow_provider_mysql_cdc.cdc.errors import (
+    LedgerMissingError,
+    OffsetConflictError,
+    SinkConnectionError,
+    StateError,
+)
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.offset import same_place
 from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
@@ -56,8 +62,11 @@ def begin_epoch(
         OffsetConflictError: Another run has planned since.
         FencedError: Another run is planning at this very moment, or has put its attempt in force since.
         LedgerMissingError: The ledger is empty although this is not the first plan.
+        StateError: The plan lacks its topics.
         SinkError: Kafka refuses.
     """
+    if plan.topics is not None:
+        raise StateError("a plan without its topics cannot be carried out", where=f"epoch {plan.epoch} of {plan.owner}")
     found = ledger.read(fence_after_s=FENCE_AFTER_S, fence_planner=False) or LedgerState()
     _check(plan, found)
     old = found.plan
@@ -65,8 +74,9 @@ def begin_epoch(
     pins = old.pins if old is not None and old.same_work(plan) else plan.pins
     mine = replace(plan, attempt=secrets.token_hex(8), pins=pins)
     ids = found.writer_ids(plan.writers)
-    records = {PLAN_KEY: mine.to_json(), WRITERS_KEY: {"count": ids[-1] + 1 if ids else 0}}
-    planner.commit([(ledger.topic, key.encode(), encode(value)) for key, value in records.items()])
+    records = plan_records(mine, found.parts)
+    records[WRITERS_KEY] = encode({"count": ids[-1] + 1 if ids else 0})
+    planner.commit([(ledger.topic, key.encode(), value) for key, value in records.items()])
     fault_point("takeover.after_plan")
     fence(ids)
     state = ledger.read() or LedgerState()

@@ -127,20 +127,31 @@ def plan_drain(
     writers = cfg[F.DRAIN_WRITERS]
     if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
         writers = 1
-    routed = bool(cfg.families.transforms.routers)
-    counts = topic_partitions(cfg, captured_tables(conn, cfg) if routed else ())
-    first = {cfg.route(topic).topic for topic in wiring.side_topics(cfg)} if routed else set()
-    return BatchPlan(
+    plan = BatchPlan(
         epoch=epoch,
         kind="drain",
         start=start,
         end=end,
         writers=writers,
-        partitions=counts,
-        assignment=assign(counts, weights, writers, first),
         owner=owner,
         created_ms=time.time_ns() // 1_000_000,
         server_id=cfg.server_id(0),
         prepared=prepared,
         pins=pins(cfg, snapshot=False),
     )
+    return dealt(cfg, conn, plan, weights)
+
+
+def dealt(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:
+    """Return a plan with today's topics, dealt out to its writers; nothing of it is begun yet.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        plan: The plan.
+        weights: Records per topic in earlier batches.
+    """
+    routed = bool(cfg.families.transforms.routers)
+    counts = topic_partitions(cfg, captured_tables(conn, cfg) if routed else ())
+    first = {cfg.route(topic).topic for topic in wiring.side_topics(cfg)} if routed else set()
+    return plan.with_topics(counts, assign(counts, weights, plan.writers, first))

@@ -14,7 +14,6 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     CHUNK_PREFIX,
     OUTCOME_KEY,
-    PLAN_KEY,
     SNAPSHOT_KEY,
     VIEW_KEY,
     WRITERS_KEY,
@@ -22,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     bounded_counts,
     encode,
 )
+from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -87,7 +87,8 @@ class JobLedger:
         Args:
             plan: The plan; nothing of it is committed yet.
         """
-        self.put(PLAN_KEY, replace(plan, prefix=self._cfg[F.TOPIC_PREFIX]).to_json())
+        records = plan_records(replace(plan, prefix=self._cfg[F.TOPIC_PREFIX]))
+        self.commit([(self._cfg.ledger_topic, key.encode(), value) for key, value in records.items()])
 
     def allow_writers(self, count: int, ledger: LedgerState) -> None:
         """Write down that writers 0 to count - 1 may start, before they do, so that whoever comes next fences them.

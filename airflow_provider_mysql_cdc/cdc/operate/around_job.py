@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pins import pins
-from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.drain.batch import dealt, plan_drain
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
@@ -148,7 +148,7 @@ def prepare_snapshot(
     if pending is not None and again:
         state, ledger = _give_up_purged(cfg, store, owner, log, pending)
     elif pending is not None and recovery.is_recovery(cfg):
-        rebuild_for_batch(cfg, owner, pending, log)
+        rebuild_for_batch(cfg, owner, _whole(cfg, pending, ledger), log)
         return None
     elif pending is not None:
         log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
@@ -285,20 +285,34 @@ def prepare_drain(
         return None
     if pending is not None:
         log(f"batch {pending.epoch} was interrupted; going on from its markers")
-        return _job(cfg, replace(pending, owner=owner), store, state, ledger, run_for_s)
+        return _job(cfg, _whole(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s)
     if state.committed is not None:
         require_history(cfg)
         require_known_history(cfg, ledger)
     with connect(cfg.connection_settings()) as conn:
         require(preflight(conn, cfg, snapshot=False))
         start = state.committed or _first_offset(cfg, conn)
-        weights = dict(ledger.outcome.get("counts", {})) if ledger and ledger.outcome else {}
         epoch = state.epoch + 1
-        plan = plan_drain(cfg, conn, start, epoch, owner, weights, ledger.prepared() if ledger else ())
+        plan = plan_drain(cfg, conn, start, epoch, owner, _weights(ledger), ledger.prepared() if ledger else ())
     if plan is None:
         log(f"nothing new since {start}")
         return None
     return _job(cfg, plan, store, state, ledger, run_for_s)
+
+
+def _weights(ledger: LedgerState | None) -> dict[str, int]:
+    return dict(ledger.outcome.get("counts", {})) if ledger and ledger.outcome else {}
+
+
+def _whole(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> BatchPlan:
+    """Return a pending plan with its topics; one that the store holds without them never reached the ledger.
+
+    Should the run that made it put it in force at this very moment, the ledger refuses the later one of both.
+    """
+    if plan.topics is None:
+        return plan
+    with connect(cfg.connection_settings()) as conn:
+        return dealt(cfg, conn, plan, _weights(ledger))
 
 
 def _nothing_of(plan: BatchPlan, ledger: LedgerState | None) -> bool:

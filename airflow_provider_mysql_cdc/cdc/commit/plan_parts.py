@@ -1,0 +1,137 @@
+"""A plan of very many topics: in the ledger in parts, in the offset store without its topics.
+
+The partition counts and owners of 10,000 topics are about a megabyte of JSON, more than a Kafka message may have by
+default. A plan whose topics take more than ``PART_BYTES`` is written as a head, ``plan``, and parts, ``plan/0``,
+``plan/1`` and so on, in one Kafka transaction; the head says how many there are and gives the digest of all topics,
+which every part repeats. What is read back is whole, or a ``DamagedRecordError``: a part that is missing, changed or
+another plan's is found out.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, PLAN_KEY, BatchPlan, encode, topics_digest
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, is_whole
+
+PART_PREFIX = "plan/"
+PART_BYTES = 150_000
+"""JSON of topics that one record holds; one topic more at most, so a record stays below 200 KB."""
+MAX_PARTS = 100_000
+
+
+def plan_records(plan: BatchPlan, old_parts: int = 0) -> dict[str, bytes | None]:
+    """Return the ledger records of a plan by key, to be committed as one transaction; None deletes a key.
+
+    Args:
+        plan: The plan, whole.
+        old_parts: Number of parts that the ledger holds by now.
+    """
+    parts = list(_parts(plan)) if _is_wide(plan) else []
+    out: dict[str, bytes | None] = {PLAN_KEY: encode(plan.to_json())}
+    if parts:
+        digest = plan.topics_digest()
+        out = {PLAN_KEY: encode(plan.without_topics().to_json() | {"parts": len(parts)})}
+        for n, part in enumerate(parts):
+            out[f"{PART_PREFIX}{n}"] = encode({"of": digest, "part": n, **part})
+    for n in range(len(parts), old_parts):
+        out[f"{PART_PREFIX}{n}"] = None
+    return out
+
+
+def stored_plan(plan: BatchPlan) -> dict[str, Any]:
+    """Return a pending plan as the offset store holds it: without its topics where they are many.
+
+    Args:
+        plan: The plan.
+    """
+    return (plan.without_topics() if plan.topics is None and _is_wide(plan) else plan).to_json()
+
+
+def part_number(key: str) -> int:
+    """Return the number of a part by its ledger key.
+
+    Args:
+        key: A key that begins with ``PART_PREFIX``.
+
+    Raises:
+        DamagedRecordError: There is no such part.
+    """
+    text = key[len(PART_PREFIX) :]
+    if not text.isascii() or not text.isdigit() or str(int(text[:9])) != text or int(text) >= MAX_PARTS:
+        raise damaged("its key is no part of a plan")
+    return int(text)
+
+
+def read_plan(head: Mapping[str, Any], parts: Mapping[int, Mapping[str, Any]]) -> BatchPlan:
+    """Return the plan that a head and its parts are.
+
+    Args:
+        head: The record ``plan``; one of an older version holds all topics itself.
+        parts: The records ``plan/<n>``.
+
+    Raises:
+        DamagedRecordError: A part is missing, or belongs to another plan.
+    """
+    plan, count = BatchPlan.from_json(head), Members(head).whole("parts", 0, high=MAX_PARTS)
+    if plan.topics is None:
+        return plan
+    if missing := [n for n in range(count) if n not in parts]:
+        raise damaged(f"{len(missing)} of the plan's {count} parts are missing, the first is {PART_PREFIX}{missing[0]}")
+    partitions: dict[str, int] = {}
+    assignment: dict[str, tuple[int, ...]] = {}
+    for n in sorted(parts):
+        given = Members(parts[n], f"{PART_PREFIX}{n}")
+        if n >= count or given.text("of") != plan.topics or given.whole("part") != n:
+            raise given.refuse("of", f"{plan.topics}, a part of this plan")
+        counts = given.each("partitions", lambda topics, t: topics.whole(t, low=1, high=MAX_PARTITIONS))
+        partitions.update(counts)
+        assignment.update(given.each("assignment", partial(_owners, counts=counts, writers=plan.writers)))
+    if topics_digest(partitions, assignment) != plan.topics:
+        raise damaged("the plan's parts are not what was written: their digest is another")
+    return plan.with_topics(partitions, assignment)
+
+
+def _is_wide(plan: BatchPlan) -> bool:
+    """Return whether a plan's topics are too large for one record."""
+    names = sum(map(len, plan.partitions)) + sum(map(len, plan.assignment))
+    if names > PART_BYTES:
+        return True
+    owners = {topic: list(of) for topic, of in plan.assignment.items()}
+    return len(encode({"partitions": dict(plan.partitions), "assignment": owners})) > PART_BYTES
+
+
+def _parts(plan: BatchPlan) -> Iterator[dict[str, Any]]:
+    """Yield the topics in parts; owners of a topic that one writer owns whole are that writer's number."""
+    part: dict[str, dict[str, Any]] = {"partitions": {}, "assignment": {}}
+    size = 0
+    for topic in sorted({*plan.partitions, *plan.assignment}):
+        if size >= PART_BYTES:
+            yield part
+            part, size = {"partitions": {}, "assignment": {}}, 0
+        if (count := plan.partitions.get(topic)) is not None:
+            part["partitions"][topic] = count
+        if (owners := plan.assignment.get(topic)) is not None:
+            alone = len(owners) == count and len(set(owners)) == 1
+            part["assignment"][topic] = owners[0] if alone else list(owners)
+        size += 2 * len(json.dumps(topic)) + len(json.dumps(part["assignment"].get(topic, 0))) + 12
+    if size:
+        yield part
+
+
+def _owners(topics: Members, topic: str, *, counts: Mapping[str, int], writers: int) -> tuple[int, ...]:
+    owner = topics.value(topic)
+    if not is_whole(owner):
+        return _checked(topics, topic, topics.values(topic), writers)
+    if topic not in counts:
+        raise topics.refuse(topic, "a list of writers, because its partitions are not known")
+    return _checked(topics, topic, (owner,), writers) * counts[topic]
+
+
+def _checked(topics: Members, topic: str, owners: tuple[Any, ...], writers: int) -> tuple[int, ...]:
+    if not owners or not all(is_whole(w) and 0 <= w < max(writers, 1) for w in owners):
+        raise topics.refuse(topic, f"writers below {writers}")
+    return owners
