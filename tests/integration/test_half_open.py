@@ -158,3 +158,16 @@ def test_a_drain_that_lost_its_lock_begins_no_further_batch(
     monkeypatch.undo()
     pipeline.drain()
     assert len(pipeline.records("t")) == 1
+
+
+def test_prefixes_that_differ_in_case_alone_are_two(properties: dict[str, str], unique: str) -> None:
+    """MySQL compares the names of locks without case."""
+    settings, prefix = ConnectorConfig.from_properties(properties).connection_settings(), unique
+    with run_lock.held(settings, prefix, "a/b/c/-1"), run_lock.held(settings, prefix.upper(), "d/e/f/-1"):
+        pass
+    with (
+        run_lock.held(settings, prefix.upper(), "a/b/c/-1"),
+        pytest.raises(RunInProgressError),
+        run_lock.held(settings, prefix.upper(), "d/e/f/-1"),
+    ):
+        pass

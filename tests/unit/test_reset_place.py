@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from memory_job import config
 from store_contract import END, START
 
@@ -142,3 +144,14 @@ def test_the_end_is_taken_anew_when_a_table_changed_before_it_and_a_named_place_
     assert moved == HERE
     with pytest.raises(SchemaError):
         reset_offset._with_structures(CFG, None, job, END, lambda: HERE, 3, START, str(END), lambda _: None)
+
+
+def test_a_history_that_may_not_be_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    refused: Future[None] = Future()
+    refused.set_exception(KafkaException(KafkaError(KafkaError.TOPIC_AUTHORIZATION_FAILED)))
+    admin = SimpleNamespace(delete_topics=lambda names: dict.fromkeys(names, refused))
+    monkeypatch.setattr(recovery, "require_no_ddl", lambda *_: None)
+    monkeypatch.setattr(recovery, "make_admin", lambda _: admin)
+    monkeypatch.setattr(recovery, "all_partition_counts", lambda _: {CFG.history_topic: 1})
+    with pytest.raises(SchemaError, match="cannot be deleted.*TOPIC_AUTHORIZATION_FAILED.*grant Delete"):
+        recovery.replace_history(CFG, START, END)

@@ -96,7 +96,8 @@ class Ledger:
                 "the ledger topic must have one partition",
                 where=f"topic {self.topic}",
                 why=f"it has {count}",
-                remedy="choose another ledger.topic, or create this one with one partition",
+                remedy="delete it, or choose another ledger.topic. Where the stream has begun, go on with "
+                "mysql_cdc_reset_offset and stored then (what an unfinished batch has committed comes again)",
             )
         require_settings(self._admin(), self.topic, LEDGER_RULE, verified=self._verified)
 

@@ -126,9 +126,13 @@ def stay(conn: Any) -> None:
 
 
 def lock_name(prefix: str) -> str:
-    """Return the lock's name; MySQL limits it to 64 characters."""
+    """Return the lock's name; MySQL limits it to 64 characters and does not tell upper from lower case in it."""
     name = f"mysql_cdc:{prefix}"
-    return name if len(name) <= 64 else "mysql_cdc:" + hashlib.sha256(prefix.encode()).hexdigest()[:48]
+    return (
+        name
+        if len(name) <= 64 and name == name.lower()
+        else "mysql_cdc:" + hashlib.sha256(prefix.encode()).hexdigest()[:48]
+    )
 
 
 def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 
+from confluent_kafka import KafkaError, KafkaException
+
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.events import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
@@ -18,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import first_error
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 
 DELETE_SECONDS = 30.0
@@ -44,16 +47,25 @@ def replace_history(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
     if cfg.history_topic not in all_partition_counts(admin):
         return
     for future in admin.delete_topics([cfg.history_topic]).values():
-        future.result(DELETE_SECONDS)
+        try:
+            future.result(DELETE_SECONDS)
+        except KafkaException as error:
+            if first_error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise _not_deleted(cfg, str(first_error(error))) from error
     deadline = time.monotonic() + DELETE_SECONDS
     while cfg.history_topic in all_partition_counts(admin):
         if time.monotonic() > deadline:
-            raise SchemaError(
-                "the old schema history cannot be deleted",
-                where=f"topic {cfg.history_topic}",
-                remedy="delete the topic by hand, then run the task again",
-            )
+            raise _not_deleted(cfg, f"it is still there after {DELETE_SECONDS:.0f} s")
         time.sleep(0.1)
+
+
+def _not_deleted(cfg: ConnectorConfig, why: str) -> SchemaError:
+    return SchemaError(
+        "the old schema history cannot be deleted",
+        where=f"topic {cfg.history_topic}",
+        why=why,
+        remedy="grant Delete on the topic to the account, or delete it with another one; then run the task again",
+    )
 
 
 def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
