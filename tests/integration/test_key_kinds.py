@@ -76,12 +76,19 @@ def quoted(texts: Iterable[str]) -> list[str]:
 
 
 MANY = range(60)
+IMPOSSIBLE = ("2020-02-30", "2020-02-31", "2020-04-31", "2020-00-00", "2020-02-00", "0000-02-31", "2021-02-29")
 YEARLY = tuple(f"{1000 + 31 * n}-{n % 12 + 1:02}-15" for n in range(40))
 P = random.Random("keys")
 KINDS: dict[str, tuple[str, list[str]]] = {
-    "date": ("DATE", quoted(("0000-00-00", "9999-12-31", "2020-02-31", *YEARLY, *(day(P) for _ in MANY)))),
-    "datetime": ("DATETIME", quoted(("0000-00-00 00:00:00", "9999-12-31 23:59:59", *(moment(P, 0) for _ in MANY)))),
-    "datetime3": ("DATETIME(3)", quoted(("0000-00-00 00:00:00.000", *(moment(P, 3) for _ in MANY)))),
+    "date": ("DATE", quoted(("0000-00-00", "9999-12-31", *IMPOSSIBLE, *YEARLY, *(day(P) for _ in MANY)))),
+    "datetime": (
+        "DATETIME",
+        quoted(("0000-00-00 00:00:00", *(f"{d} 23:59:59" for d in IMPOSSIBLE), *(moment(P, 0) for _ in MANY))),
+    ),
+    "datetime3": (
+        "DATETIME(3)",
+        quoted(("0000-00-00 00:00:00.000", *(f"{d} 00:00:00.000" for d in IMPOSSIBLE), *(moment(P, 3) for _ in MANY))),
+    ),
     "datetime6": ("DATETIME(6)", quoted(("9999-12-31 23:59:59.499999", *(moment(P, 6) for _ in MANY)))),
     "timestamp": (
         "TIMESTAMP",

@@ -7,8 +7,12 @@ from typing import Any
 
 import pymysql
 import pytest
+import test_key_kinds as key_kinds
 from kit import Pipeline, compacted, duplicates, execute, payload, rows
 from private_mysql import PrivateServer
+
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
 
 
 @pytest.fixture(scope="module")
@@ -164,3 +168,14 @@ def test_chunks_of_keys_in_three_byte_utf8(pipeline: Pipeline, old: Any, databas
         assert sorted(payload(r.value)["after"]["k"] for r in records) == sorted(words)
         assert duplicates(records) == []
     assert any(" 9 chunk" in line for line in pipeline.lines), pipeline.lines
+
+
+@pytest.mark.parametrize("name", ["date", "datetime3", "time_date"])
+def test_a_table_keyed_by_impossible_dates_is_cut(name: str, pipeline: Pipeline, old: Any, database: str) -> None:
+    """``k <= DATE'2020-02-31'`` finds no row on this version; as a plain text the date is compared as a date."""
+    key_kinds.made(old, database, name)
+    table = key_kinds.structure(old, pipeline, database, name)
+    execute(old, key_kinds.STRICT)
+    held = [key_kinds.members(old, table, chunk) for chunk in split(old, table, 1)]
+    whole = key_kinds.members(old, table, SnapshotChunk(table.id, 0))
+    assert len(whole) > 20 and sum(map(len, held)) == len(whole) and set.union(*held) == whole

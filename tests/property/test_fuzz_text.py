@@ -390,7 +390,7 @@ def test_a_ledger_is_read_or_named(data: st.DataObject, key: str, cut: int | Non
 
 
 SQL = re.compile(
-    r"(?:`(?:[^`]|``)*`|_utf8mb4 (?:0x[0-9a-f]*|'')|x'[0-9a-f]*'|(?:DATE|TIME|TIMESTAMP)'[-:. 0-9]*'|-?\d+(?:\.\d+)?"
+    r"(?:`(?:[^`]|``)*`|_utf8mb4 (?:0x[0-9a-f]*|'')|x'[0-9a-f]*'|(?:TIME)?'[-:. 0-9]*'|-?\d+(?:\.\d+)?"
     r"|[()=<>,\s]|AND|OR|TRUE|CONVERT|USING|COLLATE)*",
     re.DOTALL,
 )

@@ -160,7 +160,7 @@ def test_literals() -> None:
     assert predicate(chunk) == "(`k` > TIME'-01:00:00.5')"
     assert typed_literal("-01:00:00.5", "TIME 1") == "-3600500000"
     assert predicate(chunks_at("VARBINARY", "")[0]) == "(`k` <= x'')"
-    assert predicate(chunks_at("TIMESTAMP 0", "0000-00-00 00:00:00")[0]) == "(`k` <= TIMESTAMP'0000-00-00 00:00:00')"
+    assert predicate(chunks_at("TIMESTAMP 0", "0000-00-00 00:00:00")[0]) == "(`k` <= '0000-00-00 00:00:00')"
     assert predicate(chunks_at("DECIMAL 4 1", "-0.5")[0]) == "(`k` <= -0.5)"
 
 
