@@ -192,6 +192,7 @@ MOVES = {
     "there and back": (["RENAME TABLE aa TO cc", *changes("cc"), "RENAME TABLE cc TO aa"], ["aa", "bb"], ALL),
     "altered": (["ALTER TABLE aa RENAME TO cc, ADD COLUMN w INT"], ["cc", "bb"], ALL),
     "renamed out": (["RENAME TABLE aa TO _gone"], ["_gone", "bb"], ["aa", "bb"]),
+    "view": (["CREATE VIEW _v AS SELECT * FROM bb", "RENAME TABLE aa TO cc, _v TO aa"], ["cc", "bb"], ALL),
     "swapped": (["RENAME TABLE aa TO cc, bb TO aa, cc TO bb"], ["aa", "bb"], ALL),
     "other dropped": (["DROP TABLE bb", "RENAME TABLE aa TO bb"], ["bb"], ["aa", "bb"]),
     "online change": ([*COPY, "RENAME TABLE aa TO _aa_old, _aa_new TO aa"], ["aa", "bb"], ["aa", "bb"]),

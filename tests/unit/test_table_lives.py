@@ -67,6 +67,18 @@ def test_a_table_that_takes_the_name_of_one_that_is_still_captured_is_read_as_we
     assert alone.spans == ((name("a"), START, None),)
 
 
+def test_a_view_that_takes_the_name_has_no_rows_of_its_own() -> None:
+    lives = TableLives.of([name("a")])
+    for effect in effects("RENAME TABLE a TO base, v TO a", DdlContext("d")):
+        lives.apply(effect, (1, 1))
+    chunk = SnapshotChunk(name("a"), 3)
+    (found,) = place([chunk], lives, lambda t: True, {name("base")}).placed
+    assert found.reads == [(name("base"), name("base"))]
+    for effect in effects("DROP TABLE base", DdlContext("d")):
+        lives.apply(effect, (1, 2))
+    assert place([chunk], lives, lambda t: True, set()).over == (chunk,)
+
+
 def test_a_table_created_under_the_name_is_told_by_its_events() -> None:
     (found,) = left_after("RENAME TABLE a TO old", "CREATE TABLE a (i INT)").placed
     assert found.reads == [(name("old"), name("old"))]

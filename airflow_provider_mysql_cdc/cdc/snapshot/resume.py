@@ -26,7 +26,7 @@ had until then; ``spans`` say which.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -124,13 +124,19 @@ class Left:
         return list(dict.fromkeys(source for p in self.placed for source, _ in p.reads))
 
 
-def place(left: Iterable[SnapshotChunk], lives: TableLives, captures: Callable[[TableId], bool]) -> Left:
+def place(
+    left: Iterable[SnapshotChunk],
+    lives: TableLives,
+    captures: Callable[[TableId], bool],
+    standing: Container[TableId] | None = None,
+) -> Left:
     """Find the tables of the chunks that are left.
 
     Args:
         left: The chunks.
         lives: The tables of the first view, followed up to now.
         captures: Which names are captured.
+        standing: The captured base tables, because RENAME TABLE renames views too; None for all names.
 
     Raises:
         SchemaError: Rows of such a table came or went without row events.
@@ -147,7 +153,7 @@ def place(left: Iterable[SnapshotChunk], lives: TableLives, captures: Callable[[
                 "the finished part of the snapshot is older than the statement",
                 remedy=REMEDY,
             )
-        found = _placed(chunk, life, lives, captures)
+        found = _placed(chunk, life, lives, captures, standing)
         if isinstance(found, str):
             over.append(chunk)
             reasons.append(found)
@@ -162,11 +168,15 @@ def place(left: Iterable[SnapshotChunk], lives: TableLives, captures: Callable[[
 
 
 def _placed(
-    chunk: SnapshotChunk, life: Life, lives: TableLives, captures: Callable[[TableId], bool]
+    chunk: SnapshotChunk,
+    life: Life,
+    lives: TableLives,
+    captures: Callable[[TableId], bool],
+    standing: Container[TableId] | None,
 ) -> PlacedChunk | str:
     shown = [(name, since) for name, since in life.names if captures(name)]
     name, since = shown[-1]
-    heirs = [(n, s) for n, s in reversed(shown) if _inherited(n, life, lives)]
+    heirs = [(n, s) for n, s in reversed(shown) if (standing is None or n in standing) and _inherited(n, life, lives)]
     if life.ended is None:
         *before, (now, since_now, _) = life.spans(START)
         spans: list[Span] = [s for s in [*before, (now, since_now, None)] if captures(s[0])]
@@ -179,7 +189,7 @@ def _placed(
         earlier = [(n, s, e) for n, s, e in life.spans(START) if captures(n) and n != name and s < since]
         return PlacedChunk(chunk, name, name, (*earlier, (name, since, None)))
     heir = lives.present.get(name)
-    if heir is None:
+    if heir is None or (standing is not None and name not in standing):
         return f"{chunk.table} was dropped since the snapshot began"
     if heir.known:
         return f"{chunk.table} was dropped since the snapshot began; {name} is another of its tables"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
@@ -29,15 +30,22 @@ class Resumption:
         chunks: All chunks of the snapshot.
         done: Ids of those that are done.
         view: Position of the snapshot's first view.
+        standing: The captured base tables, read not before the position that is looked at first.
 
     Raises:
         BinlogPurgedError: The server no longer holds the binlog since that view.
     """
 
     def __init__(
-        self, cfg: ConnectorConfig, conn: Any, chunks: list[SnapshotChunk], done: set[str], view: BinlogOffset
+        self,
+        cfg: ConnectorConfig,
+        conn: Any,
+        chunks: list[SnapshotChunk],
+        done: set[str],
+        view: BinlogOffset,
+        standing: Collection[TableId],
     ) -> None:
-        self._cfg, self._at = cfg, view
+        self._cfg, self._at, self._standing = cfg, view, frozenset(standing)
         self._left = [c for c in chunks if c.id not in done]
         self._lives = TableLives.of(dict.fromkeys(c.table for c in chunks))
         if self._left:
@@ -60,7 +68,7 @@ class Resumption:
         follow(self._lives, found, self._cfg.captures, self._unread)
         if order(end, self._at) > 0:
             self._at = end
-        return place(self._left, self._lives, self._cfg.captures)
+        return place(self._left, self._lives, self._cfg.captures, self._standing)
 
     def _unread(self, statement: Between) -> None:
         if self._cfg[F.SKIP_UNPARSEABLE_DDL]:

@@ -195,7 +195,7 @@ class _Snapshot:
             require_one_binlog(self.cfg, conn, ledger, self.plan.epoch)
             begin, _ = settled_offset(conn, lock_seconds(self.cfg))
             tables = self._tables(conn)
-            resumption = self._resumption(conn, ledger)
+            resumption = self._resumption(conn, ledger, tables)
             left = resumption.until(begin)
             held = list(dict.fromkeys([*tables, *left.sources]))
             if gone := guard(conn, held, lock_seconds(self.cfg)):
@@ -223,13 +223,13 @@ class _Snapshot:
                 return chunks, self._read(queue, chunks, begin, state, definitions, conn, ledger)
         return chunks, []
 
-    def _resumption(self, conn: Any, ledger: LedgerState) -> Resumption:
+    def _resumption(self, conn: Any, ledger: LedgerState, tables: list[TableId]) -> Resumption:
         """Return what follows the tables of an interrupted snapshot; of one that begins nothing is left."""
         if not self._schemas_written(ledger):
-            return Resumption(self.cfg, conn, [], set(), self.plan.end)
+            return Resumption(self.cfg, conn, [], set(), self.plan.end, tables)
         view = BinlogOffset.from_json(ledger.others[VIEW_KEY]["offset"])
         chunks, _ = self._chunks(conn, ledger, {})
-        return Resumption(self.cfg, conn, chunks, set(ledger.done_chunks(self.plan.epoch)), view)
+        return Resumption(self.cfg, conn, chunks, set(ledger.done_chunks(self.plan.epoch)), view, tables)
 
     def _tables(self, conn: Any) -> list[TableId]:
         tables = captured_tables(conn, self.cfg)
