@@ -28,6 +28,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from memo import read_once
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
@@ -42,7 +43,7 @@ from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 TOPICS = {"p.d.a": 2, "p.d.b": 1}
 PLACES = [(topic, partition) for topic, count in TOPICS.items() for partition in range(count)]
 LEDGER = "ledger.p"
-WALKS = int(os.environ.get("MODEL_WALKS", "5000")) * 3 // 10
+WALKS = int(os.environ.get("MODEL_WALKS", "5000")) // 5
 
 
 def offset(number: int) -> BinlogOffset:
@@ -458,6 +459,13 @@ def random_walk(seed: int, protections: Protections, steps: int = 50) -> None:
         rng.choice(ordinary if rng.random() < 0.85 else faults)(rng.randrange(10**6))
         sim.check()
     sim.finish()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def remembered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        read_once(patch)
+        yield
 
 
 @pytest.mark.timeout(0 if WALKS > 1500 else 600)

@@ -2,23 +2,24 @@
 
 Promises held after every step: consumers see of each key one row of a view and then each later event once, in order.
 Whatever happened, undisturbed runs bring each key to its last change. Each protection is also taken away, one at a
-time, and then the walks must find a violation. ``MODEL_WALKS`` sets how many interleavings are walked, here and in
-test_commit_protocol.py together; ``scripts/model`` walks 100,000.
+time, and then the walks must find a violation. ``MODEL_WALKS`` sets how many interleavings are walked, here, in
+test_commit_protocol.py and in test_stream_protocol.py together; ``scripts/model`` walks 100,000.
 """
 
 from __future__ import annotations
 
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import pytest
+from memo import read_once
 from snapshot_world import Protections, Simulation
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
-WALKS = int(os.environ.get("MODEL_WALKS", "5000")) * 7 // 10
+WALKS = int(os.environ.get("MODEL_WALKS", "5000")) * 3 // 5
 BLOCKS = 7
 
 
@@ -48,6 +49,13 @@ def random_walk(seed: int, protections: Protections, steps: int = 60) -> None:
     # What is visible stays so, and with it whatever is wrong with it.
     sim.check()
     sim.finish()
+
+
+@pytest.fixture(autouse=True, scope="module")
+def remembered() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        read_once(patch)
+        yield
 
 
 @pytest.mark.timeout(0 if WALKS > 5000 else 600)

@@ -48,6 +48,19 @@ def test_packets_may_arrive_in_any_pieces(size: int) -> None:
         assert seen(stream.events(dump.offset())) == dump.events
 
 
+@pytest.mark.req("FAULT-11")
+@pytest.mark.parametrize("pos", [4, 157])
+def test_a_dump_of_a_file_that_was_replaced_since_it_was_looked_at_is_refused(pos: int) -> None:
+    dump = Dump(pos=pos).begin().transaction()
+    with stream_of(dump.data, BinlogOffset("binlog.000001", pos, origin=f"{TIMESTAMP}.head.first")) as stream:
+        assert seen(stream.events(dump.offset())) == dump.events
+    with (
+        stream_of(dump.data, BinlogOffset("binlog.000001", pos, origin=f"{TIMESTAMP - 1}.head.first")) as stream,
+        pytest.raises(BinlogPurgedError, match="replaced"),
+    ):
+        list(stream.events(dump.offset()))
+
+
 def test_buffers_stay_valid_after_the_stream_went_on() -> None:
     dump = Dump().begin()
     for _ in range(200):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt, passed
+from airflow_provider_mysql_cdc.cdc.drain.read_at import NOT_KNOWN, CommittedBy, ReadAt, passed
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import (
@@ -67,21 +67,30 @@ READ = place(500, f"{A}:1-20")
 @pytest.mark.parametrize(
     ("start", "contained", "not_contained"),
     [
-        (place(400, f"{A}:1-10"), (500, f"{A}:20"), (501, f"{A}:20")),
-        (place(100, f"{A}:1-10", B), (9000, f"{A}:20"), (100, f"{A}:21")),
-        (place(100, None, B), (9000, f"{A}:1"), (100, f"{B}:1")),
-        (place(100, None, B), (9000, f"{A}:1"), (100, None)),
+        (place(400, f"{A}:1-10"), (500, f"{A}:20", 0), (501, f"{A}:20", 0)),
+        (place(100, f"{A}:1-10", B), (9000, f"{A}:20", 5_999_999), (100, f"{A}:21", 1)),
+        (place(100, None, B), (9000, f"{A}:1", 1), (100, f"{B}:1", 1)),
+        (place(100, None, B), (9000, f"{A}:1", 1), (100, None, 1)),
+        (place(100, "", B), (9000, f"{A}:1", 5_999_999), (100, f"{A}:1", 6_000_000)),
+        (place(100, "", B), (9000, f"{A}:1", 1), (100, f"{A}:1", 0)),
     ],
-    ids=["by place", "by GTID", "another server's set is not known", "without a GTID"],
+    ids=[
+        "by place",
+        "by GTID",
+        "another server's set is not known",
+        "without a GTID",
+        "the GTID came again after a reset",
+        "when it was committed is not known",
+    ],
 )
 def test_what_a_chunk_contains_is_told_by_what_means_the_same(
     start: BinlogOffset, contained: Any, not_contained: Any
 ) -> None:
-    read = ReadAt.after(start, READ)
+    read = ReadAt.after(start, READ, 5000)
     assert read is not None
     assert [
-        read.contains(SimpleNamespace(file="binlog.000001", end_pos=pos), gtid)  # type: ignore[arg-type]
-        for pos, gtid in (contained, not_contained)
+        read.contains(SimpleNamespace(file="binlog.000001", end_pos=pos), CommittedBy(gtid, us))  # type: ignore[arg-type]
+        for pos, gtid, us in (contained, not_contained)
     ] == [True, False]
 
 
@@ -96,11 +105,15 @@ def test_what_a_chunk_contains_is_told_by_what_means_the_same(
     ids=["read before", "reset", "reset and loaded again", "failed over to a server that has it all"],
 )
 def test_a_chunk_that_contains_nothing_of_the_stream_holds_nothing_back(start: BinlogOffset) -> None:
-    assert ReadAt.after(start, READ) is None
+    assert ReadAt.after(start, READ, 5000) is None
 
 
 def test_without_gtids_nothing_is_held_back_on_another_server() -> None:
-    assert ReadAt.after(place(4, None, B), place(500, None)) is None
+    assert ReadAt.after(place(4, None, B), place(500, None), 5000) is None
+
+
+def test_without_the_time_of_its_view_a_chunk_holds_nothing_back_on_another_server() -> None:
+    assert ReadAt.after(place(100, f"{A}:1-10", B), READ) is None
 
 
 def at(pos: int, number: int = 1) -> Any:
@@ -111,21 +124,21 @@ def test_a_name_counts_from_where_to_where_it_was_the_tables() -> None:
     chunk = SnapshotChunk(TableId("d", "t"), 0)
     read = ReadAt(READ)
     since_then = HeldChunks([chunk], read, (1, 100), (1, 300))
-    assert [since_then.contains(at(pos), None) for pos in (100, 101, 300, 301)] == [False, True, True, False]
+    assert [since_then.contains(at(pos), NOT_KNOWN) for pos in (100, 101, 300, 301)] == [False, True, True, False]
     to_the_view = HeldChunks([chunk], read, (1, 100))
-    assert [to_the_view.contains(at(pos), None) for pos in (100, 101, 500, 501)] == [False, True, True, False]
+    assert [to_the_view.contains(at(pos), NOT_KNOWN) for pos in (100, 101, 500, 501)] == [False, True, True, False]
     always = HeldChunks([chunk], read)
-    assert [always.contains(at(pos), None) for pos in (4, 500, 501)] == [True, True, False]
+    assert [always.contains(at(pos), NOT_KNOWN) for pos in (4, 500, 501)] == [True, True, False]
 
 
 def test_where_a_table_was_renamed_means_nothing_on_another_server() -> None:
-    read = ReadAt(READ, GtidSet.parse(READ.gtids))
+    read = ReadAt(READ, GtidSet.parse(READ.gtids), 2)
     chunk = SnapshotChunk(TableId("d", "t"), 0)
-    assert HeldChunks([chunk], read).contains(at(9000), f"{A}:20")
+    assert HeldChunks([chunk], read).contains(at(9000), CommittedBy(f"{A}:20", 1))
     renamed = HeldChunks([chunk], read, (1, 100))
     with pytest.raises(StateError, match="cannot be told"):
-        renamed.contains(at(9000), f"{A}:20")
-    assert not renamed.contains(at(9000), f"{A}:21")
+        renamed.contains(at(9000), CommittedBy(f"{A}:20", 1))
+    assert not renamed.contains(at(9000), CommittedBy(f"{A}:21", 1))
 
 
 @pytest.mark.parametrize(

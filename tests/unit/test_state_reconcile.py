@@ -99,6 +99,13 @@ def test_a_lost_value_is_restored_from_a_snapshot() -> None:
     assert (half.state.committed, half.state.pending) == (None, SNAPSHOT)
 
 
+@pytest.mark.parametrize("stored", [None, committed()])
+def test_the_stream_before_an_unfinished_snapshot_is_restored_with_it(stored: StoredState | None) -> None:
+    again = replace(plan(3, LATER, LATER), kind="snapshot", gapless=True)
+    result = reconcile(stored, ledger(again))
+    assert (result.state.committed, result.state.pending) == (LATER, again)
+
+
 def test_a_finished_snapshot_moves_the_offset_and_is_remembered() -> None:
     result = reconcile(pending(SNAPSHOT, None), ledger(SNAPSHOT, snapshot=SNAPSHOT_DONE))
     assert result.action == "finish-commit" and result.state.snapshot == SNAPSHOT_DONE

@@ -128,6 +128,29 @@ def require_origin(settings: ConnectionSettings, offset: BinlogOffset) -> Binlog
     return replace(offset, origin=found)
 
 
+def require_made(offset: BinlogOffset, made: int) -> None:
+    """Refuse a dump that began in another file than the one just looked at: a RESET came between.
+
+    A dump from the middle of a file, too, begins with the file's FORMAT_DESCRIPTION, whose header keeps its time.
+
+    Args:
+        offset: The start of the dump; one without a fingerprint passes.
+        made: When the file of the dump was made, seconds since 1970.
+
+    Raises:
+        BinlogPurgedError: The file is another one.
+    """
+    seconds = (offset.origin or "").partition(".")[0]
+    if seconds.isdigit() and int(seconds) != made:
+        raise BinlogPurgedError(
+            "the binlog file of the start position was replaced by another one of the same name",
+            where=str(offset),
+            why=f"the position was read from {_described(offset.origin or '')}, and the dump is of "
+            f"{_described(str(made))}: its binary logs were reset at this moment",
+            remedy=_REMEDY,
+        )
+
+
 def _described(origin: str) -> str:
     seconds = origin.partition(".")[0]
     made = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds.isdigit() else "unknown"

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, co
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.events import parse_rotate
-from airflow_provider_mysql_cdc.cdc.binlog.origin import require_origin
+from airflow_provider_mysql_cdc.cdc.binlog.origin import require_made, require_origin
 from airflow_provider_mysql_cdc.cdc.binlog.packets import LARGEST_PACKET, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
@@ -72,6 +72,7 @@ class BinlogStream:
         self._packets, self._by_gtid, self._connection = packets, by_gtid, connection
         self._chunk, self._at = b"", 0
         self._file, self._pos = start.file, start.pos
+        self._start = None if by_gtid else start
         # With GTIDs the server chooses the file; until its first ROTATE the place is not known.
         self._placed = not by_gtid
         self._end: BinlogOffset | None = None
@@ -213,6 +214,9 @@ class BinlogStream:
 
     def _format(self, event: Event, log_pos: int) -> Iterable[Event]:
         self._tail = control.check_format(event)
+        if self._start is not None:
+            require_made(self._start, event.timestamp)
+            self._start = None  # the files after it are made later
         # Sent out of place, at the start of a dump, it has no position.
         if log_pos or self._pos == FILE_START:
             self._pos += event.end_pos - event.start_pos

@@ -254,6 +254,7 @@ def _check(key: str, given: Members) -> None:
         if given.value("offset", None) is not None or given.value("rows", None) is not None:
             given.whole("rows")
             given.whole("left_out", 0)
+            given.whole("ts_ms", 0)
             given.whole("writer", 0, high=MAX_WRITERS)
             BinlogOffset.from_json(given.object("offset"))
     elif key == SNAPSHOT_KEY:

@@ -105,7 +105,9 @@ def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Rec
 def _target(ledger: LedgerState, stored: StoredState, plan: BatchPlan, at_ms: int) -> StoredState:
     """Return the state that the ledger's plan leads to: committed where it is complete, pending otherwise."""
     before = stored.committed
-    if plan.kind == "drain" and not (stored.pending is not None and stored.pending.same_work(plan)):
+    # A gapless snapshot's plan, too, begins where the stream stands.
+    follows = plan.kind == "drain" or plan.gapless
+    if follows and not (stored.pending is not None and stored.pending.same_work(plan)):
         before = plan.start  # the ledger's plan is newer than the stored state, and everything before it is done
     state = replace(
         stored, epoch=plan.epoch, pending=plan, committed=before, ledger_id=ledger.topic_id or stored.ledger_id

@@ -213,6 +213,7 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
             server=arguments["server"],
             resume=resume,
             filters=filters,
+            topics=ledger.topics,
             run_id=arguments["run_id"],
             progress=lambda report: _report(channel, report),
         )

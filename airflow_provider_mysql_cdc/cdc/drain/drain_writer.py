@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,6 +11,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import events as ev
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
+from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -22,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer, Progress
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
+from airflow_provider_mysql_cdc.cdc.drain.read_at import CommittedBy
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import SchemaLog
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
@@ -53,6 +55,7 @@ class DrainWriter:
         filters: Keys that a resumed snapshot read later than the batch's events (see ``snapshot.filters``).
         run_id: Id of the run, for the context headers.
         progress: Called every two seconds with counters.
+        topics: Topics as the ledger knows them.
     """
 
     cfg: ConnectorConfig
@@ -65,6 +68,7 @@ class DrainWriter:
     run_id: str = ""
     progress: Progress = lambda _: None
     filters: KeyFilters | None = None
+    topics: Mapping[str, KnownTopic] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     _at: Position = field(init=False)
     _routes: Routes = field(init=False)
@@ -77,11 +81,11 @@ class DrainWriter:
     _transactions: Transactions | None = None
     _xa: XaTransactions = field(init=False)
     _committing: Event | None = None
-    _committing_gtid: str | None = None
+    _committed_by: CommittedBy | None = None
 
     def __post_init__(self) -> None:
         self._at = Position(self.plan.start)
-        self._routes = Routes(self.cfg, self.plan, self.index, self.run_id, self.filters)
+        self._routes = Routes(self.cfg, self.plan, self.index, self.run_id, self.filters, self.topics)
         self._log = SchemaLog(self.cfg, self.plan.epoch, self.server)
         self._tracker = GtidTracker(self.plan.start.gtids)
         self._ctx = EventContext()
@@ -232,7 +236,7 @@ class DrainWriter:
             return
         at, committer = self._at, self._committer
         gtid, commit_us = at.gtid, at.commit_us
-        self._committing, self._committing_gtid = commit, gtid
+        self._committing, self._committed_by = commit, CommittedBy(gtid, commit_us)
         committer.make_room(2 * self.cfg[F.CONNECT_TIMEOUT_MS] / 1000)
         for event in read_rows(self.cfg, rows, committer.check):
             if event.type in _ROWS_VERSIONS:
@@ -245,12 +249,12 @@ class DrainWriter:
             elif event.type == c.ROWS_QUERY_LOG_EVENT:
                 self._rows_query(event)
             committer.passed_event()
-        self._committing = None
+        self._committing = self._committed_by = None
         at.gtid, at.commit_us = gtid, commit_us
 
-    def _commit_gtid(self) -> str | None:
-        """Return the GTID of the transaction that commits the rows: not that of an XA PREPARE."""
-        return self._at.gtid if self._committing is None else self._committing_gtid
+    def _by(self) -> CommittedBy:
+        """Return the transaction that commits the rows: not an XA PREPARE."""
+        return self._committed_by or CommittedBy(self._at.gtid, self._at.commit_us)
 
     def _load_statement(self, event: Event) -> None:
         self._log.refuse_statement_format(ev.parse_query(event), f"{event.file}:{event.start_pos}")
@@ -307,7 +311,7 @@ class DrainWriter:
         if self._routes.failed:
             self._left_out(route, at_rows, skipping=skipping)
         if self.filters is not None:
-            out = self.filters.keep(route.table, out, self._committing or event, at_rows, self._commit_gtid())
+            out = self.filters.keep(route.table, out, self._committing or event, at_rows, self._by())
         if self._transactions is not None:
             out = self._transactions.number(route.table, out)
             if skipping:
@@ -321,7 +325,7 @@ class DrainWriter:
         rows, failed[:] = list(failed), []
         if self.filters is not None:
             given: list[Any] = [(row.key, None, row.row, 0, row) for row in rows]
-            kept = self.filters.keep(route.table, given, self._committing or at.event, at, self._commit_gtid())
+            kept = self.filters.keep(route.table, given, self._committing or at.event, at, self._by())
             rows = [r[4] for r in kept]
         for row in rows:
             if not skipping and share.mine and partition_of(row.key, share.partitions) in share.mine:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.read_at import CommittedBy, ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 from airflow_provider_mysql_cdc.cdc.model.stored import damaged
@@ -72,17 +72,17 @@ class HeldChunks:
                 if own_low is not None and own_high is not None and own_high < own_low:
                     raise damaged(f"a chunk of {self.chunks[0].table} ends before it begins")
 
-    def contains(self, event: Event, gtid: str | None) -> bool:
+    def contains(self, event: Event, by: CommittedBy) -> bool:
         """Return whether the chunks' rows contain a transaction's changes of the name.
 
         Args:
             event: An event of it.
-            gtid: Its GTID, or None.
+            by: The transaction.
 
         Raises:
             StateError: The table was renamed between two views, and the stream is read on another server.
         """
-        if not self._read.contains(event, gtid):
+        if not self._read.contains(event, by):
             return False
         if self._since == START and self._until is None:
             return True

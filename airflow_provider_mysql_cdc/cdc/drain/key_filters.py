@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, Envelo
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import Tolerant
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike
 from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.read_at import NOT_KNOWN, CommittedBy, ReadAt, view_ms
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -89,25 +89,25 @@ class KeyFilters:
         Raises:
             DamagedRecordError: One is not of its form.
         """
-        reads: dict[BinlogOffset, ReadAt | None] = {}
+        reads: dict[tuple[BinlogOffset, int], ReadAt | None] = {}
         found: dict[TableId, dict[tuple[Any, ...], list[SnapshotChunk]]] = {}
         for record in records:
             with stored_at(f"topic {cfg.ledger_topic}, a record with key {CHUNK_PREFIX}..."):
-                offset = BinlogOffset.from_json(record["offset"])
-                if offset not in reads:
-                    reads[offset] = ReadAt.after(plan.start, offset)
-                if reads[offset] is not None:
+                view = BinlogOffset.from_json(record["offset"]), view_ms(record)
+                if view not in reads:
+                    reads[view] = ReadAt.after(plan.start, *view)
+                if reads[view] is not None:
                     chunk = SnapshotChunk.from_json(record["chunk"])
                     spans = spans_from_json(record.get("spans", ())) or ((chunk.table, START, None),)
                     for name, since, until in spans:
-                        group = (chunk.table, offset, since, until)
+                        group = (chunk.table, view, since, until)
                         found.setdefault(name, {}).setdefault(group, []).append(chunk)
         with stored_at(f"topic {cfg.ledger_topic}, records with keys {CHUNK_PREFIX}..."):
             held = {
                 name: [
                     HeldChunks(chunks, read, since, until)
-                    for (_, offset, since, until), chunks in groups.items()
-                    if (read := reads[offset]) is not None
+                    for (_, view, since, until), chunks in groups.items()
+                    if (read := reads[view]) is not None
                 ]
                 for name, groups in found.items()
             }
@@ -160,7 +160,7 @@ class KeyFilters:
         return decoder
 
     def keep(
-        self, table: TableId, records: list[Record], event: Event, rows: RowsAt, gtid: str | None = None
+        self, table: TableId, records: list[Record], event: Event, rows: RowsAt, by: CommittedBy = NOT_KNOWN
     ) -> list[Record]:
         """Return the records that no later chunk contains.
 
@@ -169,10 +169,10 @@ class KeyFilters:
             records: What the decoder made of the event.
             event: The row event, or the one that commits it.
             rows: Where its rows stand.
-            gtid: GTID of the transaction that commits the rows, or None.
+            by: The transaction that commits the rows.
         """
         for held in self.chunks.get(table, ()):
-            if not records or not held.contains(event, gtid):
+            if not records or not held.contains(event, by):
                 continue
             if held.everything:
                 return []

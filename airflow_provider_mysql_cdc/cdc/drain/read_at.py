@@ -2,13 +2,15 @@
 
 The stream of the snapshot's own binlog is compared by file and position. On another server only GTIDs mean the same.
 After a reset of the same server even those come again, so nothing is compared: all that it logs since then is newer.
+They come again on its replicas, too, where nothing shows the reset; so the time at which a transaction was committed
+first has to fit as well (``original_commit_timestamp``, MySQL 8.0.1 and later, the same on every server).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
@@ -16,6 +18,23 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
+
+_SECOND_MS = 1000
+
+
+class CommittedBy(NamedTuple):
+    """Name the transaction that commits rows.
+
+    Args:
+        gtid: Its GTID, or None.
+        us: When it was committed first, microseconds since 1970; 0 when the server does not tell.
+    """
+
+    gtid: str | None = None
+    us: int = 0
+
+
+NOT_KNOWN = CommittedBy()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +45,15 @@ class ReadAt:
         offset: Where the binlog stood when the chunk's view opened.
         gtids: The set executed then, where the stream is read on another server: only GTIDs mean the same there. None
             where file and position do.
+        until_us: Beside ``gtids``: no transaction committed later is contained, microseconds since 1970.
     """
 
     offset: BinlogOffset
     gtids: GtidSet | None = None
+    until_us: int = 0
 
     @classmethod
-    def after(cls, start: BinlogOffset, offset: BinlogOffset) -> ReadAt | None:
+    def after(cls, start: BinlogOffset, offset: BinlogOffset, ts_ms: int = 0) -> ReadAt | None:
         """Return what tells the transactions behind ``start`` that a chunk contains; None when it contains none.
 
         After a reset of one server nothing tells, and nothing needs to: what it logs since then is newer than the rows.
@@ -40,6 +61,7 @@ class ReadAt:
         Args:
             start: Where the stream begins.
             offset: Where the binlog stood when the chunk was read.
+            ts_ms: When that was, in whole seconds; 0 when it is not known, then GTIDs tell nothing.
         """
         if comparable(offset, start):
             return cls(offset) if order(offset, start) > 0 else None
@@ -47,17 +69,17 @@ class ReadAt:
         same_server = (offset.server_uuid or "").lower() == (start.server_uuid or "").lower()
         if same_server or (start.gtids is not None and GtidSet.parse(start.gtids).contains(gtids)):
             return None
-        return cls(offset, gtids) if gtids else None
+        return cls(offset, gtids, (ts_ms + _SECOND_MS) * 1000) if gtids and ts_ms else None
 
-    def contains(self, event: Event, gtid: str | None) -> bool:
+    def contains(self, event: Event, by: CommittedBy) -> bool:
         """Return whether the chunk's rows contain a transaction.
 
         Args:
             event: An event of it.
-            gtid: Its GTID, or None.
+            by: The transaction.
         """
         if self.gtids is not None:
-            return gtid is not None and self.gtids.contains(gtid)
+            return by.gtid is not None and 0 < by.us < self.until_us and self.gtids.contains(by.gtid)
         return self.offset.covers(event.file, event.end_pos)
 
 
@@ -83,10 +105,18 @@ def filters_in_force(
     Raises:
         SourceError: What the server says.
     """
-    wanted: dict[BinlogOffset, bool] = {}
-    for offset in {BinlogOffset.from_json(entry["offset"]): None for entry in entries}:
-        wanted[offset] = _in_force(cfg, conn, offset, start, log)
-    return [entry for entry in entries if wanted[BinlogOffset.from_json(entry["offset"])]]
+    views = [(BinlogOffset.from_json(entry["offset"]), view_ms(entry)) for entry in entries]
+    wanted = {view: _in_force(cfg, conn, view, start, log) for view in dict.fromkeys(views)}
+    return [entry for entry, view in zip(entries, views, strict=True) if wanted[view]]
+
+
+def view_ms(record: Mapping[str, Any]) -> int:
+    """Return when the view opened in which a chunk was read, milliseconds since 1970; 0 when its record does not say.
+
+    Args:
+        record: The chunk's ledger record.
+    """
+    return int(record.get("ts_ms", 0))
 
 
 def passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
@@ -105,16 +135,17 @@ def passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
 
 
 def _in_force(
-    cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, start: BinlogOffset, log: Callable[[str], None]
+    cfg: ConnectorConfig, conn: Any, view: tuple[BinlogOffset, int], start: BinlogOffset, log: Callable[[str], None]
 ) -> bool:
-    read = ReadAt.after(start, offset)
+    offset, ts_ms = view
+    read = ReadAt.after(start, offset, ts_ms)
     note = f"rows that the snapshot read at {offset} of server {offset.server_uuid}"
     if read is None:
         if not comparable(offset, start):
             log(f"{note}: nothing of this stream is taken as contained in them, it is another server's or was reset")
         return False
     if read.gtids is not None:
-        log(f"{note}: transactions that they contain are told by their GTIDs")
+        log(f"{note}: transactions that they contain are told by their GTIDs and times")
         return True
     try:
         check_available(conn, cfg.connection_settings(), offset)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic, topic_record
+from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic, changed_error, topic_record
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -68,12 +69,19 @@ class Routes:
         writer: This writer's index.
         run_id: Id of the run, for the context headers.
         filters: Gets to know each table version; None when there are none.
+        topics: Topics as the ledger knows them.
     """
 
     def __init__(
-        self, cfg: ConnectorConfig, plan: BatchPlan, writer: int, run_id: str, filters: KeyFilters | None = None
+        self,
+        cfg: ConnectorConfig,
+        plan: BatchPlan,
+        writer: int,
+        run_id: str,
+        filters: KeyFilters | None = None,
+        topics: Mapping[str, KnownTopic] = MappingProxyType({}),
     ) -> None:
-        self._filters = filters
+        self._filters, self._topics = filters, topics
         self._cfg, self._plan, self._writer = cfg, plan, writer
         self._cache: dict[bytes, Route] = {}
         # Rows of the last event that could not be decoded; None when such a row stops the run.
@@ -158,6 +166,7 @@ class Routes:
 
         Raises:
             SinkError: The topic cannot be made.
+            TopicChangedError: An earlier attempt at this batch found another topic of that name.
         """
         share = self.share(table)
         topic = share.topic
@@ -174,7 +183,10 @@ class Routes:
         cfg = self._cfg
         admin = make_admin(cfg.kafka_settings())
         ensure_topics(admin, {topic: wiring.table_topic(cfg)})
-        found = describe_made(admin, [topic], brokers(cfg.kafka_settings()))[topic]
+        found, before = describe_made(admin, [topic], brokers(cfg.kafka_settings()))[topic], self._topics.get(topic)
+        # Spark may start a writer again within one attempt of the driver, which has compared the topics before.
+        if before is not None and before.epoch == self._plan.epoch and (text := before.difference(found)):
+            raise changed_error({topic: text}, self._plan, begun=True)
         self._born[topic] = found.partitions
         known = KnownTopic(found.partitions, found.id, self._plan.epoch)
         self.learned.append(topic_record(cfg.ledger_topic, topic, known))

@@ -139,6 +139,7 @@ class SnapshotTask:
             **place,
             "chunk": chunk.to_json(),
             "offset": self.view["offset"],
+            "ts_ms": int(self.view["ts_ms"]),
             "rows": rows - self._left_out,
             "left_out": self._left_out,
             "writer": self.index,

@@ -1,0 +1,161 @@
+"""What must hold of the whole stream, judged at every commit and whenever the stored offset moves.
+
+A **life** of the stream begins with a snapshot, and where a person moved the offset. Promises in each of them:
+
+* a commit is one of the attempt in force: nothing that was set aside or taken over becomes visible any more;
+* each event at most once, and in order within its partition; each key in one partition, as long as the configuration is
+  the same; no event behind a row that holds it;
+* when the offset moves, every event of the binlog in which the life began, up to there, is committed, or is contained
+  in a row of a finished snapshot; and the offset stays in that binlog, and moves back only when it was lost;
+* a topic that lost records by hand gets no more in that life from whoever begins later.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from stream_source import KEYS, Source
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, SNAPSHOT_KEY, BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
+
+
+def value(kind: str, n: int, plan: BatchPlan, salt: int) -> bytes:
+    """Return the value of a record.
+
+    Args:
+        kind: ``r`` for a row of a snapshot, ``c`` for an event.
+        n: The event, or the last one that the row contains.
+        plan: The plan that the record belongs to.
+        salt: The configuration.
+    """
+    return f"{kind} {n} {plan.epoch} {plan.attempt} {salt}".encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One record of a table's topic."""
+
+    topic: str
+    topic_id: str
+    partition: int
+    key: int
+    kind: str
+    n: int
+    epoch: int
+    attempt: str
+    salt: str
+
+    @classmethod
+    def of(cls, topic: str, topic_id: str, partition: int, key: bytes | None, text: bytes | None) -> Entry:
+        """Read a record that carries what ``value`` returns."""
+        kind, n, epoch, attempt, salt = (text or b"").decode().split(" ")
+        return cls(topic, topic_id, partition, json.loads(key or b"")["id"], kind, int(n), int(epoch), attempt, salt)
+
+
+class Oracle:
+    """Judge commits and offsets."""
+
+    def __init__(self, source: Source, partitions: dict[str, int]) -> None:
+        self._source, self._partitions = source, partitions
+        self.attempt, self._clock = "", 0
+        self._plans: dict[int, BatchPlan] = {}
+        self._books: dict[int, BinlogOffset] = {}
+        self._begun: dict[str, int] = {}
+        self._seen: dict[int, set[tuple[str, int, int]]] = defaultdict(set)
+        self._rows: dict[int, dict[int, int]] = defaultdict(dict)
+        self._last: dict[tuple[int, str, int, int], int] = {}
+        self._homes: dict[tuple[int, int, str], tuple[str, int]] = {}
+        self._filled: dict[str, set[int]] = defaultdict(set)
+        self._deleted: list[tuple[str, int, set[int]]] = []
+        self._high: dict[int, int] = {}
+
+    def life(self, epoch: int) -> int:
+        """Return the life to which an epoch belongs, named after the epoch that began it."""
+        begins = [e for e, plan in self._plans.items() if plan.kind != "drain" and e <= epoch]
+        return max(begins, default=0)
+
+    def begun(self, plan: BatchPlan) -> None:
+        """Take note that an attempt is in force: whoever began it believes that nobody else can commit."""
+        self._clock += 1
+        self.attempt = plan.attempt
+        self._begun[plan.attempt] = self._clock
+
+    def topic_deleted(self, topic: str) -> None:
+        """Take note that a topic and its records were deleted by hand."""
+        self._clock += 1
+        self._deleted.append((topic, self._clock, self._filled.pop(topic, set())))
+
+    def committed(self, entries: Iterable[Entry], ledger: Iterable[SideRecord]) -> None:
+        """Judge a transaction that is committed."""
+        for _, key, text in ledger:
+            name, data = (key or b"").decode(), json.loads(text) if text else None
+            if name == PLAN_KEY:
+                plan = BatchPlan.from_json(data)
+                self._plans[plan.epoch] = plan
+            elif name == SNAPSHOT_KEY and data["status"] == "done":
+                self._books[int(data["epoch"])] = BinlogOffset.from_json(data["offset"])
+        for entry in entries:
+            self._judge(entry, self.life(entry.epoch))
+
+    def _judge(self, e: Entry, life: int) -> None:
+        assert e.attempt == self.attempt, f"{e} is of an attempt that is no longer in force"
+        seen, rows = self._seen[life], self._rows[life]
+        assert (e.kind, e.n, e.key) not in seen, f"{e} comes twice"
+        seen.add((e.kind, e.n, e.key))
+        if e.kind == "r":
+            assert e.key not in rows, f"{e}: its row comes twice"
+            rows[e.key] = e.n
+        else:
+            assert e.n > rows.get(e.key, -2), f"{e} is contained in the row before it ({rows[e.key]})"
+            last = self._last.get((life, e.topic_id, e.partition, e.key), -1)
+            assert e.n > last, f"{e} comes behind {last}"
+            self._last[life, e.topic_id, e.partition, e.key] = e.n
+        home = self._homes.setdefault((life, e.key, e.salt), (e.topic_id, e.partition))
+        assert home[1] == e.partition or home[0] != e.topic_id, f"{e} has moved from partition {home[1]}"
+        begun = self._begun[e.attempt]
+        late = [at for topic, at, lives in self._deleted if topic == e.topic and life in lives and at < begun]
+        assert not late, f"{e} stands in a topic whose records of this life were deleted before its attempt began"
+        self._filled[e.topic].add(life)
+
+    def offset_lost(self) -> None:
+        """Take note that the stored offset was lost; who read it before may bring an old one back."""
+        self._high.clear()
+
+    def stored(self, state: StoredState) -> None:
+        """Judge the stored offset."""
+        if state.committed is None or state.pending is not None:
+            return
+        life, at = self.life(state.epoch), state.committed
+        assert life, f"{at} is stored, and no life of the stream has begun"
+        snapshot = self._plans[life].kind == "snapshot"
+        assert not snapshot or life in self._books, f"{at} is stored, and the books of snapshot {life} are open"
+        start = self._books[life] if snapshot else self._plans[life].end
+        binlog = self._source.life(start)
+        assert self._source.life(at) is binlog, f"the offset went from {start} ({start.origin}) to {at} ({at.origin})"
+        assert at.pos >= self._high.get(life, start.pos), f"the offset moved back to {at}"
+        if snapshot and life not in self._high:
+            self._whole(life, start)
+        self._high[life] = at.pos
+        missing = [c for _, c in binlog.between(start.pos, at.pos) if not self._told(life, c.key, c.n)]
+        assert not missing, f"{start} to {at} of epoch {life} is stored, but {missing} are nowhere"
+
+    def _told(self, life: int, key: int, n: int) -> bool:
+        if ("c", n, key) in self._seen[life]:
+            return True
+        return any(self._rows[s].get(key, -2) >= n for s in self._books if s <= life)
+
+    def _whole(self, life: int, start: BinlogOffset) -> None:
+        """Check that a finished snapshot has each key, with all that lies before the drain behind it."""
+        rows, before = self._rows[life], self._source.life(start).rows(start.pos)
+        behind = [key for key in range(KEYS) if key not in rows or rows[key] < before[key]]
+        assert not behind, f"snapshot {life} lacks {behind}"
+        plan = self._plans[life]
+        if plan.gapless:
+            gap = [c.n for _, c in self._source.life(plan.start).between(plan.start.pos, start.pos)]
+            assert not gap, f"snapshot {life} left {gap} out of the stream"

@@ -1,0 +1,247 @@
+"""A source for the model of the whole stream: servers with a binlog each, failovers, resets of the binary logs.
+
+The product's own code asks it (``check_available``, ``end_of_binlog``, ``require_origin``): a connection answers the
+statements that this code sends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from types import SimpleNamespace, TracebackType
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+FILE, KEYS = "binlog.000001", 6
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One transaction: it gives a key its n-th value.
+
+    Args:
+        n: Number of the change, in the order of the world.
+        key: The key.
+        gtid: Its GTID, the same on every server.
+        ts_ms: When it was committed first.
+    """
+
+    n: int
+    key: int
+    gtid: str
+    ts_ms: int
+
+
+@dataclass(eq=False)
+class Binlog:
+    """One life of a server's binlog, from a RESET to the next; names and positions are those of every other life.
+
+    Args:
+        made: When its file was made; no two lives have the same.
+        first: Position of the first transaction.
+        width: Bytes of a transaction.
+        base: Last change of each key before the first transaction.
+    """
+
+    made: int
+    first: int
+    width: int
+    base: dict[int, int]
+    changes: list[Change] = field(default_factory=list)
+
+    def end(self) -> int:
+        """Return the position behind the last transaction."""
+        return self.place(len(self.changes))
+
+    def place(self, count: int) -> int:
+        """Return the position behind the first transactions."""
+        return self.first + self.width * count
+
+    def origin(self) -> str:
+        """Return the fingerprint of its file, as ``binlog.origin`` makes it."""
+        return f"{self.made}.head" + (f".{self.changes[0].gtid.replace(':', '-')}" if self.changes else "")
+
+    def between(self, start: int, end: int) -> list[tuple[int, Change]]:
+        """Return the transactions of a range, each with the position behind it."""
+        ends = [(self.place(i + 1), change) for i, change in enumerate(self.changes)]
+        return [(at, change) for at, change in ends if start < at <= end]
+
+    def rows(self, at: int) -> dict[int, int]:
+        """Return the last change of each key at a position."""
+        return self.base | {change.key: change.n for _, change in self.between(0, at)}
+
+
+class Server:
+    """A server: its data, its binlog, what it has executed."""
+
+    def __init__(self, world: Source, uuid: str) -> None:
+        self.uuid, self._world = uuid, world
+        self.data: dict[int, int] = dict.fromkeys(range(KEYS), -1)
+        self.executed: GtidSet = GtidSet()
+        self.binlog = world.new_binlog(self)
+
+    def apply(self, change: Change) -> None:
+        """Write a transaction, its own or one that was replicated."""
+        self.data[change.key] = change.n
+        self.binlog.changes.append(change)
+        self.executed = self.executed.add(change.gtid)
+
+
+class Source:
+    """Two servers; the stream's address leads to one of them, and one of them is written to."""
+
+    def __init__(self, ask: Callable[[], None]) -> None:
+        self._ask, self._made, self._servers, self.now_ms = ask, 1_000_000, 0, 2000
+        self.changes = 0
+        self.lives: dict[int, Binlog] = {}
+        self.primary = self.address = self._server()
+        self.replica = self._server()
+
+    def _server(self) -> Server:
+        self._servers += 1
+        return Server(self, f"{self._servers:08d}-0000-0000-0000-000000000000")
+
+    def new_binlog(self, server: Server) -> Binlog:
+        """Return an empty binlog for a server."""
+        self._made += 1
+        odd = self._made % 2
+        made = Binlog(self._made, 157 + 40 * odd, 10 - 3 * odd, dict(server.data))
+        self.lives[self._made] = made
+        return made
+
+    def life(self, offset: BinlogOffset) -> Binlog:
+        """Return the binlog in which an offset stands."""
+        assert offset.origin is not None, f"{offset} does not say in which binlog it stands"
+        return self.lives[int(offset.origin.partition(".")[0])]
+
+    def write(self, lag: bool = False) -> None:
+        """Commit a transaction on the primary, and on the replica unless that lags."""
+        n, self.changes = self.changes, self.changes + 1
+        self.now_ms += 2000
+        taken = self.primary.executed.sets.get((self.primary.uuid, ""), ((1, 1),))[-1][1]
+        change = Change(n, n * 5 % 7 % KEYS, f"{self.primary.uuid}:{taken}", self.now_ms)
+        self.primary.apply(change)
+        if not lag:
+            self.catch_up()
+
+    def catch_up(self) -> None:
+        """Let the replica apply what it lacks."""
+        for change in self.primary.binlog.changes:
+            if not self.replica.executed.contains(change.gtid):
+                self.replica.apply(change)
+
+    def readdress(self) -> None:
+        """Let the address lead to the other server, whichever is written to."""
+        self.address = self.replica if self.address is self.primary else self.primary
+
+    def promote(self) -> None:
+        """Make the replica the primary and let the address follow; the old one is made anew from it.
+
+        What the replica has not applied is lost.
+        """
+        self.primary = self.address = self.replica
+        self._rebuild_replica()
+
+    def reset(self) -> None:
+        """RESET BINARY LOGS AND GTIDS on the primary; the replica is made anew from it."""
+        here = self.address is self.primary
+        self.primary.executed = GtidSet()
+        self.primary.binlog = self.new_binlog(self.primary)
+        self._rebuild_replica()
+        if not here:
+            self.address = self.replica
+
+    def _rebuild_replica(self) -> None:
+        self.replica = self._server()
+        self.replica.data = dict(self.primary.data)
+        self.replica.executed = self.primary.executed
+        self.replica.binlog.base = dict(self.primary.data)
+
+    def connect(self, *_: Any, **__: Any) -> Connection:
+        """Return a connection to the server under the address."""
+        self._ask()
+        return Connection(self.address)
+
+    def read_origin(self, _: Any, file: str) -> str:
+        """Stand in for ``binlog.origin.read_origin``."""
+        self._ask()
+        if file != FILE:
+            raise BinlogPurgedError("no such file", where=file)
+        return self.address.binlog.origin()
+
+
+class Connection:
+    """Answer what the product asks a server."""
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    def __enter__(self) -> Connection:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        return None
+
+    def cursor(self) -> Cursor:
+        return Cursor(self.server)
+
+    def close(self) -> None:
+        return None
+
+    def rollback(self) -> None:
+        return None
+
+
+def _answers(server: Server) -> dict[str, Callable[[Sequence[Any]], list[dict[str, Any]]]]:
+    status = {"File": FILE, "Position": server.binlog.end(), "Executed_Gtid_Set": str(server.executed)}
+    return {
+        "SELECT @@server_uuid, @@GLOBAL.gtid_mode": lambda _: [{"uuid": server.uuid, "mode": "ON"}],
+        "SELECT @@server_uuid": lambda _: [{"uuid": server.uuid}],
+        "SELECT @@GLOBAL.gtid_mode": lambda _: [{"mode": "ON"}],
+        "SELECT GTID_SUBSET": lambda args: [{"held": server.executed.contains(args[0])}],
+        "SELECT WAIT_FOR_EXECUTED_GTID_SET": lambda _: [{"waited": 1}],
+        "SHOW BINARY LOG STATUS": lambda _: [status],
+        "SHOW BINARY LOGS": lambda _: [{"Log_name": FILE, "File_size": server.binlog.end()}],
+        "SELECT @@GLOBAL.gtid_owned": lambda _: [{"owned": ""}],
+        "SELECT @@lower_case_table_names": lambda _: [{"names": 0}],
+        "SHOW BINLOG EVENTS": lambda _: [],  # places are boundaries
+        "SELECT SLEEP": lambda _: [{"slept": 0}],
+        "SELECT 1 FROM": lambda _: [{"row": 1}],
+        "SET SESSION": lambda _: [],
+        "START TRANSACTION": lambda _: [],
+    }
+
+
+class Cursor:
+    """Answer one statement."""
+
+    def __init__(self, server: Server) -> None:
+        self._server, self._found = server, list[dict[str, Any]]()
+
+    def __enter__(self) -> Cursor:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        return None
+
+    def execute(self, sql: str, args: Sequence[Any] | None = None) -> None:
+        answers = _answers(self._server)
+        self._found = next(answer for start, answer in answers.items() if sql.startswith(start))(args or ())
+
+    @property
+    def description(self) -> list[tuple[str]]:
+        return [(name,) for name in (self._found[0] if self._found else {})]
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return [tuple(row.values()) for row in self._found]
+
+    def fetchone(self) -> tuple[Any, ...] | None:
+        return next(iter(self.fetchall()), None)
+
+
+def row_event(at: int) -> Any:
+    """Return what the filters ask of a row event that ends at a position."""
+    return SimpleNamespace(file=FILE, end_pos=at, where=lambda: f"{FILE}:{at}")

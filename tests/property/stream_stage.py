@@ -1,0 +1,327 @@
+"""Put the product's drivers on the stage: what they call of the outside leads into the world of the walk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from stream_oracle import value
+from stream_source import row_event
+from stream_world import TABLES, World, table_of
+
+from airflow_provider_mysql_cdc.cdc.binlog import dump, origin, position
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, key_filters, read_at, routes
+from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain.place import Position
+from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, owner, run_lock, topic_guard, topic_partitions, wiring
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.operate import around_job, reset_offset
+from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver, snapshot_task
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SIGNED, SnapshotChunk
+
+COLUMN = Column("id", 1, "INT", "INT", nullable=False)
+STATE = SchemaState({name: Table(name, (COLUMN,), ("id",)) for name in TABLES})
+DEFINITIONS: Any = SimpleNamespace(tables=dict.fromkeys(TABLES, ""), lower_case_table_names=0)
+CHUNKS = {
+    "t": [
+        SnapshotChunk(TableId("d", "t"), 0, ("id",), None, (1,), last=False, kinds=(SIGNED,)),
+        SnapshotChunk(TableId("d", "t"), 1, ("id",), (1,), None, kinds=(SIGNED,)),
+    ],
+    "u": [SnapshotChunk(TableId("d", "u"), 0, ("id",), None, None, kinds=(SIGNED,))],
+}
+NO_ROWS: Any = None
+
+
+def salt_of(cfg: ConnectorConfig) -> int:
+    """Return what decides how keys look; one of the properties that a plan pins."""
+    return int(not cfg[F.TOMBSTONES_ON_DELETE])
+
+
+def key_of(key: int, salt: int) -> bytes:
+    """Return the key of a record."""
+    return json.dumps({"id": key, "salt": salt} if salt else {"id": key}).encode()
+
+
+class ModelWriter:
+    """Stand in for ``DrainWriter``: one row for each transaction, and nothing to decode."""
+
+    world: World
+
+    def __init__(
+        self, *, cfg: Any, plan: Any, index: int, sink: Any, resume: Any, filters: Any, topics: Any, **_: Any
+    ) -> None:
+        self._cfg, self._plan, self._index, self._sink, self._filters = cfg, plan, index, sink, filters
+        self._at = Position(plan.start)
+        self._counts: dict[str, int] = {}
+        if resume is not None:
+            self._at.resume, self._counts = resume.reached, dict(resume.counts)
+        self._tracker = GtidTracker(plan.start.gtids)
+        xa: Any = SimpleNamespace(prepared=())
+        self._routes = Routes(cfg, plan, index, "", filters, topics)
+        self._committer = Committer(
+            cfg,
+            plan,
+            index,
+            sink,
+            self._counts,
+            self._at,
+            xa=xa,
+            tracker=self._tracker,
+            progress=lambda _: None,
+            side=self._routes.learned,
+        )
+
+    def run(self) -> dict[str, int]:
+        plan, at = self._plan, self._at
+        settings = self._cfg.connection_settings()
+        origin.require_origin(settings, plan.start)  # as open_stream does
+        connection = self.world.source.connect()
+        dump.require_same_server(connection, plan.start)
+        binlog = connection.server.binlog
+        origin.require_made(plan.start, binlog.made)  # as the dump's first event shows it
+        for end, change in binlog.between(plan.start.pos, plan.end.pos):
+            at.enter()
+            at.events += 1
+            if not (at.resume is not None and at.rows_committed()):
+                self._row(end, change)
+            self._tracker.add(change.gtid)
+            at.enter(BinlogOffset(plan.start.file, end, None, plan.start.server_uuid))
+        at.enter(BinlogOffset(plan.end.file, plan.end.pos, None, plan.start.server_uuid))
+        self._committer.finish()
+        return self._counts
+
+    def _row(self, end: int, change: Any) -> None:
+        table, salt = table_of(change.key), salt_of(self._cfg)
+        out: list[Any] = [(key_of(change.key, salt), value("c", change.n, self._plan, salt), 0, 0, None)]
+        by = read_at.CommittedBy(change.gtid, change.ts_ms * 1000)
+        if self._filters is not None:
+            out = self._filters.keep(table, out, row_event(end), NO_ROWS, by)
+        share = self._routes.ready_share(table)
+        for key, text, *_ in out:
+            partition = owner.partition_of(key, share.partitions)
+            if partition in share.mine:
+                self._sink.produce(share.topic, key, text, partition)
+                self._counts[share.topic] = self._counts.get(share.topic, 0) + 1
+        self._committer.passed_rows()
+
+
+class ModelTask(snapshot_task.SnapshotTask):
+    """Stand in for the reading of a chunk's rows; the rest of the task is the product's."""
+
+    world: World
+
+    def _read(self, placed: Any, first: bool, final: bool) -> int:
+        chunk, salt = placed.chunk, salt_of(self.cfg)
+        offset = BinlogOffset.from_json(self.view["offset"])
+        values = self.world.source.life(offset).rows(offset.pos)
+        topic = wiring.topic_of(self.cfg, chunk.table)
+        low, high = (chunk.low or (-1,))[0], (chunk.high or (99,))[0]
+        keys = [key for key in TABLES[chunk.table] if int(low) < key <= int(high)]
+        for key in keys:
+            name = key_of(key, salt)
+            count = self.partitions.get(topic, self.cfg[F.TOPIC_CREATION_PARTITIONS])
+            self.sink.produce(topic, name, value("r", values[key], self.plan, salt), owner.partition_of(name, count))
+        return len(keys)
+
+
+class Coordinator:
+    """Stand in for the coordinator: its address leads to it."""
+
+    token = ""
+
+    def __init__(self, handlers: dict[str, Callable[[int, dict[str, Any]], Any]], *_: Any, **__: Any) -> None:
+        self.handlers = handlers
+        self.address = (self,)
+
+    def close(self) -> None:
+        return None
+
+
+class Channel:
+    """Stand in for ``CoordinatorClient``."""
+
+    def __init__(self, address: tuple[Coordinator], token: str, task: int) -> None:
+        self._at, self._task = address[0], task
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+    def call(self, op: str, **arguments: Any) -> dict[str, Any]:
+        return self._at.handlers[op](self._task, arguments) or {}
+
+
+class Meeting:
+    """Stand in for ``Rendezvous``: the view opens when the first task asks for it."""
+
+    opener: Opener
+
+    def __init__(self, *_: Any) -> None:
+        return None
+
+    def arrive(self, stage: str, _: int) -> dict[str, Any]:
+        return self.opener.opened() if stage == "opened" else {}
+
+    def fail(self, _: Any) -> None:
+        return None
+
+
+class Opener:
+    """Stand in for ``ViewOpener``."""
+
+    def __init__(self, cfg: ConnectorConfig, meeting: Meeting, _: Any, __: Any, use: Any) -> None:
+        self._cfg, self._use, self._reply = cfg, use, dict[str, Any]()
+        self.moved: list[str] = []
+        meeting.opener = self
+
+    def start(self) -> None:
+        return None
+
+    def finish(self) -> None:
+        return None
+
+    def opened(self) -> dict[str, Any]:
+        if not self._reply:
+            with snapshot_driver.connect(self._cfg.connection_settings()) as conn:
+                view: Any = SimpleNamespace(
+                    offset=position.end_of_binlog(conn, self._cfg.connection_settings()), ts_ms=0
+                )
+            view.ts_ms = ModelTask.world.source.now_ms
+            self.moved = self._use.moved(view)
+            if self.moved:
+                return {"over": True}
+            self._use.record(view)
+            self._reply = {"offset": view.offset.to_json(), "ts_ms": view.ts_ms}
+        return self._reply
+
+
+class NoLock:
+    """Stand in for the run lock: it keeps no second run away, as after a failover."""
+
+    def __enter__(self) -> NoLock:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
+
+    def require(self) -> None:
+        return None
+
+
+def require_drained(_: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> None:
+    """Stand in for the reading of a binlog between two places."""
+    if ModelTask.world.source.life(start).between(start.pos, end.pos):
+        raise StateError("a new snapshot would move the stream past changes that are not drained")
+
+
+def on_stage(patch: pytest.MonkeyPatch) -> None:
+    """Lead the product's calls to the outside into ``ModelTask.world``.
+
+    Args:
+        patch: Takes it back.
+    """
+
+    _outside(patch)
+    _jobs(patch)
+    _snapshot_parts(patch)
+
+
+def _of_world(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(ModelTask.world, name)(*args, **kwargs)
+
+    return call
+
+
+def _of_source(name: str) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return getattr(ModelTask.world.source, name)(*args, **kwargs)
+
+    return call
+
+
+def _nothing(*_: Any, **__: Any) -> Any:
+    return ()
+
+
+def _own_keys(_: Any, __: Any, ___: Any, records: list[Any], ____: Any) -> list[bytes]:
+    """Stand in for the decoding of the columns that bound chunks."""
+    return [key_of(json.loads(record[0])["id"], 0) for record in records]
+
+
+def _outside(patch: pytest.MonkeyPatch) -> None:
+    """Lead to the world's source, Kafka and ledger."""
+    patch.setattr(origin, "read_origin", _of_source("read_origin"))
+    for module in (around_job, reset_offset, drain_driver, key_filters, snapshot_driver, snapshot_task):
+        patch.setattr(module, "connect", _of_source("connect"))
+    patch.setattr(wiring, "record_writer", _of_world("writer"))
+    patch.setattr(wiring, "ledger", lambda _: ModelTask.world.ledger)
+    for module in (job_ledger, topic_guard, topic_partitions, routes):
+        patch.setattr(module, "make_admin", _nothing)
+    for module in (job_ledger, routes):
+        patch.setattr(module, "ensure_topics", _of_world("create"))
+    for module in (topic_guard, routes):
+        patch.setattr(module, "describe_topics", _of_world("describe"), raising=False)
+        patch.setattr(module, "describe_made", _of_world("describe_made"), raising=False)
+    patch.setattr(topic_partitions, "all_partition_counts", _of_world("counts"))
+
+
+def _jobs(patch: pytest.MonkeyPatch) -> None:
+    """Leave out what is not of the protocol: lock, preflight, schema history, the decoding of rows, sockets."""
+    patch.setattr(run_lock, "held", lambda *_: NoLock())
+    for name in ("stay", "require_no_other"):
+        patch.setattr(run_lock, name, _nothing)
+    for name in ("preflight", "require", "require_kept", "require_own_history", "require_history"):
+        patch.setattr(around_job, name, _nothing)
+    patch.setattr(reset_offset, "known_at", lambda *_: True)
+    patch.setattr(drain_driver, "load_state", lambda *_, **__: STATE)
+    patch.setattr(drain_driver, "server_variables", _nothing)
+    for name in ("learn_history", "require_known_history"):
+        patch.setattr(drain_driver, name, _nothing)
+    patch.setattr(reset_offset, "difference", _nothing)
+    patch.setattr(drain_driver, "DrainWriter", ModelWriter)
+    patch.setattr(key_filters.KeyFilters, "_own_keys", _own_keys)
+    patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
+    for module in (drain_driver, snapshot_task, snapshot_driver):
+        patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
+    for module in (drain_driver, snapshot_driver):
+        patch.setattr(module, "Coordinator", Coordinator)
+    for module in (drain_driver, snapshot_task):
+        patch.setattr(module, "CoordinatorClient", Channel)
+
+
+def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
+    """Leave out of a snapshot what reads tables, definitions and statements."""
+    for module in (around_job, snapshot_driver):
+        patch.setattr(module, "require_drained", require_drained)
+    patch.setattr(snapshot_task, "SnapshotTask", ModelTask)
+    patch.setattr(snapshot_driver, "Rendezvous", Meeting)
+    patch.setattr(snapshot_driver, "ViewOpener", Opener)
+    patch.setattr(snapshot_driver, "history_id_record", lambda *_: ("history", b"", b""))
+    for name in (
+        "guard",
+        "describe",
+        "require_known_history",
+        "history_records",
+        "born_unseen",
+        "check_override",
+        "read_whole",
+    ):
+        patch.setattr(snapshot_driver, name, _nothing)
+    patch.setattr(snapshot_driver, "captured_tables", lambda *_: list(TABLES))
+    patch.setattr(snapshot_driver, "read_definitions", lambda *_: DEFINITIONS)
+    patch.setattr(snapshot_driver, "state_of", lambda _: STATE)
+    patch.setattr(snapshot_driver, "split", lambda _, table, *__, **___: CHUNKS[table.id.table])
+    patch.setattr(resumption, "statements", _nothing)

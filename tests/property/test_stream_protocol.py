@@ -1,0 +1,189 @@
+"""The whole stream as interleavings: resets by hand, failovers, resets of the binary logs, topics changed by hand.
+
+The drivers, the operators' work and the reset are the product's own code over memory (``stream_stage``); the promises
+stand in ``stream_oracle``. Whatever happened, undisturbed runs, with the reset that an error asks for, bring the stream
+to the end of the binlog. Each protection is also taken away, one at a time, and then the walks of the suite must find a
+violation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from memo import read_once
+from stream_stage import ModelWriter, on_stage
+from stream_walk import random_walk
+from stream_world import StagedLedger
+
+from airflow_provider_mysql_cdc.cdc.binlog import dump, origin, position
+from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, read_at, routes
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.job import owner, pinned_plan, topic_guard
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate import around_job, reset_offset
+from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver
+
+WALKS = int(os.environ.get("MODEL_WALKS", "5000")) // 5
+LOOKED_FOR = 1000
+"""Walks in which a protection that is taken away has to be missed: those of the suite."""
+BLOCKS = 5
+
+
+@pytest.fixture(autouse=True)
+def stage() -> Iterator[pytest.MonkeyPatch]:
+    """Put the product on the stage; return what takes it back."""
+    with pytest.MonkeyPatch.context() as patch:
+        on_stage(patch)
+        read_once(patch)
+        yield patch
+
+
+@pytest.mark.timeout(0 if WALKS > 1500 else 600)
+@pytest.mark.req("FAULT-11")
+@pytest.mark.parametrize("block", range(BLOCKS))
+def test_promises_hold_over_many_random_interleavings(block: int) -> None:
+    for seed in range(block, WALKS, BLOCKS):
+        try:
+            random_walk(seed)
+        except (AssertionError, CdcError) as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+
+
+def _reset_without_fencing(patch: pytest.MonkeyPatch) -> None:
+    fence = StagedLedger.fence
+
+    def only_for_batches(self: StagedLedger, writers: Iterable[int | str]) -> None:
+        plan = self.peek().plan
+        if plan is None or plan.kind != "reset":
+            fence(self, writers)
+
+    patch.setattr(StagedLedger, "fence", only_for_batches)
+
+
+def _number_of_ids_forgotten(patch: pytest.MonkeyPatch) -> None:
+    ids = LedgerState.writer_ids
+    patch.setattr(LedgerState, "writer_ids", lambda self, writers=0: ids(replace(self, ids=0), writers))
+
+
+def _topics_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(topic_guard, "differences", lambda *_: {})
+
+
+def _born_topics_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(routes.Routes, "_topics", property(lambda _: {}, lambda _, __: None), raising=False)
+
+
+def _partitions_of_today(patch: pytest.MonkeyPatch) -> None:
+    """Let a writer take the partitions that a topic has when it starts, not those of the plan."""
+
+    def share(plan: Any, writer: int, topic: str, default: int) -> Any:
+        return owner.share_of(replace(plan, partitions=ModelWriter.world.partitions), writer, topic, default)
+
+    patch.setattr(routes, "share_of", share)
+
+
+def _topics_remembered_by_a_reset(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(reset_offset, "topic_record", lambda ledger, topic, _: (ledger, b"none", b"{}"))
+
+
+def _pins_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(pinned_plan, "require_same_pins", lambda *_: None)
+
+
+def _binlogs_of_one_name_alike(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(origin, "require_origin", lambda _, offset: offset)
+    patch.setattr(position, "require_origin", lambda _, offset: offset)
+    patch.setattr(origin, "require_made", lambda *_: None)
+
+
+def _dump_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(origin, "require_made", lambda *_: None)
+
+
+def _servers_alike(patch: pytest.MonkeyPatch) -> None:
+    """Take servers for one another, of which the fingerprints say nothing."""
+    _binlogs_of_one_name_alike(patch)
+    for module in (dump, position):
+        patch.setattr(module, "require_same_server", lambda *_: None)
+
+
+def _filters_of_any_binlog(patch: pytest.MonkeyPatch) -> None:
+    def after(start: BinlogOffset, offset: BinlogOffset, _: int = 0) -> read_at.ReadAt | None:
+        return read_at.ReadAt(offset) if offset.key() > start.key() else None
+
+    patch.setattr(read_at.ReadAt, "after", after)
+    patch.setattr(drain_driver, "filters_in_force", lambda _, __, entries, *___: entries)
+
+
+def _times_not_compared(patch: pytest.MonkeyPatch) -> None:
+    """Let GTIDs tell alone what a chunk contains on another server."""
+    contains = read_at.ReadAt.contains
+    patch.setattr(
+        read_at.ReadAt, "contains", lambda self, event, by: contains(self, event, by._replace(us=min(by.us, 1)))
+    )
+
+
+def _snapshot_leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
+    for module in (around_job, snapshot_driver):
+        patch.setattr(module, "require_drained", lambda *_: None)
+
+
+def _stream_before_a_snapshot_forgotten(patch: pytest.MonkeyPatch) -> None:
+    target = reconcile._target
+
+    def forgetful(ledger: Any, stored: Any, plan: Any, at_ms: int) -> Any:
+        found = target(ledger, stored, plan, at_ms)
+        return found if plan.kind == "drain" or found.pending is None else replace(found, committed=stored.committed)
+
+    patch.setattr(reconcile, "_target", forgetful)
+
+
+def _any_plan_may_follow(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(takeover, "_check", lambda *_: None)
+
+
+def _views_of_any_binlog(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(snapshot_driver, "require_one_binlog", lambda *_: None)
+    patch.setattr(resumption, "check_available", lambda *_: None)
+    patch.setattr(resumption, "order", lambda *_: 1)
+    patch.setattr(snapshot_driver, "order", lambda *_: 0)
+    patch.setattr(snapshot_driver, "lowest", lambda offsets: min(offsets, key=BinlogOffset.key))
+
+
+WITHOUT: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (
+    _reset_without_fencing,
+    _number_of_ids_forgotten,
+    _topics_not_compared,
+    _born_topics_not_compared,
+    _partitions_of_today,
+    _topics_remembered_by_a_reset,
+    _pins_not_compared,
+    _binlogs_of_one_name_alike,
+    _dump_not_compared,
+    _servers_alike,
+    _filters_of_any_binlog,
+    _times_not_compared,
+    _snapshot_leaves_a_gap,
+    _stream_before_a_snapshot_forgotten,
+    _any_plan_may_follow,
+    _views_of_any_binlog,
+)
+
+
+@pytest.mark.parametrize("take_away", WITHOUT, ids=lambda f: f.__name__.strip("_"))
+def test_without_a_protection_a_walk_finds_a_violation(
+    take_away: Callable[[pytest.MonkeyPatch], None], stage: pytest.MonkeyPatch
+) -> None:
+    take_away(stage)
+    for seed in range(LOOKED_FOR):
+        try:
+            random_walk(seed)
+        except (AssertionError, CdcError):  # a violated promise, or a stream that can never be brought to its end
+            return
+    pytest.fail(f"{take_away.__name__}: no promise was broken in {LOOKED_FOR} walks")
