@@ -267,9 +267,9 @@ class Simulation:
         self.start_drain(rng.randrange(99))
         self.step_run(-1, 60)
         self.start_task(0)
-        self.step_task(-1, rng.randrange(1, 9))
+        self.step_task(-1, rng.randrange(3, 7))
         self.reset_binary_logs(0)
-        for _ in range(rng.randrange(1, 6)):
+        for _ in range(rng.randrange(2, 7)):
             self.source_goes_on(rng.randrange(100))
 
 

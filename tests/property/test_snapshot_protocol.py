@@ -19,7 +19,7 @@ from snapshot_world import Protections, Simulation
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
-WALKS = int(os.environ.get("MODEL_WALKS", "5000")) * 3 // 5
+WALKS = int(os.environ.get("MODEL_WALKS", "5000")) * 7 // 10
 BLOCKS = 7
 
 

@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate import around_job, reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver
 
-WALKS = int(os.environ.get("MODEL_WALKS", "5000")) // 5
+WALKS = int(os.environ.get("MODEL_WALKS", "5000")) // 10
 LOOKED_FOR = 1000
 """Walks in which a protection that is taken away has to be missed: those of the suite."""
 BLOCKS = 5
