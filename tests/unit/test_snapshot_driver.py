@@ -13,6 +13,7 @@ from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.drain.read_at import passed
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -20,8 +21,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver as driver
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import list_chunks
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import Left, PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import finished_chunks, held_back, list_chunks
+from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, Left, PlacedChunk
 
 CFG = config()
 TABLE = TableId("d", "t")
@@ -79,6 +80,20 @@ def test_the_drain_begins_at_the_lowest_view_and_chunks_of_later_ones_filter(
     assert sorted(job.read().done_chunks(1)) == [c.id for c in CHUNKS[1:]]
 
 
+def test_chunks_of_rows_that_were_gone_filter_up_to_there_and_leave_the_start_where_it_was(
+    job: JobLedger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = snapshot(job)
+    finish(job, END, END, END)
+    gone = Left(over=(GoneChunk(CHUNKS[2], ((TABLE, (-1, -1), (1, 7)),)),), reasons=("it is gone",))
+    made._pass_over(gone, LATER, job.read())
+    rows, first = made._close_books(CHUNKS)
+    assert first == END and rows[CHUNKS[2].id] == 0
+    (kept,) = finished_chunks(job.read())
+    assert held_back(kept) == {"offset": LATER.to_json(), "spans": [["d", "t", [-1, -1], [1, 7]]]}
+    assert not passed(kept, END) and passed(kept, LATER)
+
+
 # -- before the view ---------------------------------------------------------------------------------------------------
 
 
@@ -95,7 +110,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(driver, "read_definitions", lambda *_: None)
     monkeypatch.setattr(driver, "state_of", lambda _: SimpleNamespace(tables={TABLE: None}))
     monkeypatch.setattr(driver, "_ends", lambda *_: ("", ""))
-    resumption = SimpleNamespace(until=lambda end: says["left"].pop(0))
+    resumption = SimpleNamespace(until=lambda end: says["left"].pop(0), at=END)
     monkeypatch.setattr(driver._Snapshot, "_resumption", lambda *_: resumption)
     monkeypatch.setattr(driver._Snapshot, "_pass_over", lambda *_: None)
     monkeypatch.setattr(driver._Snapshot, "_chunks", lambda *_: (CHUNKS, {}))

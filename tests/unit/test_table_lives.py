@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import Left, PlacedChunk, place
+from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, Left, PlacedChunk, place
 from airflow_provider_mysql_cdc.cdc.snapshot.table_life import START, TableLives, effects
 
 
@@ -76,7 +76,9 @@ def test_a_view_that_takes_the_name_has_no_rows_of_its_own() -> None:
     assert found.reads == [(name("base"), name("base"))]
     for effect in effects("DROP TABLE base", DdlContext("d")):
         lives.apply(effect, (1, 2))
-    assert place([chunk], lives, lambda t: True, set()).over == (chunk,)
+    assert place([chunk], lives, lambda t: True, set()).over == (
+        GoneChunk(chunk, ((name("a"), START, (1, 1)), (name("base"), (1, 1), (1, 2)))),
+    )
 
 
 def test_a_table_created_under_the_name_is_told_by_its_events() -> None:

@@ -35,14 +35,22 @@ class HeldChunks:
         read: The view that they were read in.
         since: The place after which the name was the table's.
         until: The place up to which it was; None for the view.
+        gone: Whether the rows were gone before they were read.
 
     Raises:
         DamagedRecordError: They overlap, or are bounded by different columns.
     """
 
     def __init__(
-        self, chunks: Iterable[SnapshotChunk], read: ReadAt, since: Place = START, until: Place | None = None
+        self,
+        chunks: Iterable[SnapshotChunk],
+        read: ReadAt,
+        since: Place = START,
+        until: Place | None = None,
+        *,
+        gone: bool = False,
     ) -> None:
+        self.gone = gone
         self.chunks = sorted(chunks, key=lambda chunk: chunk.number)
         self._read, self._since, self._until = read, since, until
         first = self.chunks[0]

@@ -36,6 +36,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import stored_at
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import held_back
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import KeyKind, key_kind_of
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import spans_from_json
 from airflow_provider_mysql_cdc.cdc.snapshot.table_life import START
@@ -93,20 +94,21 @@ class KeyFilters:
         found: dict[TableId, dict[tuple[Any, ...], list[SnapshotChunk]]] = {}
         for record in records:
             with stored_at(f"topic {cfg.ledger_topic}, a record with key {CHUNK_PREFIX}..."):
-                view = BinlogOffset.from_json(record["offset"]), view_ms(record)
+                held_by = held_back(record)
+                view = BinlogOffset.from_json(held_by["offset"]), view_ms(record)
                 if view not in reads:
                     reads[view] = ReadAt.after(plan.start, *view)
                 if reads[view] is not None:
                     chunk = SnapshotChunk.from_json(record["chunk"])
-                    spans = spans_from_json(record.get("spans", ())) or ((chunk.table, START, None),)
+                    spans = spans_from_json(held_by.get("spans", ())) or ((chunk.table, START, None),)
                     for name, since, until in spans:
-                        group = (chunk.table, view, since, until)
+                        group = (chunk.table, view, since, until, held_by is not record)
                         found.setdefault(name, {}).setdefault(group, []).append(chunk)
         with stored_at(f"topic {cfg.ledger_topic}, records with keys {CHUNK_PREFIX}..."):
             held = {
                 name: [
-                    HeldChunks(chunks, read, since, until)
-                    for (_, view, since, until), chunks in groups.items()
+                    HeldChunks(chunks, read, since, until, gone=gone)
+                    for (_, view, since, until, gone), chunks in groups.items()
                     if (read := reads[view]) is not None
                 ]
                 for name, groups in found.items()
@@ -176,7 +178,13 @@ class KeyFilters:
                 continue
             if held.everything:
                 return []
-            keys = self._own_keys(table, tuple(zip(held.columns, held.kinds, strict=True)), records, rows)
+            try:
+                keys = self._own_keys(table, tuple(zip(held.columns, held.kinds, strict=True)), records, rows)
+            except SchemaError:
+                # The key was changed before the rows went: what is not known to be of them is told.
+                if held.gone:
+                    continue
+                raise
             inside = held.holding({key: self._values(key, held, event) for key in keys if key is not None}, self._ask)
             records = [r for key, r in zip(keys, records, strict=True) if key not in inside]
         return records

@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import held_back
 
 _SECOND_MS = 1000
 
@@ -105,7 +106,7 @@ def filters_in_force(
     Raises:
         SourceError: What the server says.
     """
-    views = [(BinlogOffset.from_json(entry["offset"]), view_ms(entry)) for entry in entries]
+    views = [(BinlogOffset.from_json(held_back(entry)["offset"]), view_ms(entry)) for entry in entries]
     wanted = {view: _in_force(cfg, conn, view, start, log) for view in dict.fromkeys(views)}
     return [entry for entry, view in zip(entries, views, strict=True) if wanted[view]]
 
@@ -116,7 +117,7 @@ def view_ms(record: Mapping[str, Any]) -> int:
     Args:
         record: The chunk's ledger record.
     """
-    return int(record.get("ts_ms", 0))
+    return int(held_back(record).get("ts_ms", 0))
 
 
 def passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
@@ -126,7 +127,7 @@ def passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
         record: The chunk's ledger record.
         end: Where the next batch begins.
     """
-    offset = BinlogOffset.from_json(record["offset"])
+    offset = BinlogOffset.from_json(held_back(record)["offset"])
     if comparable(offset, end):
         return order(offset, end) <= 0
     return (

@@ -5,8 +5,8 @@ again, with ``offset`` and rows, in the transaction that commits its rows. The `
 counts, and how long it is; it is written after all planned chunks, so an interrupted list is never taken for a whole
 one.
 
-A finished snapshot keeps the records of those chunks only that were read at a later position than where the drain
-begins: they filter its events. A drain deletes them when it has passed that position.
+A finished snapshot keeps the records of those chunks only that were read, or whose rows were gone, at a later position
+than where the drain begins: they filter its events. A drain deletes them when it has passed that position.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import stored_at
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, spans_to_json
 
 Place = dict[str, Any]
 """What a chunk's record says of the list: ``list`` (its random id) and ``order``."""
@@ -80,6 +81,27 @@ def finished_chunks(ledger: LedgerState) -> list[dict[str, Any]]:
     """
     head = ledger.snapshot or {}
     return list(ledger.done_chunks(int(head["epoch"])).values()) if head.get("status") == "done" else []
+
+
+def gone_record(here: BinlogOffset, gone: GoneChunk) -> dict[str, Any]:
+    """Return what the record of a chunk says whose rows were gone before they were read.
+
+    Args:
+        here: The position up to which its table was followed.
+        gone: The chunk.
+    """
+    return {"gone": {"offset": here.to_json(), "spans": spans_to_json(gone.spans)}}
+
+
+def held_back(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return what says which events a chunk holds back: ``offset``, ``spans`` and ``ts_ms``.
+
+    Args:
+        record: The chunk's ledger record. Rows that were read hold back what they contain. Of rows that were gone
+            before, everything is held back that was logged before they went; on another server nothing.
+    """
+    found: Mapping[str, Any] = record.get("gone", record)
+    return found
 
 
 def forget_chunks(job: JobLedger, ledger: LedgerState, keep: Iterable[Mapping[str, Any]]) -> None:

@@ -9,9 +9,9 @@ the table by now                       its chunks that are left
 =====================================  =================================================================================
 stands, under whatever name            are read there; their rows get the name of the table in the new view, or its last
                                        captured one when it left the captured tables
-dropped; nothing has its name          are passed over: the rows are gone, the drain tells what became of them
-dropped or truncated, and a table of   are passed over: the drain tells everything of the new table, after the TRUNCATE
-the same name was created
+dropped; nothing has its name          are passed over: nobody was shown the rows, nobody is told what became of them
+dropped or truncated, and a table of   are passed over: the drain tells all of the new table, from the TRUNCATE on,
+the same name was created              and nothing of the old one's rows
 dropped, and another table was         are read from that one, whose rows are in no event (online schema changes);
 renamed to its name                    unless it is a table of this snapshot, with chunks of its own
 another table was renamed to a name    are read there and from the other table too, each under its name: the topic of
@@ -106,6 +106,19 @@ def spans_from_json(data: Iterable[list[Any]]) -> tuple[Span, ...]:
 
 
 @dataclass(frozen=True, slots=True)
+class GoneChunk:
+    """Name a chunk whose rows were gone before they were read.
+
+    Args:
+        chunk: The chunk.
+        spans: Under which names, from where to where, events tell of rows that nobody was shown.
+    """
+
+    chunk: SnapshotChunk
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Left:
     """Hold what is left of a snapshot.
 
@@ -115,7 +128,7 @@ class Left:
     """
 
     placed: tuple[PlacedChunk, ...] = ()
-    over: tuple[SnapshotChunk, ...] = ()
+    over: tuple[GoneChunk, ...] = ()
     reasons: tuple[str, ...] = field(default=())
 
     @property
@@ -155,7 +168,7 @@ def place(
             )
         found = _placed(chunk, life, lives, captures, standing)
         if isinstance(found, str):
-            over.append(chunk)
+            over.append(GoneChunk(chunk, tuple(s for s in life.spans(START) if captures(s[0]))))
             reasons.append(found)
         else:
             placed.append(found)

@@ -70,6 +70,11 @@ class Resumption:
             self._at = end
         return place(self._left, self._lives, self._cfg.captures, self._standing)
 
+    @property
+    def at(self) -> BinlogOffset:
+        """Return the position up to which the tables were followed."""
+        return self._at
+
     def _unread(self, statement: Between) -> None:
         if self._cfg[F.SKIP_UNPARSEABLE_DDL]:
             log.warning("a statement is passed over at %s: %s", statement.where, statement.sql[:200])

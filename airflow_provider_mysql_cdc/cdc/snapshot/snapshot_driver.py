@@ -45,6 +45,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
     Place,
     done_record,
     forget_chunks,
+    gone_record,
+    held_back,
     list_chunks,
     listed_chunks,
 )
@@ -215,7 +217,7 @@ class _Snapshot:
             waiting = list(left.placed)
             if not self._schemas_written(ledger):
                 waiting = [PlacedChunk.at_home(c) for c in chunks]
-            self._pass_over(left, ledger)
+            self._pass_over(left, resumption.at, ledger)
             if waiting or not self._schemas_written(ledger):
                 finished = {c: int(r["rows"]) for c, r in ledger.done_chunks(self.plan.epoch).items()}
                 ends = _ends(conn, chunks, {p.chunk.id: p.source for p in waiting}, state)
@@ -261,17 +263,21 @@ class _Snapshot:
         faults.fault_point("plan.after_store")
         return chunks, places
 
-    def _pass_over(self, left: Left, ledger: LedgerState) -> None:
-        """Take the chunks of tables that were dropped since the first view as read in that view, without rows.
+    def _pass_over(self, left: Left, here: BinlogOffset, ledger: LedgerState) -> None:
+        """Take the chunks of tables that are gone as read in the first view, without rows.
 
-        So nothing filters the events of these tables: the drain produces them as they are, up to the DROP TABLE.
+        The drain begins there at the latest, because it tells all of tables that took their names. Of the rows that
+        were gone before anybody was shown them it tells nothing: an UPDATE or DELETE of a row that never came has no
+        meaning for a consumer.
         """
         for reason in left.reasons:
             self.log(reason)
         if left.over:
             offset = ledger.others[VIEW_KEY]["offset"]
-            told = [(CHUNK_PREFIX + c.id, ledger.chunks[c.id] | {"offset": offset, "rows": 0}) for c in left.over]
-            self.job.put_all(told)
+            read = {"offset": offset, "rows": 0}
+            self.job.put_all(
+                (CHUNK_PREFIX + c.chunk.id, ledger.chunks[c.chunk.id] | read | gone_record(here, c)) for c in left.over
+            )
 
     def _schemas_written(self, ledger: LedgerState) -> bool:
         view = ledger.others.get(VIEW_KEY)
@@ -362,7 +368,9 @@ class _Snapshot:
         first = lowest(offsets)
         self.job.put(SNAPSHOT_KEY, done_record(self.plan.epoch, first))
         forget_chunks(
-            self.job, ledger, [r for r in done.values() if order(BinlogOffset.from_json(r["offset"]), first) > 0]
+            self.job,
+            ledger,
+            [r for r in done.values() if order(BinlogOffset.from_json(held_back(r)["offset"]), first) > 0],
         )
         return self._rows(ledger), first
 
