@@ -23,7 +23,8 @@ from airflow_provider_mysql_cdc.cdc.operate.around_job import (
     settle,
 )
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord, all_partition_counts, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord, all_partition_counts, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 from prooflib.scratch import SENTINEL
 from prooflib.workload import ProofError
 

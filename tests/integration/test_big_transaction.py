@@ -15,7 +15,7 @@ from kit import ROOT, Pipeline, execute, rows
 
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 
 SMALL, BIG = 100_000, 1_000_000
 PEAK_MB, GROWTH_MB = 600, 100

@@ -17,7 +17,8 @@ from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 MOST_MS = 30_000

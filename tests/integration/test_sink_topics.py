@@ -9,13 +9,13 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicSpec,
     all_partition_counts,
     end_offsets,
     ensure_topics,
     partition_counts,
-    read_topic_committed,
     topic_config,
     topic_id,
 )

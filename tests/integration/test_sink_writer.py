@@ -22,7 +22,8 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord, TopicSpec, ensure_topics, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter, fence
 
 ROOT = Path(__file__).resolve().parents[2]

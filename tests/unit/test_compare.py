@@ -19,7 +19,7 @@ from prooflib.lines import read_lines
 from prooflib.records import parse_records, text_difference
 from prooflib.workload import ProofError, parse_workload, read_properties
 
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 YEAR = 365 * 86_400_000
 

@@ -23,15 +23,9 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
-from airflow_provider_mysql_cdc.cdc.sink.topics import (
-    HiddenByTransaction,
-    TopicSpec,
-    ensure_topics,
-    partition_counts,
-    read_topic,
-    topic_id,
-)
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, partition_counts, topic_id
 from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter, fence
 
 __all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]

@@ -23,8 +23,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, require_settings
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts
 
 _REMEDY = "rebuild the history with snapshot.mode=recovery"
 

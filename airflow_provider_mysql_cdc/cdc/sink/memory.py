@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicRecord
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 
 @dataclass(slots=True, eq=False)

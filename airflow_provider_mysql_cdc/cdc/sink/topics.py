@@ -1,27 +1,22 @@
-"""Create and describe topics, and read small topics completely."""
+"""Create and describe topics."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, first_error, named_error
 
 log = logging.getLogger(__name__)
-
-# The client reconnects by itself; and it asks for the group's coordinator although no group is used, so an account
-# without the right to a group can read all the same.
-_PASSED_OVER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 _TIMEOUT_S = 30.0
 _DESCRIBE_TIMEOUT_S = 2.0
@@ -52,27 +47,6 @@ class TopicSpec:
     partitions: int = -1
     replication: int = -1
     config: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class TopicRecord:
-    """Hold one committed record.
-
-    Args:
-        partition: Partition number.
-        offset: Offset in it.
-        key: Key bytes or None.
-        value: Value bytes, or None for a tombstone.
-        timestamp_ms: Record timestamp, milliseconds since 1970.
-        headers: Headers in order.
-    """
-
-    partition: int
-    offset: int
-    key: bytes | None
-    value: bytes | None
-    timestamp_ms: int = 0
-    headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
 def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[str, ...]:
@@ -347,129 +321,3 @@ def end_offsets(
                     raise named_error(error, "while asking for offsets", where=f"topic {topic}") from None
                 time.sleep(0.05)
     return {p: (found[0][p], found[1][p]) for p in partitions}
-
-
-class HiddenByTransaction(Exception):
-    """Raised inside the sink when an open transaction hides what stands behind it; becomes a SinkConnectionError."""
-
-
-def read_topic_committed(
-    kafka_settings: Mapping[str, Any], topic: str, *, timeout_s: float = 60.0, admin: AdminClient | None = None
-) -> Iterator[TopicRecord]:
-    """Yield what is committed in a topic, up to the high watermark at the time of the call.
-
-    Reading to the last *stable* offset is not enough: while any transaction stays open, the commits behind it are
-    hidden. So this waits until the open transactions below the high watermark have ended. Live writers end theirs
-    within their commit interval; those of dead writers must be fenced first (``writer.fence``), or they end only at
-    their transaction timeout.
-
-    Args:
-        kafka_settings: Client settings.
-        topic: Topic name; it must exist.
-        timeout_s: Seconds without progress after which this gives up.
-        admin: An admin client to use; one is made when None.
-
-    Returns:
-        Records, in order within each partition.
-
-    Raises:
-        SinkConnectionError: No progress: Kafka is silent, or an open transaction hides the rest.
-        SinkError: The topic does not exist or may not be read.
-    """
-    try:
-        yield from read_topic(kafka_settings, topic, timeout_s=timeout_s, admin=admin)
-    except HiddenByTransaction as hidden:
-        raise SinkConnectionError(
-            "a topic cannot be read to its end",
-            where=f"topic {topic}",
-            why=f"an open transaction hides the rest ({hidden})",
-            remedy="fence the writer that left it open, or wait for its transaction timeout",
-        ) from None
-
-
-def read_topic(
-    kafka_settings: Mapping[str, Any],
-    topic: str,
-    *,
-    timeout_s: float,
-    admin: AdminClient | None = None,
-    committed: bool = True,
-    stable: bool = False,
-) -> Iterator[TopicRecord]:
-    """Yield records up to the high watermark; see ``read_topic_committed``.
-
-    Args:
-        kafka_settings: Client settings.
-        topic: Topic name; it must exist.
-        timeout_s: Seconds without progress after which this gives up.
-        admin: An admin client to use; one is made when None.
-        committed: False reads aborted and open transactions as well.
-        stable: Read up to the oldest open transaction only, which never waits.
-
-    Raises:
-        HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
-        SinkError: As ``read_topic_committed``.
-    """
-    admin = admin or make_admin(kafka_settings)
-    count = partition_counts(admin, [topic]).get(topic)
-    if count is None:
-        raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
-    bounds = end_offsets(admin, topic, range(count), stable=stable)
-    ends = {p: end for p, (first, end) in bounds.items() if end > first}
-    side: list[KafkaError] = []
-    if not ends:
-        return
-    consumer = make_consumer(kafka_settings, f"{topic}.reader", side.append, committed=committed)
-    try:
-        consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
-        yield from _consume(consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
-    except HiddenByTransaction as hidden:
-        if not side:
-            raise
-        error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {hidden}")
-        where = f"topic {topic} at {brokers(kafka_settings)}"
-        raise named_error(error, "while reading a topic", where=where, hint=side[-1]) from None
-    finally:
-        consumer.close()
-
-
-_AT_ONCE = 500
-"""Messages taken from the client at once."""
-
-
-def _consume(
-    consumer: Consumer, topic: str, starts: Mapping[int, int], ends: dict[int, int], timeout_s: float
-) -> Iterator[TopicRecord]:
-    deadline, at = time.monotonic() + timeout_s, dict(starts)
-    while ends:
-        for message in consumer.consume(_AT_ONCE, 0.2):
-            moved, record = _take(message, topic)
-            if moved is None:
-                continue
-            partition, offset = moved
-            if offset > at[partition]:
-                at[partition], deadline = offset, time.monotonic() + timeout_s
-            if record is not None and record.offset < ends.get(partition, 0):
-                yield record
-            if partition in ends and offset >= ends[partition]:
-                del ends[partition]
-        if ends and time.monotonic() > deadline:
-            raise HiddenByTransaction(", ".join(f"partition {p}: {at[p]} of {ends[p]}" for p in sorted(ends)))
-
-
-def _take(message: Message, topic: str) -> tuple[tuple[int, int] | None, TopicRecord | None]:
-    """Return ((partition, next offset), record) of a polled message; the end of a partition has no record."""
-    error = message.error()
-    partition, offset = message.partition(), message.offset()
-    if error is None:
-        assert partition is not None and offset is not None
-        record = TopicRecord(
-            partition, offset, message.key(), message.value(), message.timestamp()[1], tuple(message.headers() or ())
-        )
-        return (partition, offset + 1), record
-    if error.code() == KafkaError._PARTITION_EOF:
-        assert partition is not None and offset is not None
-        return (partition, offset), None
-    if error.retriable() or error.code() in _PASSED_OVER:
-        return None, None
-    raise named_error(error, "while reading a topic", where=f"topic {topic}")
