@@ -48,7 +48,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--only", action="append", default=[], metavar="TEXT", help="only mutants with TEXT in their name or file"
     )
-    parser.add_argument("--row", type=int, metavar="N", help="only mutants of this row of the list of holes")
+    parser.add_argument("--row", type=int, metavar="N", help="only mutants of this row of docs/holes.md")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at once, those that need servers one by one (2)")
     parser.add_argument("--no-baseline", action="store_true", help="do not first run the tests on the unchanged text")
     parser.add_argument("--list", action="store_true", help="list the mutants and end")

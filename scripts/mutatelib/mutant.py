@@ -39,7 +39,7 @@ class Mutant:
         out: The text taken out; it stands in the file exactly once.
         put: The text put in its place.
         breaks: What it breaks: a requirement, or what would happen.
-        rows: Holes of the twenty-two that the protection closes.
+        rows: Rows of docs/holes.md that the protection closes.
         tests: Tests of which one goes red, relative to ``tests``.
         explained: Why no test can go red; such a mutant is not run.
     """
