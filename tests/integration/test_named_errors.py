@@ -24,8 +24,8 @@ from confluent_kafka.admin import (
 )
 from kit import Pipeline, duplicates, execute, payload, rows
 from private_mysql import PrivateServer
+from test_sink_authorization import MOST_MS, allow, kafka
 from test_sink_authorization import account as kafka_account
-from test_sink_authorization import allow, kafka
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog import dump
@@ -451,7 +451,8 @@ def guarded(properties: dict[str, str], kafka: str, unique: str) -> Pipeline:
     for prefix in (unique, f"ledger.{unique}", f"schemahistory.{unique}"):
         allow(kafka, ResourceType.TOPIC, prefix, AclOperation.ALL)
         allow(kafka, ResourceType.TRANSACTIONAL_ID, prefix, AclOperation.ALL)
-    return Pipeline(secured(properties | PLAIN, kafka, "cdc", "word"))
+    timeout = {"transaction.timeout.ms": str(MOST_MS)}
+    return Pipeline(secured(properties | PLAIN | timeout, kafka, "cdc", "word"))
 
 
 @pytest.mark.req("FAULT-12")
