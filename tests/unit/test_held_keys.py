@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, Envelo
 from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 
@@ -30,9 +31,12 @@ def row(number: int, n: int) -> bytes:
     return image(2, struct.pack("<ii", number, n))
 
 
-def kept(options: DecoderOptions, *rows: bytes) -> list[tuple[int, int]]:
-    """Return row and leg of the records of an UPDATE that no chunk contains."""
-    filters = KeyFilters(config(), {T.id: [HeldChunks([CHUNK], ReadAt(BinlogOffset("binlog.000001", 100)))]})
+def kept(
+    options: DecoderOptions, *rows: bytes, chunk: SnapshotChunk = CHUNK, gone: bool = False
+) -> list[tuple[int, int]]:
+    """Return row and leg of the records of an UPDATE that the chunk does not contain."""
+    held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)), gone=gone)
+    filters = KeyFilters(config(), {T.id: [held]})
     filters.learn(T, MAP)
     buf, pos, end = body(*rows, columns=2, images=2)
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
@@ -55,3 +59,14 @@ def test_a_changed_key_leaves_and_enters_chunks_by_what_it_was_and_is() -> None:
     assert kept(PLAIN, row(5, 1), row(6, 1)) == [(0, 2)], "out of a chunk, into none"
     assert kept(PLAIN, row(4, 1), row(5, 1)) == []
     assert kept(PLAIN, row(6, 1), row(7, 1)) == [(0, 0), (0, 1), (0, 2)]
+
+
+def test_of_rows_that_were_gone_those_under_a_changed_key_are_told() -> None:
+    """Where nothing tells what a key meant, nothing is held back, and the stream goes on."""
+    rows = (row(4, 7), row(4, 8))
+    assert kept(PLAIN, *rows, chunk=CHUNK, gone=True) == kept(PLAIN, *rows) == []
+    for kind, bound in (("BINARY 4", "61626364"), ("DATE", "2024-01-01")):
+        changed = SnapshotChunk(T.id, 0, ("id",), None, (bound,), kinds=(kind,))
+        assert kept(PLAIN, *rows, chunk=changed, gone=True) == [(0, 0)]
+        with pytest.raises(SchemaError, match="cannot be compared"):
+            kept(PLAIN, *rows, chunk=changed)
