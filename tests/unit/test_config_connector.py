@@ -237,7 +237,7 @@ def test_include_and_exclude_exclude_each_other(pair: tuple[str, str]) -> None:
     ("name", "value"),
     [
         ("predicates", "isTombstone"),
-        ("signal.data.collection", "a.signals"),
+        ("signal.file", "signals.txt"),
         ("value.converter", "io.confluent.connect.avro.AvroConverter"),
         ("snapshot.mode", "custom"),
         ("snapshot.locking.mode", "custom"),

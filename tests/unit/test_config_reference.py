@@ -21,6 +21,15 @@ READ_BY_NOBODY = {
     "EVENT_PROCESSING_FAILURE_HANDLING_MODE": "one accepted value",
     "INCONSISTENT_SCHEMA_HANDLING_MODE": "one accepted value",
     "NAME": "for people",
+    "SIGNAL_TRUSTED_CHANNELS": "for cdc/incremental",
+    "SIGNAL_KAFKA_TOPIC": "for cdc/incremental",
+    "SIGNAL_KAFKA_GROUP_ID": "for cdc/incremental",
+    "SIGNAL_KAFKA_POLL_TIMEOUT_MS": "for cdc/incremental",
+    "SIGNAL_DATA_COLLECTION_CREATE": "for cdc/incremental",
+    "READ_ONLY": "for cdc/incremental",
+    "INCREMENTAL_SNAPSHOT_CHUNK_SIZE": "for cdc/incremental",
+    "INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES": "for cdc/incremental",
+    "INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY": "for cdc/incremental",
     "TOPIC_HEARTBEAT_PREFIX": "heartbeat.interval.ms is pending",
 }
 

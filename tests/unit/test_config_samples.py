@@ -55,7 +55,6 @@ ssl.truststore.location=/var/private/ssl/kafka.server.truststore.jks
 ssl.truststore.password=test1234
 ssl.key.password=test1234
 """
-SIGNALS = "signals and incremental snapshots are not part of this release"
 
 
 def lines(text: str, prefix: str = "") -> dict[str, str]:
@@ -257,8 +256,9 @@ def test_the_same_settings_with_converted_stores_reach_the_clients_without_their
 
 
 @pytest.mark.req("EX-54")
-def test_pass_through_samples_are_refused_with_the_reason() -> None:
-    assert SIGNALS in refused("signal.consumer.security.protocol", "SSL").what
+def test_pass_through_samples_reach_the_client_or_are_refused_with_the_reason() -> None:
+    signals = config({"signal.consumer.security.protocol": "SSL"})
+    assert signals.signal_kafka_settings()["security.protocol"] == "ssl"
     foobar = refused("database.foobar", "false")
     assert "neither a property nor a known driver option" in foobar.what
     assert "driver options: database.bind_address" in foobar.fix
@@ -310,20 +310,6 @@ def test_transactions_are_never_buffered_so_nothing_is_counted_about_buffers() -
 
 
 # -- what waits: refused by name until it is built (the ids stand in test_requirement_coverage) ------------------------
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("signal.data.collection", "myschema.debezium_signal"),
-        ("signal.kafka.topic", "test_connector-signal"),
-        ("signal.kafka.bootstrap.servers", "k:1"),
-        ("signal.enabled.channels", "source,kafka"),
-    ],
-)
-def test_signals_are_refused_by_name(name: str, value: str) -> None:
-    """EX-12, EX-13, EX-15 and TYPE-72 need them; without these properties no signal can be meant."""
-    assert SIGNALS in refused(name, value).what
 
 
 @pytest.mark.parametrize("side", ["key", "value"])

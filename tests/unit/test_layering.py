@@ -26,9 +26,10 @@ CORE_MAY = {
 }
 BELOW_JOBS = set(CORE_MAY)
 CORE_MAY["job"] = BELOW_JOBS | {"job"}
+CORE_MAY["signals"] = BELOW_JOBS | {"job", "signals"}
 CORE_MAY["snapshot"] = BELOW_JOBS | {"job", "snapshot"}
-CORE_MAY["drain"] = BELOW_JOBS | {"job", "snapshot", "drain"}
-CORE_MAY["operate"] = BELOW_JOBS | {"job", "snapshot", "drain", "operate"}
+CORE_MAY["drain"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain"}
+CORE_MAY["operate"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "operate"}
 
 
 def imports(path: Path) -> set[str]:

@@ -95,6 +95,9 @@ def text(value: Any) -> str:
         pytest.param("source.struct.version", "v2", "v2", marks=pytest.mark.req("CFG-64")),
         # Truncations are left out, too, since Debezium 2.0; "none" brings them.
         pytest.param("skipped.operations", "t", "c c,d c,d,u", marks=pytest.mark.req("CFG-66")),
+        pytest.param("signal.kafka.topic", "p-signal", "signals", marks=pytest.mark.req("CFG-96")),
+        pytest.param("signal.kafka.bootstrap.servers", "k:1", "k:2,k:3", marks=pytest.mark.req("CFG-97")),
+        pytest.param("signal.kafka.poll.timeout.ms", "100", "0 5000", marks=pytest.mark.req("CFG-98")),
         pytest.param("provide.transaction.metadata", "false", "true false", marks=pytest.mark.req("CFG-71")),
         pytest.param("database.history.skip.unparseable.ddl", "false", "true false", marks=pytest.mark.req("CFG-79")),
         pytest.param(

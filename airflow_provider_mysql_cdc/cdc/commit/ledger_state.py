@@ -13,6 +13,9 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     MAX_WRITERS,
     OUTCOME_KEY,
     PLAN_KEY,
+    SIGNAL_CHANNELS,
+    SIGNAL_OFFSET_KEY,
+    SIGNAL_PREFIX,
     SNAPSHOT_KEY,
     VIEW_KEY,
     WRITER_PREFIX,
@@ -43,6 +46,7 @@ class LedgerState:
         topic_id: Kafka's id of the ledger topic; a topic made anew has another one. None when not known.
         parts: Parts of a plan that the ledger holds (``plan_parts``).
         ids: Writers 0 to ids - 1 may have written under this topic.prefix, in whatever plan and attempt.
+        signals: Values of ``signal/...`` keys, the key without that prefix: signals that wait for the driver.
     """
 
     plan: BatchPlan | None = None
@@ -55,6 +59,7 @@ class LedgerState:
     topic_id: str | None = None
     ids: int = 0
     parts: int = 0
+    signals: Mapping[str, dict[str, Any]] = field(default_factory=dict)
 
     @classmethod
     def from_records(
@@ -108,13 +113,14 @@ class LedgerState:
                 plan = read_plan(head, parts) if whole else BatchPlan.from_json(head)
         elif parts and whole:
             raise damaged("the ledger holds parts of a plan without the plan", f"key {PART_PREFIX}{min(parts)}")
-        listed = {k[len(CHUNK_PREFIX) :]: values.pop(k) for k in list(values) if k.startswith(CHUNK_PREFIX)}
+        listed, signals = _take(values, CHUNK_PREFIX), _take(values, SIGNAL_PREFIX)
         return cls(
             plan=plan,
             markers={m.writer: m for m in markers},
             chunks=listed,
             snapshot=values.pop(SNAPSHOT_KEY, None),
             outcome=values.pop(OUTCOME_KEY, None),
+            signals=signals,
             topics=topics,
             others=values,
             topic_id=topic_id,
@@ -240,6 +246,11 @@ class LedgerState:
         return self.plan
 
 
+def _take(values: dict[str, dict[str, Any]], prefix: str) -> dict[str, dict[str, Any]]:
+    """Take the records of a prefix out of others; their keys lose it."""
+    return {key[len(prefix) :]: values.pop(key) for key in list(values) if key.startswith(prefix)}
+
+
 def _check(key: str, given: Members) -> None:
     """Check the members that this version reads of a record whose JSON is kept as it is.
 
@@ -265,9 +276,32 @@ def _check(key: str, given: Members) -> None:
     elif key == VIEW_KEY:
         given.whole("epoch")
         BinlogOffset.from_json(given.object("offset"))
+    elif key.startswith(SIGNAL_PREFIX):
+        check_signal(key, given)
+    elif key == SIGNAL_OFFSET_KEY:
+        given.text("topic")
+        given.text_or_none("id")
+        given.whole("offset")
     elif key == HISTORY_KEY:
         given.text("topic")
         given.text_or_none("id")
+
+
+def check_signal(key: str, given: Members) -> None:
+    """Check the record of a signal that waits (``signals.signal.Signal``).
+
+    Args:
+        key: Its key.
+        given: Its members.
+
+    Raises:
+        DamagedRecordError: One is not of its form, or belongs to another channel than the key.
+    """
+    for name in ("id", "type", "data"):
+        given.text(name)
+    given.text("refused", "")
+    if not key.startswith(f"{SIGNAL_PREFIX}{given.one_of('channel', SIGNAL_CHANNELS)}/"):
+        raise given.refuse("channel", f"that of the key {key}")
 
 
 def check_snapshot(given: Members) -> None:

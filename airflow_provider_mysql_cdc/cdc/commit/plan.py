@@ -26,6 +26,10 @@ WRITER_PREFIX = "writer/"
 CHUNK_PREFIX = "chunk/"
 VIEW_KEY = "view"
 HISTORY_KEY = "history"
+SIGNAL_PREFIX = "signal/"
+SIGNAL_OFFSET_KEY = "signal-offset"
+SIGNAL_CHANNELS = ("source", "kafka", "airflow")
+"""Where signals come from; the part of their keys behind the prefix begins with one of them."""
 
 MAX_WRITERS = 10_000
 """More writers or snapshot tasks than any record can speak of; it bounds what a damaged one makes others do."""

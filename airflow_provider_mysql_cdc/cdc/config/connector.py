@@ -113,6 +113,10 @@ class ConnectorConfig:
             return include.matches(str(table))
         return not self[F.TABLE_EXCLUDE_LIST].matches(str(table))
 
+    def follows(self, table: TableId) -> bool:
+        """Say whether the stream needs a table's structure: it is captured, or holds the signals."""
+        return table == self[F.SIGNAL_DATA_COLLECTION] or self.captures(table)
+
     def describes_database(self, database: str) -> bool:
         """Say whether the history and the schema change topic describe a database (SCH-10)."""
         if self[F.STORE_ONLY_CAPTURED_TABLES_DDL] or self[F.STORE_ONLY_CAPTURED_DATABASES_DDL]:
@@ -122,8 +126,12 @@ class ConnectorConfig:
     def describes(self, table: TableId) -> bool:
         """Say whether the history and the schema change topic describe a table (SCH-10)."""
         if self[F.STORE_ONLY_CAPTURED_TABLES_DDL]:
-            return self.captures(table)
-        return self.describes_database(table.db)
+            return self.follows(table)
+        return table == self[F.SIGNAL_DATA_COLLECTION] or self.describes_database(table.db)
+
+    def takes_signals_from(self, channel: str) -> bool:
+        """Say whether signals of a channel are carried out; those of Airflow always are."""
+        return channel == "airflow" or channel in self[F.SIGNAL_ENABLED_CHANNELS]
 
     def reads_rows(self, table: TableId) -> bool:
         """Say whether the snapshot reads the rows of a captured table (SNAP-49)."""
@@ -224,6 +232,12 @@ class ConnectorConfig:
         settings = kafka.merge(self.families.kafka, None if role is None else KafkaRole(role))
         guarded = {name: Secret(text) if is_secret(name) else text for name, text in settings.items()}
         return {"bootstrap.servers": self[F.KAFKA_BOOTSTRAP_SERVERS], **guarded}
+
+    def signal_kafka_settings(self) -> dict[str, str | Secret]:
+        """Return settings for the consumer of signals; its cluster may be another than that of the events."""
+        settings = kafka.merge_signals(self.families.kafka)
+        guarded = {name: Secret(text) if is_secret(name) else text for name, text in settings.items()}
+        return {"bootstrap.servers": self[F.SIGNAL_KAFKA_BOOTSTRAP_SERVERS], **guarded}
 
     def topic_creation_settings(self) -> dict[str, str]:
         """Return the settings of ``topic.creation.default.*``, without partitions and replication factor."""

@@ -44,6 +44,13 @@ class SnapshotMode(DocEnum):
         return self not in (SnapshotMode.NO_DATA, SnapshotMode.NEVER, SnapshotMode.RECOVERY)
 
 
+class WatermarkStrategy(DocEnum):
+    """How the window of an incremental snapshot is closed in the signal table."""
+
+    INSERT_INSERT = "insert_insert", "another row is inserted; nobody deletes the rows"
+    INSERT_DELETE = "insert_delete", "the row that opened the window is deleted; the account needs DELETE for that"
+
+
 class SnapshotLockingMode(DocEnum):
     """Which lock the snapshot takes, and for how long."""
 

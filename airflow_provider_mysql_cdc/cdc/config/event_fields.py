@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
 )
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import DEAD_LETTER_TOPIC
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.signal_fields import signal_topics
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
@@ -346,6 +347,7 @@ def topics_problem(get: Lookup) -> str | None:
         names["errors.deadletterqueue.topic.name"] = dead
     if get[PROVIDE_TRANSACTION_METADATA]:
         names["the transaction topic (topic.transaction)"] = f"{get[TOPIC_PREFIX]}.{get[TOPIC_TRANSACTION]}"
+    names |= signal_topics(get)
     for what, name in names.items():
         for other, its in names.items():
             if what < other and name == its:

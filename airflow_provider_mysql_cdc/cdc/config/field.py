@@ -33,6 +33,7 @@ class Group(StrEnum):
     SERIALIZATION = "Serialisation"
     TOPICS = "Topics"
     HISTORY = "Schema history and schema changes"
+    SIGNALS = "Signals, incremental snapshots and notifications"
     KAFKA = "Kafka"
     DRAIN = "Draining and committing"
 

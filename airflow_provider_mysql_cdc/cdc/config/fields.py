@@ -8,6 +8,7 @@ from airflow_provider_mysql_cdc.cdc.config import (
     column_fields,
     event_fields,
     failure_fields,
+    signal_fields,
     sink_fields,
     source_fields,
     transform_fields,
@@ -16,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
+from airflow_provider_mysql_cdc.cdc.config.signal_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.transform_fields import *  # noqa: F403
@@ -23,7 +25,15 @@ from airflow_provider_mysql_cdc.cdc.config.transform_fields import *  # noqa: F4
 ALL: tuple[Field[Any], ...] = tuple(
     dict.fromkeys(
         value
-        for module in (source_fields, event_fields, column_fields, failure_fields, sink_fields, transform_fields)
+        for module in (
+            source_fields,
+            event_fields,
+            column_fields,
+            failure_fields,
+            signal_fields,
+            sink_fields,
+            transform_fields,
+        )
         for value in vars(module).values()
         if isinstance(value, Field)
     )

@@ -1,12 +1,13 @@
 """From Kafka properties as people have them (Java's or librdkafka's) to settings for confluent_kafka.
 
-Five families set them. What stands later in this list wins::
+Six families set them. What stands later in this list wins::
 
     schema.history.internal.producer.*   connection and security only
     schema.history.internal.consumer.*   connection and security only, for consumers and administration
     producer.override.*                  connection and security, for all clients
     kafka.*                              all clients
     producer.override.*, admin.override.*   that kind of client
+    signal.consumer.*                    the consumer of signals
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ HISTORY_CONSUMER = "schema.history.internal.consumer."
 PRODUCER_OVERRIDE = "producer.override."
 ADMIN_OVERRIDE = "admin.override."
 KAFKA = "kafka."
-PREFIXES = (HISTORY_PRODUCER, HISTORY_CONSUMER, PRODUCER_OVERRIDE, ADMIN_OVERRIDE, KAFKA)
+SIGNAL_CONSUMER = "signal.consumer."
+PREFIXES = (HISTORY_PRODUCER, HISTORY_CONSUMER, PRODUCER_OVERRIDE, ADMIN_OVERRIDE, KAFKA, SIGNAL_CONSUMER)
 
 
 class KafkaRole(StrEnum):
@@ -54,6 +56,12 @@ FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "delivery.report.only.error": ((), "the writer needs every report"),
 }
 """Settings that are not free: accepted values, and why."""
+
+_OF_SIGNALS = {
+    "bootstrap.servers": "give the cluster as signal.kafka.bootstrap.servers",
+    "group.id": "use signal.kafka.groupId",
+}
+"""The same for the consumer of signals, where it is something else."""
 
 JAVA_REFUSED: dict[str, str] = {
     "partitioner.class": "the partition is computed as Java's default partitioner does",
@@ -172,6 +180,8 @@ def _rename(out: Translated, name: str, value: str) -> None:
 
 def _fixed(out: Translated, name: str, value: str) -> None:
     accepted, why = FIXED[name]
+    if out.prefix == SIGNAL_CONSUMER:
+        why = _OF_SIGNALS.get(name, why)
     if value.strip().lower() not in accepted:
         out.refuse(name, value, f"cannot be set here: {why}", "Remove it")
 
@@ -279,6 +289,17 @@ _SYNONYMS = {
     "fetch.message.max.bytes": "max.partition.fetch.bytes",
 }
 """librdkafka's own aliases: one spelling is kept, so that two of them never contradict each other."""
+
+
+def merge_signals(families: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    """Return the settings of the consumer of signals, without ``bootstrap.servers``.
+
+    Args:
+        families: Translated settings by family prefix.
+    """
+    merged = merge(families, KafkaRole.CONSUMER)
+    overlay(merged, families.get(SIGNAL_CONSUMER, {}))
+    return {k: v for k, v in merged.items() if k not in kafka_names.PRODUCER}
 
 
 def overlay(target: dict[str, str], settings: Mapping[str, str]) -> None:

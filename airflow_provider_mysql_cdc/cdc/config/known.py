@@ -17,7 +17,6 @@ _QUEUE = "events go from the decoder straight to Kafka; there is no queue to siz
 _CONNECT = "it belongs to a Kafka Connect worker"
 _RETRY = "retries are Airflow's: set them on the task"
 _HISTORY = "the schema history is read to its end, however long that takes"
-_INCREMENTAL = "incremental snapshots are not part of this release"
 _SOCKET = "source.silence.timeout.ms watches the binlog connection"
 _DRIVER = "it is a setting of MySQL's Java driver, which is not used here"
 _ZONE = "TIMESTAMP values are read in UTC, whatever zone the server or a session is in"
@@ -71,14 +70,9 @@ NO_EFFECT: dict[str, str] = {
     "legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
     "internal.legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
     "snapshot.max.threads.multiplier": "snapshot.chunk.rows says how tables are cut",
-    "incremental.snapshot.chunk.size": _INCREMENTAL,
-    "incremental.snapshot.allow.schema.changes": _INCREMENTAL,
-    "incremental.snapshot.watermarking.strategy": _INCREMENTAL,
-    "signal.poll.interval.ms": _INCREMENTAL,
-    "signal.emit.failure.max.retries": _INCREMENTAL,
-    "signal.emit.failure.backoff.ms": _INCREMENTAL,
-    "signal.kafka.poll.timeout.ms": _INCREMENTAL,
-    "signal.kafka.groupId": _INCREMENTAL,
+    "signal.poll.interval.ms": "signals are taken between two batches",
+    "signal.emit.failure.max.retries": _RETRY,
+    "signal.emit.failure.backoff.ms": _RETRY,
     "internal.offset.activity.monitor.interval.ms": _SOCKET,
     "internal.log.position.check.enable": "the position is always checked",
     "gtid.new.channel.position": "a stored position that is no longer there always stops the run",
@@ -131,7 +125,6 @@ class Refused:
 
 
 _PREDICATES = "predicates are Java code of Kafka Connect; narrow the transforms' own expressions"
-_SIGNALS = "signals and incremental snapshots are not part of this release"
 _CONTRACT = "this release writes one form of events, Debezium 3's"
 _CLASSES = "Java classes cannot be loaded here"
 _NAMING = "topics are named topic.prefix.database.table"
@@ -164,14 +157,7 @@ REFUSED: tuple[Refused, ...] = (
     Refused("snapshot.mode.configuration.based.*", "choose one of the named modes of snapshot.mode", ("false",)),
     Refused("snapshot.locking.mode.custom.name", _CLASSES),
     Refused("snapshot.new.tables", "new tables are captured from their creation on", ("off",)),
-    Refused("signal.data.collection", _SIGNALS, ("",)),
-    Refused("signal.enabled.channels", _SIGNALS, ("", "source")),
-    Refused("signal.kafka.*", _SIGNALS),
-    Refused("signal.file", _SIGNALS),
-    Refused("signal.consumer.*", _SIGNALS),
-    Refused("signals.consumer.*", _SIGNALS),
-    Refused("read.only", _SIGNALS, ("false",)),
-    Refused("notification.*", "Airflow's own notifications tell of a run's outcome", ("",)),
+    Refused("signal.file", "signals are not read from files; send them with MySqlCdcSignalOperator"),
     Refused("database.initial.statements", "sessions are set up by this provider alone", ("",)),
     Refused("database.protocol", _DRIVER, ("jdbc:mysql",)),
     Refused("database.useSSL", "use database.ssl.mode"),

@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_sa
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 OLD_HISTORY, HISTORY = "database.history", "schema.history.internal"
+OTHER_SIGNALS = "signals.consumer."
 _PROVIDER = re.compile(r"\$\{[\w-]+:[^}]*\}")
 
 ALIASES: dict[str, tuple[Field[Any], Alias]] = {a.name: (f, a) for f in F.ALL for a in f.alias_list()}
@@ -100,10 +101,18 @@ def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str
 
 
 def canonical(name: str) -> str:
-    """Return today's name of a property: aliases and the old history prefix replaced."""
-    if name == OLD_HISTORY or name.startswith(OLD_HISTORY + "."):
-        name = HISTORY + name.removeprefix(OLD_HISTORY)
+    """Return today's name of a property: aliases and older prefixes replaced."""
+    name = _of_today(name)
     return ALIASES[name][0].name if name in ALIASES else name
+
+
+def _of_today(name: str) -> str:
+    """Return a name with today's prefix; the manuals write that of the signals' consumer in two ways (INC-45)."""
+    if name == OLD_HISTORY or name.startswith(OLD_HISTORY + "."):
+        return HISTORY + name.removeprefix(OLD_HISTORY)
+    if name.startswith(OTHER_SIGNALS):
+        return kafka.SIGNAL_CONSUMER + name.removeprefix(OTHER_SIGNALS)
+    return name
 
 
 def _texts(out: Reading, properties: Mapping[str, object]) -> dict[str, str]:
@@ -130,9 +139,7 @@ def _texts(out: Reading, properties: Mapping[str, object]) -> dict[str, str]:
 
 
 def _place(out: Reading, name: str, text: str) -> None:
-    old_history = name == OLD_HISTORY or name.startswith(OLD_HISTORY + ".")
-    today = HISTORY + name.removeprefix(OLD_HISTORY) if old_history else name
-    if old_history:
+    if (today := _of_today(name)) != name:
         out.notes.append(f"{name} is read as {today}")
     if today in F.BY_NAME:
         _set(out, today, text, name)
@@ -270,6 +277,9 @@ def _cross_checks(out: Reading) -> None:
     if get[F.HEARTBEAT_ACTION_QUERY] and not get[F.HEARTBEAT_INTERVAL_MS]:
         action, interval = F.HEARTBEAT_ACTION_QUERY.name, F.HEARTBEAT_INTERVAL_MS.name
         out.notes.append(f"{action} has no effect: {interval} is 0, so there are no heartbeats")
+    if "sink" in get[F.NOTIFICATION_ENABLED_CHANNELS] and not get[F.NOTIFICATION_SINK_TOPIC_NAME]:
+        what = f"is missing; {F.NOTIFICATION_ENABLED_CHANNELS.name} has sink"
+        out.refuse(F.NOTIFICATION_SINK_TOPIC_NAME.name, None, what, "Name the topic of notifications")
     if F.TOPIC_PREFIX.name not in wrong and get.given(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
         out.refuse(F.LEDGER_TOPIC.name, get[F.LEDGER_TOPIC], what, "Give each its own name")
 

@@ -43,6 +43,7 @@ _KAFKA = """
 | `admin.override.*` | topic creation |
 | `schema.history.internal.producer.*` | connection and security of all clients, where no other family sets it |
 | `schema.history.internal.consumer.*` | the same for reading and for topic creation |
+| `signal.consumer.*` (or `signals.consumer.*`) | the consumer of signals, beside those that serve all clients |
 
 Names behind the prefix are librdkafka's. Names of Java's clients are translated:
 """

@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.field import Lookup
 from airflow_provider_mysql_cdc.cdc.convert.custom_converters import custom_column
 from airflow_provider_mysql_cdc.cdc.convert.treatment import treatments
 from airflow_provider_mysql_cdc.cdc.convert.type_names import type_expression
@@ -170,13 +171,15 @@ def routed(
 
 
 def side_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
-    """Return the topics of schema changes, transactions and heartbeats, before the transforms, as far as used."""
+    """Return the topics of schema changes, transactions, heartbeats and notifications, before transforms, if used."""
     prefix = cfg[F.TOPIC_PREFIX]
     names = [topic_names.schema_change_topic(prefix)]
     if cfg[F.PROVIDE_TRANSACTION_METADATA]:
         names.append(topic_names.transaction_topic(prefix, cfg[F.TOPIC_TRANSACTION]))
     if cfg[F.HEARTBEAT_INTERVAL_MS]:
         names.append(topic_names.heartbeat_topic(prefix, cfg[F.TOPIC_HEARTBEAT_PREFIX]))
+    if notifications := F.notification_topic(Lookup(cfg.values)):
+        names.append(notifications)
     return tuple(names)
 
 

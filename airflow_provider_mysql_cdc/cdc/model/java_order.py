@@ -34,8 +34,30 @@ def hash_set_order(texts: Iterable[str]) -> list[str]:
         texts: The elements.
     """
     distinct = list(dict.fromkeys(texts))
-    capacity = _FIRST_CAPACITY
-    while len(distinct) > capacity * 3 // 4:
+    return _bucket_order(distinct, _FIRST_CAPACITY)
+
+
+def _bucket_order(keys: list[str], capacity: int) -> list[str]:
+    while len(keys) > capacity * 0.75:
         capacity *= 2
-    spread = {t: (h := java_hash(t)) ^ h >> 16 for t in distinct}
-    return sorted(distinct, key=lambda t: spread[t] & capacity - 1)
+    spread = {t: (h := java_hash(t)) ^ h >> 16 for t in keys}
+    return sorted(keys, key=lambda t: spread[t] & capacity - 1)
+
+
+def hash_map_order(copied: Iterable[str], added: Iterable[str]) -> list[str]:
+    """Return keys in the order of a ``java.util.HashMap`` that was made of another map and then added to.
+
+    Such a map has room for as many keys as it copies and doubles when it is three quarters full.
+
+    Args:
+        copied: Keys of the map that it was made of.
+        added: Keys put into it afterwards.
+    """
+    first = list(dict.fromkeys(copied))
+    keys = list(dict.fromkeys([*first, *added]))
+    capacity = _FIRST_CAPACITY
+    if first:
+        capacity = 1
+        while capacity < int(len(first) / 0.75 + 1):
+            capacity *= 2
+    return _bucket_order(keys, capacity)

@@ -1,0 +1,124 @@
+"""What signals ask for (``read_action``)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.table_names import selector
+
+Channel = Literal["source", "kafka", "airflow"]
+Kind = Literal["incremental", "blocking"]
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Base of what a signal asks for.
+
+    Args:
+        signal_id: Id of the signal.
+        channel: Where it came from.
+    """
+
+    signal_id: str
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class ExecuteSnapshot(Action):
+    """Read tables again.
+
+    Args:
+        kind: Beside the stream, or while it stands.
+        collections: Names, or regular expressions for them; none means nothing to do (INC-07).
+        conditions: Pairs of a name or expression and SQL: a condition, or for a blocking snapshot a SELECT statement.
+        surrogate_key: Column to order the rows by in place of the key.
+    """
+
+    kind: Kind
+    collections: tuple[str, ...]
+    conditions: tuple[tuple[str, str], ...] = ()
+    surrogate_key: str | None = None
+
+    def condition(self, table: TableId) -> str | None:
+        """Return the SQL of the first condition that means a table, or None; letters match without case here.
+
+        Args:
+            table: The table.
+
+        Raises:
+            SignalRefused: A regular expression takes too long.
+        """
+        return next((sql for name, sql in self.conditions if selector(name, ignore_case=True)(table)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class StopSnapshot(Action):
+    """Give up incremental snapshots.
+
+    Args:
+        collections: Names, or regular expressions for them; none means all.
+    """
+
+    collections: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PauseSnapshot(Action):
+    """Let incremental snapshots rest."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResumeSnapshot(Action):
+    """Let incremental snapshots go on."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogMessage(Action):
+    """Write a line into the log.
+
+    Args:
+        message: The line; the first ``{}`` in it stands for the offset.
+    """
+
+    message: str
+
+    def line(self, offset: object) -> str:
+        """Return the line.
+
+        Args:
+            offset: Where the stream is.
+        """
+        return self.message.replace("{}", str(offset), 1)
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChanges(Action):
+    """Take structures of tables from the signal.
+
+    Args:
+        database: Name of the database.
+        schema: As Debezium has it; MySQL has none.
+        changes: Table changes as in the schema history.
+    """
+
+    database: str
+    schema: str | None
+    changes: tuple[Mapping[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetBinlogPosition(Action):
+    """Go on elsewhere in the binlog: at a file and position, or behind a set of GTIDs.
+
+    Args:
+        file: Binlog file, or None.
+        pos: Position in it, at least 4, or None.
+        gtids: GTID set in MySQL's form, or None.
+    """
+
+    file: str | None = None
+    pos: int | None = None
+    gtids: str | None = None

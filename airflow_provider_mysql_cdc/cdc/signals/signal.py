@@ -1,0 +1,344 @@
+"""Signals: what somebody asked for while the stream runs, and the actions that they stand for.
+
+A signal waits in the ledger under ``signal/<channel>/<name>`` until the driver takes it between two batches. Types and
+members are Debezium's (INC-28 to INC-32, INC-40 to INC-43; ``SignalAction`` and its kinds in Debezium 3.6.1).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_CHANNELS, SIGNAL_PREFIX
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.stored import INT64_MAX, Members, is_text, is_whole, members
+from airflow_provider_mysql_cdc.cdc.signals.actions import (
+    Action,
+    Channel,
+    ExecuteSnapshot,
+    Kind,
+    LogMessage,
+    PauseSnapshot,
+    ResumeSnapshot,
+    SchemaChanges,
+    SetBinlogPosition,
+    StopSnapshot,
+)
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, selector, show
+
+__all__ = [
+    "MAX_DATA",
+    "Action",
+    "ExecuteSnapshot",
+    "LogMessage",
+    "PauseSnapshot",
+    "ResumeSnapshot",
+    "SchemaChanges",
+    "SetBinlogPosition",
+    "Signal",
+    "SignalRefused",
+    "StopSnapshot",
+    "match_tables",
+    "read_action",
+    "received",
+    "waiting",
+]
+
+ALWAYS_TRUSTED = frozenset({"source", "airflow"})
+"""Who may write there may already read the source, or set up its jobs."""
+MAX_ID = 255
+"""Characters of an id or a type; a notification repeats the id."""
+MAX_DATA = 512 * 1024
+"""Bytes of a signal's data; a ledger record holds it, and brokers take records of 1 MiB."""
+_MAX_NAME = 64
+"""Characters of a column's name in MySQL."""
+_FILE = re.compile(r"[A-Za-z0-9_.-]{1,200}\.[0-9]{6,10}")
+_FIRST_POSITION = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """Hold a signal as it came in.
+
+    Args:
+        id: Its id; it relates log lines and notifications to it.
+        type: What it asks for.
+        data: JSON text of its parameters; empty for none.
+        channel: Where it came from.
+        refused: Why nobody can make anything of it, or empty.
+    """
+
+    id: str
+    type: str
+    data: str
+    channel: Channel
+    refused: str = ""
+
+    def key(self, name: str) -> str:
+        """Return its ledger key.
+
+        Args:
+            name: What tells it from the others of its channel.
+        """
+        return f"{SIGNAL_PREFIX}{self.channel}/{name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        data = {"id": self.id, "type": self.type, "data": self.data, "channel": self.channel}
+        return data | ({"refused": self.refused} if self.refused else {})
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> Signal:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = members(data)
+        channel = cast(Channel, given.one_of("channel", SIGNAL_CHANNELS))
+        return cls(given.text("id"), given.text("type"), given.text("data"), channel, given.text("refused", ""))
+
+
+def received(id_: str | None, type_: str | None, data: str | None, channel: Channel, wrong: str = "") -> Signal:
+    """Return a signal of what a channel brought; what no record can hold is cut, and the signal refused.
+
+    Args:
+        id_: Its id, or None.
+        type_: Its type, or None.
+        data: Its JSON text, or None.
+        channel: The channel.
+        wrong: Why the channel could not make out one of them, or empty.
+    """
+    texts = {"id": id_ or "", "type": type_ or "", "data": data or ""}
+    for name, limit in (("id", MAX_ID), ("type", MAX_ID), ("data", MAX_DATA)):
+        text = texts[name]
+        if not is_text(text):
+            texts[name] = text = text.encode("utf-8", "replace").decode()
+            wrong = wrong or f"its {name} holds what is no character"
+        size = len(text) if limit == MAX_ID else len(text.encode())
+        if size > limit:
+            texts[name] = text[:MAX_ID]
+            what = "characters" if limit == MAX_ID else "bytes"
+            wrong = wrong or f"its {name} has {size} {what}; {limit} are taken"
+    return Signal(texts["id"], texts["type"], texts["data"], channel, wrong)
+
+
+def waiting(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Signal]]:
+    """Return the signals that wait in the ledger with their keys, those of a channel in the order they came.
+
+    Args:
+        records: ``LedgerState.signals``: values by key without its prefix.
+
+    Raises:
+        DamagedRecordError: A record is not of the form of one.
+    """
+    keys = sorted(records, key=_order)
+    return [(SIGNAL_PREFIX + key, Signal.from_json(records[key])) for key in keys]
+
+
+def _order(key: str) -> tuple[str, list[int], str]:
+    """Return what sorts ``source/7-12``, ``kafka/40`` and ``airflow/<time>-<uuid>``."""
+    channel, _, name = key.partition("/")
+    numbers = [int(part) for part in name.split("-")[:2] if part.isdecimal() and part.isascii() and len(part) < 20]
+    return channel, numbers, name
+
+
+def read_action(signal: Signal, trusted: frozenset[str]) -> Action:
+    """Return what a signal asks for.
+
+    Args:
+        signal: The signal.
+        trusted: ``signal.trusted.channels``: channels beside those of ``ALWAYS_TRUSTED`` that may send SQL.
+
+    Raises:
+        SignalRefused: It cannot be carried out.
+    """
+    if signal.refused:
+        raise SignalRefused(signal.refused)
+    reader = _READERS.get(signal.type.strip())
+    if reader is None:
+        raise SignalRefused(f"the type {show(signal.type)} is not known; known are {', '.join(_READERS)}")
+    return reader(signal, _Data.parse(signal.data), signal.channel in ALWAYS_TRUSTED | trusted)
+
+
+class _Data:
+    """Read the members of a signal's data.
+
+    Args:
+        data: The members.
+        path: Their place in it, for messages.
+    """
+
+    def __init__(self, data: Mapping[str, Any], path: str = "") -> None:
+        self._data, self._path = data, path
+
+    @classmethod
+    def parse(cls, text: str) -> _Data:
+        """Read the JSON text; an empty one has no members.
+
+        Raises:
+            SignalRefused: It is no JSON object.
+        """
+        try:
+            data = json.loads(text) if text.strip() else {}
+        except ValueError as error:
+            raise SignalRefused(f"its data is not JSON: {error}") from None
+        except RecursionError:
+            raise SignalRefused("its data is nested too deeply") from None
+        if not isinstance(data, dict):
+            raise SignalRefused("its data is not a JSON object")
+        return cls(data)
+
+    def text(self, name: str) -> str:
+        """Return a text without blanks around it; empty when it is missing or null."""
+        value = self._data.get(name)
+        if value is None:
+            return ""
+        if not is_text(value) or "\0" in value:
+            raise self.wrong(name, "a text")
+        return str(value).strip()
+
+    def items(self, name: str) -> list[Any] | None:
+        """Return a list, or None when it is missing or null."""
+        value = self._data.get(name)
+        if value is not None and not isinstance(value, list):
+            raise self.wrong(name, "a list")
+        return value
+
+    def objects(self, name: str) -> list[_Data]:
+        """Return the objects of a list; none when it is missing."""
+        found = self.items(name) or []
+        if not all(isinstance(value, dict) for value in found):
+            raise self.wrong(name, "a list of objects")
+        return [_Data(value, f"{name}[{i}].") for i, value in enumerate(found)]
+
+    def names(self, name: str) -> tuple[str, ...] | None:
+        """Return a list of tables' names or expressions, each of them sound, or None when it is missing."""
+        found = self.items(name)
+        if found is None:
+            return None
+        if not all(is_text(value) and value.strip() for value in found):
+            raise self.wrong(name, "a list of names")
+        names = tuple(dict.fromkeys(value.strip() for value in found))
+        for entry in names:
+            selector(entry)
+        return names
+
+    def kind(self) -> Kind:
+        """Return the kind of a snapshot, in whatever case it is written (INC-43)."""
+        value = self.text("type").lower() or "incremental"
+        if value not in ("incremental", "blocking"):
+            raise self.wrong("type", "incremental or blocking")
+        return cast(Kind, value)
+
+    def whole(self, name: str) -> int | None:
+        """Return a whole number from 0, or None when it is missing or null."""
+        value = self._data.get(name)
+        if value is not None and not (is_whole(value) and 0 <= value <= INT64_MAX):
+            raise self.wrong(name, "a whole number from 0 on")
+        return cast("int | None", value)
+
+    def plain(self) -> Mapping[str, Any]:
+        """Return the members as they are."""
+        return self._data
+
+    def wrong(self, name: str, expected: str) -> SignalRefused:
+        """Return the refusal of a member.
+
+        Args:
+            name: The member.
+            expected: What it has to be.
+        """
+        value = self._data.get(name)
+        shown = f", and is {show(value)}" if isinstance(value, str) else ""
+        return SignalRefused(f"{self._path}{name} of its data must be {expected}{shown}")
+
+
+def _require_trust(signal: Signal, trusted: bool, what: str) -> None:
+    if not trusted:
+        raise SignalRefused(
+            f"{what} is not taken from channel {signal.channel}; signal.trusted.channels can name the channel, if "
+            "nobody may write there who may not do so in the source"
+        )
+
+
+def _execute(signal: Signal, data: _Data, trusted: bool) -> Action:
+    collections = data.names("data-collections")
+    if collections is None:
+        raise SignalRefused("data-collections is missing from its data")
+    if "additional-condition" in data.plain():
+        raise SignalRefused('its data has additional-condition; write "additional-conditions": [{..}]')
+    conditions = tuple(_condition(given) for given in data.objects("additional-conditions"))
+    surrogate = data.text("surrogate-key") or None
+    if surrogate is not None and len(surrogate) > _MAX_NAME:
+        raise data.wrong("surrogate-key", f"a column's name, of at most {_MAX_NAME} characters")
+    if conditions:
+        _require_trust(signal, trusted, "SQL (additional-conditions)")
+    if surrogate:
+        _require_trust(signal, trusted, "surrogate-key")
+    return ExecuteSnapshot(signal.id, signal.channel, data.kind(), collections, conditions, surrogate)
+
+
+def _condition(given: _Data) -> tuple[str, str]:
+    name, sql = given.text("data-collection"), given.text("filter")
+    for member, text in (("data-collection", name), ("filter", sql)):
+        if not text:
+            raise given.wrong(member, "there")
+    selector(name, ignore_case=True)
+    return name, sql
+
+
+def _stop(signal: Signal, data: _Data, trusted: bool) -> Action:
+    if data.kind() == "blocking":
+        raise SignalRefused("a blocking snapshot is not stopped by a signal; end its task")
+    return StopSnapshot(signal.id, signal.channel, data.names("data-collections") or ())
+
+
+def _log(signal: Signal, data: _Data, trusted: bool) -> Action:
+    if not (message := data.text("message")):
+        raise SignalRefused("message is missing from its data")
+    return LogMessage(signal.id, signal.channel, message)
+
+
+def _schema_changes(signal: Signal, data: _Data, trusted: bool) -> Action:
+    _require_trust(signal, trusted, "schema-changes")
+    changes = tuple(change.plain() for change in data.objects("changes"))
+    database = data.text("database")
+    if not changes or not database:
+        raise SignalRefused(f"{'changes' if not changes else 'database'} is missing from its data, or empty")
+    return SchemaChanges(signal.id, signal.channel, database, data.text("schema") or None, changes)
+
+
+def _set_position(signal: Signal, data: _Data, trusted: bool) -> Action:
+    _require_trust(signal, trusted, "set-binlog-position")
+    file, pos, gtids = data.text("binlog_filename"), data.whole("binlog_position"), data.text("gtid_set")
+    if bool(gtids) == bool(file or pos is not None):
+        raise SignalRefused("its data must hold either gtid_set, or binlog_filename and binlog_position")
+    action = SetBinlogPosition(signal.id, signal.channel)
+    if gtids:
+        try:
+            whole = GtidSet.parse(gtids)
+        except ValueError as error:
+            raise SignalRefused(f"gtid_set of its data is none: {error}") from None
+        if not whole:
+            raise SignalRefused("gtid_set of its data is empty")
+        return replace(action, gtids=str(whole))
+    if not file or pos is None:
+        raise SignalRefused("its data must hold both, binlog_filename and binlog_position")
+    if not _FILE.fullmatch(file):
+        raise data.wrong("binlog_filename", "the name of a binlog file, as SHOW BINARY LOGS lists it")
+    return replace(action, file=file, pos=max(pos, _FIRST_POSITION))
+
+
+_READERS: dict[str, Callable[[Signal, _Data, bool], Action]] = {
+    "execute-snapshot": _execute,
+    "stop-snapshot": _stop,
+    "pause-snapshot": lambda signal, data, trusted: PauseSnapshot(signal.id, signal.channel),
+    "resume-snapshot": lambda signal, data, trusted: ResumeSnapshot(signal.id, signal.channel),
+    "log": _log,
+    "schema-changes": _schema_changes,
+    "set-binlog-position": _set_position,
+}

@@ -1,0 +1,115 @@
+"""Which tables a signal means: names, or regular expressions for them (INC-06, INC-08).
+
+Source: Debezium 3.6.1 (``AbstractIncrementalSnapshotChangeEventSource.expandAndDedupeDataCollectionIds``): an
+expression must match the whole name ``database.table``, letters count as they are written. An entry with parts in
+double quotes is a name, never an expression.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from airflow_provider_mysql_cdc.cdc.config.parse_value import pattern
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+_PLAIN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_PART = r'(?:"((?:[^"]|"")+)"|([^".]+))'
+_QUOTED = re.compile(rf"{_PART}\.{_PART}")
+_SHOWN = 100
+
+
+class SignalRefused(Exception):
+    """A signal cannot be carried out; the drain goes on.
+
+    Args:
+        reason: What is wrong with it, as one clear text.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+def quoted_name(entry: str) -> TableId | None:
+    """Return the table that an entry with parts in double quotes names; None when it has no such part (INC-08).
+
+    Args:
+        entry: The entry as it stands in the signal.
+
+    Raises:
+        SignalRefused: It has double quotes, and is not of the form ``"database"."table"``.
+    """
+    if '"' not in entry:
+        return None
+    match = _QUOTED.fullmatch(entry)
+    if match is None:
+        raise SignalRefused(f'{show(entry)} is not of the form "database"."table"')
+    db, table = (m[0].replace('""', '"') if m[0] else m[1] for m in (match.groups()[:2], match.groups()[2:]))
+    return TableId(db, table)
+
+
+def selector(entry: str, *, ignore_case: bool = False) -> Callable[[TableId], bool]:
+    """Return what says whether an entry means a table.
+
+    Args:
+        entry: A name with parts in double quotes, or a regular expression for ``database.table``.
+        ignore_case: Whether ASCII letters of an expression match without case.
+
+    Returns:
+        A function of the table; it raises ``SignalRefused`` when the expression takes too long.
+
+    Raises:
+        SignalRefused: The entry is neither.
+    """
+    if (named := quoted_name(entry)) is not None:
+        return lambda table: table == named
+    try:
+        expression = pattern(entry, ignore_case=ignore_case)
+    except ValueError as error:
+        raise SignalRefused(str(error)) from None
+
+    def means(table: TableId) -> bool:
+        # A name that reads as an expression for something else (``shop.a$b``) is still the name of a table.
+        try:
+            return str(table) == entry or expression.fullmatch(str(table)) is not None
+        except ConfigError as error:
+            raise SignalRefused(f"a regular expression takes too long: {error.where}; {error.remedy}") from None
+
+    return means
+
+
+def match_tables(
+    collections: Iterable[str], captured: Iterable[TableId]
+) -> tuple[tuple[TableId, ...], tuple[str, ...]]:
+    """Return the captured tables that a signal means, and its entries that mean none of them.
+
+    Args:
+        collections: The signal's entries.
+        captured: The captured tables.
+
+    Returns:
+        Tables in the order of the entries and, within one, of their names; and entries without a table.
+
+    Raises:
+        SignalRefused: An entry is wrong, or takes too long to match.
+    """
+    tables = {str(table): table for table in sorted(captured)}
+    found: dict[TableId, None] = {}
+    nothing: list[str] = []
+    for entry in dict.fromkeys(collections):
+        if _PLAIN.fullmatch(entry):  # as an expression it could match other names only if the dot stood for a letter
+            some = [tables[entry]] if entry in tables else []
+        else:
+            means = selector(entry)
+            some = [table for table in tables.values() if means(table)]
+        found |= dict.fromkeys(some)
+        if not some:
+            nothing.append(entry)
+    return tuple(found), tuple(nothing)
+
+
+def show(text: str) -> str:
+    """Return a text for a message: in quotes, cut where it is long."""
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
