@@ -5,10 +5,11 @@ from __future__ import annotations
 from itertools import product
 
 import pytest
+from confluent_kafka import KafkaError
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.sink import clients
+from airflow_provider_mysql_cdc.cdc.sink import clients, topic_reader
 from airflow_provider_mysql_cdc.cdc.sink.clients import producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
@@ -78,3 +79,49 @@ def test_readers_pass_over_what_is_not_committed_unless_asked_for_it(monkeypatch
     mine = {"isolation.level": "read_uncommitted", "bootstrap.servers": "k:1"}
     made = [clients.make_consumer(mine, "g", lambda _: None, committed=committed) for committed in (True, False)]
     assert [m["isolation.level"] for m in made] == ["read_committed", "read_uncommitted"]
+
+
+class Message:
+    """A record at an offset, or the end of the partition there."""
+
+    def __init__(self, offset: int, *, last: bool = False) -> None:
+        self._offset, self._last = offset, last
+
+    def error(self) -> KafkaError | None:
+        return KafkaError(KafkaError._PARTITION_EOF) if self._last else None
+
+    def partition(self) -> int:
+        return 0
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes:
+        return b"k"
+
+    value = key
+
+    def timestamp(self) -> tuple[int, int]:
+        return 1, 0
+
+    def headers(self) -> None:
+        return None
+
+
+class Shelf:
+    """A consumer whose messages are all there; as the real one it waits out the time when fewer are than asked for."""
+
+    def __init__(self, messages: list[Message]) -> None:
+        self._messages, self.waited = messages, 0.0
+
+    def consume(self, count: int, timeout: float) -> list[Message]:
+        taken, self._messages = self._messages[:count], self._messages[count:]
+        self.waited += timeout if len(taken) < count else 0
+        return taken
+
+
+def test_a_reader_does_not_wait_for_messages_behind_the_end() -> None:
+    shelf = Shelf([Message(0), Message(1), Message(2, last=True)])
+    found = topic_reader._consume(shelf, "t", {0: 0}, {0: 2}, 60)
+    assert [record.offset for record in found] == [0, 1]
+    assert shelf.waited == 0
