@@ -44,6 +44,8 @@ def get_provider_info() -> dict[str, Any]:
                 ],
             }
         ],
+        "sensors": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.sensors.binlog"]}],
+        "triggers": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.triggers.binlog"]}],
         "connection-types": [_connection_type()],
         "config": {"mysql_cdc": {"description": "Settings of the MySQL CDC provider.", "options": _options()}},
     }

@@ -18,7 +18,9 @@ DEFAULT_ASSET = "mysql_cdc_offsets"
 Properties = Mapping[str, Any] | str
 
 
-def reference_asset(asset: Asset | str, arguments: dict[str, Any]) -> Asset:
+def reference_asset(
+    asset: Asset | str, arguments: dict[str, Any], sides: Sequence[str] = ("inlets", "outlets")
+) -> Asset:
     """Return the asset that keeps the offset, and make it inlet and outlet of a task.
 
     Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
@@ -27,9 +29,10 @@ def reference_asset(asset: Asset | str, arguments: dict[str, Any]) -> Asset:
     Args:
         asset: The asset or its name.
         arguments: The operator's arguments, which are changed.
+        sides: ``inlets``, ``outlets`` or both.
     """
     found = Asset(asset) if isinstance(asset, str) else asset
-    for side in ("inlets", "outlets"):
+    for side in sides:
         arguments[side] = [*(arguments.get(side) or []), found]
     return found
 
@@ -52,8 +55,12 @@ def owner_of(context: Any) -> str:
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{getattr(ti, 'map_index', -1)}"
 
 
-def seconds(value: timedelta | float | str | None) -> float:
+def seconds(value: timedelta | float | str | None, argument: str = "run_for") -> float:
     """Return a duration given as timedelta, number or text, in seconds.
+
+    Args:
+        value: The duration; None and empty text are 0.
+        argument: The operator's argument, for the error.
 
     Raises:
         ConfigError: It is none of these, or negative.
@@ -64,7 +71,7 @@ def seconds(value: timedelta | float | str | None) -> float:
             raise ValueError("negative")
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"{value!r} is not a duration", where="run_for", remedy="give a timedelta or a number of seconds"
+            f"{value!r} is not a duration", where=argument, remedy="give a timedelta or a number of seconds"
         ) from error
     return number
 

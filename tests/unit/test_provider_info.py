@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields
 from airflow_provider_mysql_cdc.get_provider_info import get_provider_info
 
 ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("hooks", "operators", "sensors", "triggers")
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def test_the_entry_point_names_it() -> None:
 
 
 def test_every_module_and_class_it_names_can_be_imported(info: dict[str, Any], tmp_path: Path) -> None:
-    modules = [m for part in ("hooks", "operators") for entry in info[part] for m in entry["python-modules"]]
+    modules = [m for part in PARTS for entry in info[part] for m in entry["python-modules"]]
     classes = [entry["hook-class-name"] for entry in info["connection-types"]]
     code = (
         "import importlib, json, sys\n"
@@ -64,10 +65,10 @@ def test_every_module_and_class_it_names_can_be_imported(info: dict[str, Any], t
     assert json.loads(done) == ["mysql_cdc", "mysql_cdc_conn_id", connection_type["hook-name"]]
 
 
-def test_every_operator_and_hook_module_of_the_package_is_listed(info: dict[str, Any]) -> None:
-    listed = {m for part in ("hooks", "operators") for entry in info[part] for m in entry["python-modules"]}
-    helpers = {"base", "common", "dag_params", "__init__"}
-    for part in ("hooks", "operators"):
+def test_every_module_of_the_package_that_a_dag_names_is_listed(info: dict[str, Any]) -> None:
+    listed = {m for part in PARTS for entry in info[part] for m in entry["python-modules"]}
+    helpers = {"base", "common", "dag_params", "shared_poll", "__init__"}
+    for part in PARTS:
         for path in (ROOT / "airflow_provider_mysql_cdc" / part).glob("*.py"):
             if path.stem not in helpers:
                 assert f"airflow_provider_mysql_cdc.{part}.{path.stem}" in listed

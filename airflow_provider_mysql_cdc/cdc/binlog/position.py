@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_named
@@ -12,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.origin import require_origin, stamp
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import AHEAD
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 
 _EXECUTED_WAIT_S = 5
 _SETTLE_PAUSE_S = 0.005
@@ -109,6 +110,22 @@ def binary_logs(conn: Any) -> list[tuple[str, int]]:
         SourceError: What the server says otherwise.
     """
     return [(row["Log_name"], int(row["File_size"])) for row in fetch_named(conn, "SHOW BINARY LOGS")]
+
+
+def bytes_between(files: Sequence[tuple[str, int]], start: BinlogOffset, end: BinlogOffset) -> int:
+    """Return the size of a range of one server's binlog in bytes.
+
+    Args:
+        files: What ``binary_logs`` returned; needed when the range spans files.
+        start: Its start.
+        end: Its end.
+    """
+    first, last = file_number(start.file), file_number(end.file)
+    if first == last:
+        return end.pos - start.pos
+    sizes = {file_number(name): size for name, size in files}
+    between = sum(size for number, size in sizes.items() if first < number < last)
+    return sizes.get(first, start.pos) - start.pos + between + end.pos
 
 
 def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:

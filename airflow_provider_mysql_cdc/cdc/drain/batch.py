@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
-from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, current_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, check_available, current_offset
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -46,12 +46,8 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
 
 def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
     """Return the size of a range of the binlog in bytes."""
-    first, last = file_number(start.file), file_number(end.file)
-    if first == last:
-        return end.pos - start.pos
-    sizes = {file_number(name): size for name, size in binary_logs(conn)}
-    between = sum(size for number, size in sizes.items() if first < number < last)
-    return sizes.get(first, start.pos) - start.pos + between + end.pos
+    files = binary_logs(conn) if start.file != end.file else []
+    return bytes_between(files, start, end)
 
 
 def assign(

@@ -1,0 +1,173 @@
+"""What the sensors of this provider share: configuration, deferring, and errors by name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import (
+    AirflowException,
+    AirflowSensorTimeout,
+    AirflowSkipException,
+    BaseSensorOperator,
+    PokeReturnValue,
+    conf,
+    timezone,
+)
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, from_json
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.common import Properties, airflow_error, mask_rendered, merge_properties
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
+
+
+class MySqlCdcSensor(BaseSensorOperator):  # type: ignore[misc]
+    """Wait for something of a stream.
+
+    In the modes ``poke`` and ``reschedule`` a worker looks; with ``deferrable=True`` the triggerer does, where all
+    sensors of one server share one poll. When the trigger fires, the task looks once more itself, and defers again when
+    the wait is not over by now, for example because a scheduled drain came first.
+
+    Args:
+        mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
+        kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
+        properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
+        deferrable: Whether to wait in the triggerer; the default is ``[operators] default_deferrable``.
+        kwargs: Arguments of ``BaseSensorOperator``; ``poke_interval`` is the triggerer's interval as well.
+
+    Raises:
+        AirflowFailException: A retry will not help; the text names the error and what to do.
+        AirflowException: A retry can help.
+        AirflowSensorTimeout: ``timeout`` is over.
+    """
+
+    template_fields: Sequence[str] = ("mysql_cdc_conn_id", "kafka_conn_id", "properties")
+    ui_color = "#dbe7f3"
+
+    def __init__(
+        self,
+        *,
+        mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
+        kafka_conn_id: str | None = None,
+        properties: Properties | Sequence[Properties] | None = None,
+        deferrable: bool | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.mysql_cdc_conn_id = mysql_cdc_conn_id
+        self.kafka_conn_id = kafka_conn_id
+        self.properties = properties
+        default = conf.getboolean("operators", "default_deferrable", fallback=False)
+        self.deferrable = default if deferrable is None else deferrable
+
+    @abstractmethod
+    def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
+        """Look once.
+
+        Args:
+            cfg: The connector's configuration.
+            context: Airflow's context.
+
+        Raises:
+            CdcError: There is nothing to wait for, or one cannot look.
+        """
+
+    @abstractmethod
+    def trigger(self, arguments: Mapping[str, Any]) -> MySqlCdcTrigger:
+        """Return the trigger that goes on waiting after ``look``.
+
+        Args:
+            arguments: Those that every trigger takes.
+        """
+
+    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
+        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
+        super().render_template_fields(context, jinja_env)
+        mask_rendered(self.properties)
+
+    def poke(self, context: Any) -> PokeReturnValue:
+        """Look once; the XCom tells what was seen."""
+        try:
+            return self.look(self._config(), context)
+        except CdcError as error:
+            raise airflow_error(error) from error
+
+    def execute(self, context: Any) -> Any:
+        """Wait.
+
+        Returns:
+            What was seen at the end, also pushed as XCom.
+        """
+        if not self.deferrable:
+            return super().execute(context)
+        try:
+            return self._look_or_defer(context, timezone.utcnow() + timedelta(seconds=self.timeout))
+        except AirflowException as error:
+            # Once deferred, BaseSensorOperator.resume_execution does the same.
+            if self.soft_fail or self.never_fail:
+                raise AirflowSkipException(str(error)) from error
+            raise
+
+    def resume(self, context: Any, event: Mapping[str, Any], until: str | None = None) -> Any:
+        """Go on after the trigger has fired.
+
+        Args:
+            context: Airflow's context.
+            event: The trigger's event.
+            until: When the timeout is over, ISO 8601; ``dag.test`` does not hand it on.
+
+        Returns:
+            What was seen at the end, also pushed as XCom.
+        """
+        if event["status"] == "failed":
+            raise airflow_error(from_json(event["error"]))
+        end = datetime.fromisoformat(until) if until else timezone.utcnow() + timedelta(seconds=self.timeout)
+        return self._look_or_defer(context, end)
+
+    def _look_or_defer(self, context: Any, until: datetime) -> Any:
+        seen = self.poke(context)
+        if seen.is_done:
+            return seen.xcom_value
+        left = until - timezone.utcnow()
+        if left <= timedelta(0):
+            raise AirflowSensorTimeout(f"Sensor has timed out; it waited for {self.timeout} seconds.")
+        return self.defer(
+            trigger=self.trigger(
+                {
+                    "mysql_cdc_conn_id": self.mysql_cdc_conn_id,
+                    "kafka_conn_id": self.kafka_conn_id or None,
+                    "properties": self._checked_properties(),
+                    "poll_interval": max(self.poke_interval, 1.0),
+                }
+            ),
+            method_name="resume",
+            kwargs={"until": until.isoformat()},
+            timeout=left,
+        )
+
+    def _config(self) -> ConnectorConfig:
+        return MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(merge_properties(self.properties))
+
+    def _checked_properties(self) -> dict[str, Any]:
+        """Return the properties for the trigger, whose arguments Airflow stores and shows.
+
+        Raises:
+            AirflowFailException: A value holds a secret under a name that does not say so.
+        """
+        from airflow_provider_mysql_cdc.cdc.config.property_names import shown
+
+        properties = merge_properties(self.properties)
+        if leaked := sorted(name for name, value in properties.items() if shown(name, str(value)) != str(value)):
+            raise airflow_error(
+                ConfigError(
+                    "a secret stands in the task's properties, where Airflow shows it",
+                    where=", ".join(leaked),
+                    remedy=f"put it into the connection {self.mysql_cdc_conn_id} or the Kafka connection",
+                )
+            )
+        return properties

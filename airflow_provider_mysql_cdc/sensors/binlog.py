@@ -1,0 +1,107 @@
+"""The sensor that waits until the binlog has moved beyond the stored offset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import PokeReturnValue
+from airflow.sdk import Asset
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.common import DEFAULT_ASSET, accessor_of, reference_asset, seconds
+from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.operate.behind import Drained, Thresholds
+    from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
+
+
+class MySqlBinlogSensor(MySqlCdcSensor):
+    """Wait until the server's binlog has moved beyond the stored offset, so that a drain has something to do.
+
+    Without a threshold anything new ends the wait, exactly what the next drain would find; of several thresholds the
+    first one reached does. It ends at once when there is something that only a run can settle: no offset yet, an
+    unfinished batch, an offset that the server's binlog no longer holds.
+
+    Args:
+        bytes_behind: Bytes of binlog beyond the offset. (templated)
+        transactions_behind: Transactions beyond it, counted by GTIDs; needs gtid_mode=ON. (templated)
+        seconds_behind: Seconds (or a timedelta) since the last batch was settled, when anything is new. (templated)
+        offset_asset: Asset in whose state the offset is kept; it becomes an inlet of the task.
+        offset_conn_id: Connection of a database that keeps the offset instead. (templated)
+        kwargs: As for ``MySqlCdcSensor``.
+    """
+
+    template_fields: Sequence[str] = (
+        *MySqlCdcSensor.template_fields,
+        "offset_conn_id",
+        "bytes_behind",
+        "transactions_behind",
+        "seconds_behind",
+    )
+
+    def __init__(
+        self,
+        *,
+        bytes_behind: int | str | None = None,
+        transactions_behind: int | str | None = None,
+        seconds_behind: timedelta | float | str | None = None,
+        offset_asset: Asset | str = DEFAULT_ASSET,
+        offset_conn_id: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        # An inlet only: a sensor moves no offset, and an outlet would tell other DAGs that it did.
+        self.offset_asset = reference_asset(offset_asset, kwargs, sides=("inlets",))
+        super().__init__(**kwargs)
+        self.bytes_behind = bytes_behind
+        self.transactions_behind = transactions_behind
+        self.seconds_behind = seconds_behind
+        self.offset_conn_id = offset_conn_id
+        self._drained: Drained | None = None
+
+    def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
+        """Compare the stored offset with the server's binlog."""
+        from airflow_provider_mysql_cdc.cdc.operate import behind
+
+        hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
+        accessor = accessor_of(context, self.offset_asset)
+        store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
+        self._drained = behind.Drained.of(store.load())
+        found = behind.judge(self._drained, behind.look(cfg.connection_settings()), self._thresholds())
+        self.log.info("%s: %s.", "Done" if found.reached else "Waiting", found.reason)
+        return PokeReturnValue(found.reached, found.to_json() if found.reached else None)
+
+    def trigger(self, arguments: Mapping[str, Any]) -> MySqlBinlogTrigger:
+        """Return the trigger that compares the binlog with the offset just seen."""
+        from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
+
+        assert self._drained is not None  # look() comes first
+        drained, thresholds = self._drained.to_json(), self._thresholds().to_json()
+        return MySqlBinlogTrigger(drained=drained, thresholds=thresholds, **arguments)
+
+    def _thresholds(self) -> Thresholds:
+        from airflow_provider_mysql_cdc.cdc.operate.behind import Thresholds
+
+        return Thresholds(
+            _whole("bytes_behind", self.bytes_behind),
+            _whole("transactions_behind", self.transactions_behind),
+            None if _left_out(self.seconds_behind) else seconds(self.seconds_behind, "seconds_behind"),
+        )
+
+
+def _left_out(value: Any) -> bool:
+    """Return whether an argument is not given; a template renders None as text."""
+    return value in (None, "", "None")
+
+
+def _whole(name: str, value: int | str | None) -> int | None:
+    try:
+        return None if _left_out(value) else int(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{value!r} is not a whole number", where=name, remedy="give a number or leave it out") from (
+            error
+        )

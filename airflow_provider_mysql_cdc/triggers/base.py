@@ -1,0 +1,123 @@
+"""What the triggers of this provider share: their arguments, the shared poll, and errors that become events."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+
+
+class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
+    """Poll something of a stream, together with all triggers of this process that poll the same, and fire once.
+
+    Connections are read in the triggerer at each poll, so neither this object nor its serialised form holds a secret
+    and a changed password counts from the next poll on. Properties that the environment gives are the triggerer's.
+
+    Args:
+        mysql_cdc_conn_id: Connection of type ``mysql_cdc``.
+        kafka_conn_id: Connection of type ``kafka``, or None.
+        properties: The task's connector properties.
+        poll_interval: Seconds between two polls.
+    """
+
+    def __init__(
+        self,
+        *,
+        mysql_cdc_conn_id: str,
+        kafka_conn_id: str | None,
+        properties: Mapping[str, Any],
+        poll_interval: float,
+    ) -> None:
+        super().__init__()
+        self.mysql_cdc_conn_id = mysql_cdc_conn_id
+        self.kafka_conn_id = kafka_conn_id
+        self.properties = dict(properties)
+        self.poll_interval = poll_interval
+        self._subscription: Subscription | None = None
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return class path and arguments, as Airflow stores them."""
+        return f"{type(self).__module__}.{type(self).__qualname__}", {
+            "mysql_cdc_conn_id": self.mysql_cdc_conn_id,
+            "kafka_conn_id": self.kafka_conn_id,
+            "properties": self.properties,
+            "poll_interval": self.poll_interval,
+            **self.more(),
+        }
+
+    def more(self) -> dict[str, Any]:
+        """Return the arguments that only this kind of trigger has."""
+        raise NotImplementedError
+
+    def wanted(self) -> tuple[str, ...]:
+        """Return what tells apart what is read through one connection, for example an id."""
+        return ()
+
+    def read(self, cfg: ConnectorConfig) -> Any:
+        """Read once what is polled; it may block.
+
+        Args:
+            cfg: The connector's configuration.
+
+        Raises:
+            CdcError: It cannot be read.
+        """
+        raise NotImplementedError
+
+    def judge(self, found: Any) -> dict[str, Any] | None:
+        """Return the event's content when the wait is over, or None.
+
+        Args:
+            found: What ``read`` returned, of this trigger or of one that shares its poll.
+
+        Raises:
+            CdcError: There is nothing to wait for.
+        """
+        raise NotImplementedError
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait, then yield one event: ``{"status": "ready", ...}`` or ``{"status": "failed", "error": {...}}``."""
+        try:
+            self._subscription = Subscription(self._key(), self._read, self.poll_interval)
+            async for found in self._subscription.results():
+                if (event := self.judge(found)) is not None:
+                    yield TriggerEvent({"status": "ready", **event})
+                    return
+        except CdcError as error:
+            yield TriggerEvent({"status": "failed", "error": error.to_json()})
+        except Exception as error:
+            self.log.exception("The poll failed.")
+            yield TriggerEvent({"status": "failed", "error": _unnamed(error).to_json()})
+        finally:
+            await self.cleanup()
+
+    async def cleanup(self) -> None:
+        """Leave the poll; the last one to leave ends it."""
+        if self._subscription is not None:
+            self._subscription.leave()
+
+    def _key(self) -> tuple[str, ...]:
+        settings = json.dumps(self.properties, sort_keys=True, default=str)
+        return type(self).__qualname__, self.mysql_cdc_conn_id, self.kafka_conn_id or "", settings, *self.wanted()
+
+    def _read(self) -> Any:
+        return self.read(MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self.properties))
+
+
+def _unnamed(error: Exception) -> CdcError:
+    """Return an error for what this package does not know; its text may hold anything, so it stays in the log."""
+    return CdcError(
+        "the triggerer could not poll",
+        why=type(error).__name__,
+        remedy="read the triggerer's log; its process needs this package, the connections and the network",
+        retriable=True,
+    )

@@ -1,0 +1,46 @@
+"""The trigger behind ``MySqlBinlogSensor``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.operate.behind import BinlogState
+
+
+class MySqlBinlogTrigger(MySqlCdcTrigger):
+    """Fire when the server's binlog has moved far enough beyond an offset.
+
+    The offset store can only be read inside a task, so the offset is the one that the sensor saw when it deferred.
+
+    Args:
+        drained: What the sensor saw, ``Drained.to_json()``.
+        thresholds: How far is far enough, ``Thresholds.to_json()``.
+        kwargs: As for ``MySqlCdcTrigger``.
+    """
+
+    def __init__(self, *, drained: Mapping[str, Any], thresholds: Mapping[str, Any], **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.drained = dict(drained)
+        self.thresholds = dict(thresholds)
+
+    def more(self) -> dict[str, Any]:
+        """Return the arguments that only this kind of trigger has."""
+        return {"drained": self.drained, "thresholds": self.thresholds}
+
+    def read(self, cfg: ConnectorConfig) -> BinlogState:
+        """Look at the server's binlog."""
+        from airflow_provider_mysql_cdc.cdc.operate.behind import look
+
+        return look(cfg.connection_settings())
+
+    def judge(self, found: BinlogState) -> dict[str, Any] | None:
+        """Return how far behind the offset is, when that is far enough."""
+        from airflow_provider_mysql_cdc.cdc.operate.behind import Drained, Thresholds, judge
+
+        behind = judge(Drained.from_json(self.drained), found, Thresholds.from_json(self.thresholds))
+        return {"behind": behind.to_json()} if behind.reached else None

@@ -1,0 +1,123 @@
+"""One poll for all triggers of a triggerer process that wait for the same thing.
+
+A triggerer runs the triggers of many sensors in one event loop. Twenty sensors of one server would ask it twenty times
+each interval; here the first one starts the poll, the others join, and the last one to leave ends it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+from collections.abc import AsyncIterator, Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+from weakref import WeakKeyDictionary
+
+Read = Callable[[], Any]
+
+_polls: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Poll]] = WeakKeyDictionary()
+
+
+def polls() -> int:
+    """Return the number of polls at work in the running event loop."""
+    return len(_polls.get(asyncio.get_running_loop(), {}))
+
+
+class Subscription:
+    """Take part in a poll.
+
+    Args:
+        key: What is polled; equal keys share one poll.
+        read: Reads it; it may block, for it runs in the poll's own thread. The first subscriber's is used.
+        every_s: Longest time between two reads, in seconds; the most impatient subscriber's counts.
+    """
+
+    def __init__(self, key: Hashable, read: Read, every_s: float) -> None:
+        self.every_s = every_s
+        here = _polls.setdefault(asyncio.get_running_loop(), {})
+        if key not in here:
+            here[key] = _Poll(key, read, here)
+        self._poll = here[key]
+        self._poll.join(self)
+
+    async def results(self) -> AsyncIterator[Any]:
+        """Yield what was read last, then whatever is read next.
+
+        Raises:
+            Exception: What the read raised; the poll has ended then.
+        """
+        seen = 0
+        try:
+            while True:
+                while self._poll.number == seen:
+                    await self._poll.changed.wait()
+                seen = self._poll.number
+                if self._poll.error is not None:
+                    raise self._poll.error
+                yield self._poll.found
+        finally:
+            self.leave()
+
+    def leave(self) -> None:
+        """Leave the poll, which ends with its last subscriber; leaving twice does nothing."""
+        self._poll.leave(self)
+
+
+class _Poll:
+    """Read again and again while somebody waits for it."""
+
+    def __init__(self, key: Hashable, read: Read, here: dict[Hashable, _Poll]) -> None:
+        self._key, self._read, self._here = key, read, here
+        self._subscribers: set[Subscription] = set()
+        self._hurry = asyncio.Event()
+        self.number = 0
+        self.found: Any = None
+        self.error: Exception | None = None
+        self.changed = asyncio.Event()
+        # A thread of its own: a server that does not answer must not hold up the polls of others.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="mysql-cdc-poll")
+        # The poll belongs to no single trigger, so its log lines must not go to the task log of the first one.
+        self._task = asyncio.create_task(self._run(), context=contextvars.Context())
+
+    def join(self, subscriber: Subscription) -> None:
+        self._subscribers.add(subscriber)
+        self._hurry.set()
+
+    def leave(self, subscriber: Subscription) -> None:
+        self._subscribers.discard(subscriber)
+        if not self._subscribers:
+            self._task.cancel()
+            self._end()
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._subscribers:
+            began = loop.time()
+            try:
+                self.found = await loop.run_in_executor(self._thread, self._read)
+            except Exception as error:
+                self.error = error
+                self._end()  # whoever comes now starts a new poll
+            self._publish()
+            if self.error is not None:
+                return
+            await self._wait(began)
+
+    async def _wait(self, began: float) -> None:
+        """Wait until the most impatient subscriber wants another read; one that joins may be more impatient."""
+        loop = asyncio.get_running_loop()
+        while (left := began + min((s.every_s for s in self._subscribers), default=0.0) - loop.time()) > 0:
+            self._hurry.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), left)
+
+    def _publish(self) -> None:
+        self.number += 1
+        changed, self.changed = self.changed, asyncio.Event()
+        changed.set()
+
+    def _end(self) -> None:
+        if self._here.get(self._key) is self:
+            del self._here[self._key]
+        self._thread.shutdown(wait=False, cancel_futures=True)
