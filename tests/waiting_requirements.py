@@ -26,6 +26,7 @@ _REASONS = {
     "an interrupted snapshot goes on where it stopped, and is as exact (test_kill_driver_during_snapshot...)": """
         SNAP-36 FAULT-18
     """,
+    "Percona's backup lock lets InnoDB commit while views open: minimal_percona takes the global lock": "SNAP-32",
     "table locks are released as soon as every view is open, as the global lock is": "SNAP-28",
     "any number of writers keep the order of each key; the run lock refuses a second run of a name": """
         SETUP-35 SETUP-36 FAULT-31
@@ -47,10 +48,6 @@ _REASONS = {
     """,
     "the manuals differ or slip; the requirement that decides is tested or waits by its own id": """
         DIS-03..07 DIS-09 DIS-10 DIS-13..24 DIS-26 DIS-28..30 DIS-32 DIS-33 DIS-35..39 DIS-41
-    """,
-    # To be done.
-    "no test shows it yet": """
-        SETUP-05 SCH-05 SNAP-17 SNAP-22 SNAP-25 SNAP-27 SNAP-29 SNAP-32 SNAP-55
     """,
 }
 _ID = re.compile(r"([A-Z0-9]+)-(\d+)(?:\.\.(\d+))?")

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
 from kit import Pipeline, execute
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, partition_counts
 
 
 @pytest.fixture
@@ -66,3 +67,31 @@ def test_a_history_without_its_beginning_is_named_and_rebuilt(pipeline: Pipeline
     assert pipeline.snapshot().complete
     assert before and pipeline.drain() is not None
     assert len(pipeline.records("t")) == 2
+
+
+@pytest.mark.req("SCH-05")
+def test_the_history_has_one_partition(properties: dict[str, str], root: Any, database: str) -> None:
+    """Made by a job it has one, whatever other topics have; made by hand with more it is refused before any work."""
+    pipeline = Pipeline(properties | {"topic.creation.default.partitions": "3"})
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
+    topic, admin = pipeline.cfg.history_topic, make_admin(pipeline.cfg.kafka_settings())
+    kept = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1"}
+    ensure_topics(admin, {topic: TopicSpec(2, 1, kept)})
+    with pytest.raises(SchemaError, match="no global order") as caught:
+        pipeline.snapshot()
+    assert topic in caught.value.where and "2 partitions" in caught.value.why and pipeline.store.load() is None
+    assert "delete the topic" in caught.value.remedy
+    for future in admin.delete_topics([topic]).values():
+        future.result(30)
+
+    assert pipeline.snapshot().complete
+    table = pipeline.table_topic("t")
+    assert partition_counts(admin, [topic, table]) == {topic: 1, table: 3}
+    for future in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        future.result(30)
+    execute(root, f"INSERT INTO `{database}`.t VALUES (1, 0)")
+    with pytest.raises(SchemaError, match="no global order"):
+        pipeline.drain()
+    pipeline.properties["snapshot.mode"] = "recovery"
+    assert pipeline.snapshot().complete and partition_counts(admin, [topic]) == {topic: 1}
+    assert pipeline.drain() is not None and len(pipeline.records("t")) == 1

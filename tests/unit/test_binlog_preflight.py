@@ -121,6 +121,14 @@ def test_what_only_snapshots_need_is_not_asked_for_by_a_drain(name: str) -> None
     assert check(facts(without(name)), DRAIN) == []
 
 
+@pytest.mark.req("SETUP-05")
+def test_show_databases_is_missed_by_snapshots_only() -> None:
+    finding = only(check(facts(without("SHOW DATABASES")), SNAPSHOT))
+    assert finding.error is None and "lacks SHOW DATABASES" in finding.what and "snapshots list" in finding.why
+    assert "GRANT SHOW DATABASES ON" in finding.fix
+    assert check(facts(without("SHOW DATABASES")), DRAIN) == []
+
+
 def test_errors_come_before_warnings() -> None:
     found = check(facts(without("SHOW DATABASES", "REPLICATION CLIENT"), gtid_mode="OFF"), SNAPSHOT)
     assert [f.level for f in found] == ["error", "warning", "warning"]
@@ -131,6 +139,14 @@ def test_table_locks_take_the_place_of_a_global_lock_with_a_warning() -> None:
     grant = SEED_GRANT.replace("RELOAD", "LOCK TABLES")
     finding = only(check(facts(grant), SNAPSHOT))
     assert finding.error is None and "global read lock" in finding.what
+
+
+def test_a_mode_without_table_locks_misses_the_privilege_for_the_global_one() -> None:
+    demand = Demand(snapshot=True, table_locks=False)
+    assert check(facts(), demand) == []
+    finding = only(check(facts(SEED_GRANT.replace("RELOAD", "LOCK TABLES")), demand))
+    assert isinstance(finding.error, SourcePrivilegeError) and "lacks RELOAD" in finding.what
+    assert "GRANT RELOAD ON" in finding.fix
 
 
 @pytest.mark.parametrize("name", ["FLUSH_TABLES", "ALL PRIVILEGES"])
@@ -229,3 +245,6 @@ def test_the_demand_follows_the_configuration() -> None:
     }
     demand = Demand.of(ConnectorConfig.from_properties(properties), snapshot=True)
     assert demand == Demand(True, False, True, range(5400, 5404))
+    properties["snapshot.locking.mode"] = "minimal_percona_no_table_locks"
+    demand = Demand.of(ConnectorConfig.from_properties(properties), snapshot=True)
+    assert demand == Demand(True, True, True, range(5400, 5404), table_locks=False)

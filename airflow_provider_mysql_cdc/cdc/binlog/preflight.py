@@ -82,12 +82,14 @@ class Demand:
         locks: Whether the snapshot takes a lock.
         query: Whether ``include.query`` is set.
         server_ids: Replication client ids of the writers.
+        table_locks: Whether the snapshot may lock table by table where the global lock is refused.
     """
 
     snapshot: bool
     locks: bool = True
     query: bool = False
     server_ids: range = field(default_factory=lambda: range(0))
+    table_locks: bool = True
 
     @classmethod
     def of(cls, cfg: ConnectorConfig, *, snapshot: bool) -> Demand:
@@ -98,6 +100,7 @@ class Demand:
             locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "none",
             query=cfg[F.INCLUDE_QUERY],
             server_ids=range(first, first + cfg[F.DRAIN_WRITERS]),
+            table_locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "minimal_percona_no_table_locks",
         )
 
 
@@ -259,7 +262,9 @@ def _locks(facts: Facts, demand: Demand) -> Iterator[Finding]:
     grants = facts.grants
     if not demand.snapshot or not demand.locks or grants.has("RELOAD", "FLUSH_TABLES"):
         return
-    if grants.has_somewhere("LOCK TABLES"):
+    if not demand.table_locks:
+        yield _missing(facts, "RELOAD", "by snapshots", "snapshot.locking.mode allows no table locks (SETUP-04)")
+    elif grants.has_somewhere("LOCK TABLES"):
         yield Finding(
             WARNING,
             "the account may not take a global read lock",

@@ -55,10 +55,16 @@ class SnapshotLockingMode(DocEnum):
     """Which lock the snapshot takes, and for how long."""
 
     MINIMAL = "minimal", "global read lock, or table locks where that is refused, only until every view is open"
-    MINIMAL_PERCONA = "minimal_percona", "as minimal with Percona's backup lock (LOCK TABLES FOR BACKUP)"
+    # LOCK TABLES FOR BACKUP does not apply to INSERT, UPDATE and DELETE of InnoDB tables (Percona Server manual,
+    # "Backup locks"), so the views of several connections could differ under it.
+    MINIMAL_PERCONA = (
+        "minimal_percona",
+        "as minimal: Percona's backup lock (LOCK TABLES FOR BACKUP) lets InnoDB commit while the views open, so the "
+        "global read lock is taken",
+    )
     MINIMAL_PERCONA_NO_TABLE_LOCKS = (
         "minimal_percona_no_table_locks",
-        "as minimal_percona; stops instead of falling back to table locks",
+        "as minimal; stops where the global read lock is refused, instead of falling back to table locks",
     )
     EXTENDED = "extended", "the lock is held until the last row is read"
     NONE = (

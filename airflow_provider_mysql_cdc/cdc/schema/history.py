@@ -320,13 +320,19 @@ def require_history(cfg: ConnectorConfig) -> None:
                 why="its retention was finite, or somebody deleted records",
                 remedy=_REMEDY,
             )
+    elif count is None:
+        raise SchemaError("the schema history topic does not exist", where=f"topic {topic}", remedy=_REMEDY)
     else:
-        raise SchemaError(
-            "the schema history topic does not exist" if count is None else "the schema history has no global order",
-            where=f"topic {topic}",
-            why="" if count is None else f"the topic has {count} partitions in place of 1",
-            remedy=_REMEDY,
-        )
+        raise _no_order(topic, count)
+
+
+def _no_order(topic: str, partitions: int) -> SchemaError:
+    return SchemaError(
+        "the schema history has no global order",
+        where=f"topic {topic}",
+        why=f"the topic has {partitions} partitions in place of 1",
+        remedy=f"{_REMEDY}; before the first snapshot delete the topic, it is made anew",
+    )
 
 
 def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
@@ -350,19 +356,22 @@ def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
 
 
 def require_own_history(cfg: ConnectorConfig) -> None:
-    """Check that the history topic is not another connector's, before a snapshot writes into it (TOPIC-08).
+    """Check that the history topic, if there is one, can take a snapshot: one partition, and not another connector's.
 
     Args:
         cfg: The connector's configuration.
 
     Raises:
-        SchemaError: It is.
+        SchemaError: It has more partitions (SCH-05), or is another connector's (TOPIC-08).
         SinkError: Kafka cannot be read.
     """
     settings, topic = cfg.kafka_settings(), cfg.history_topic
     admin = make_admin(settings)
-    if topic not in partition_counts(admin, [topic]):
+    count = partition_counts(admin, [topic]).get(topic)
+    if count is None:
         return
+    if count != 1 and str(cfg[F.SNAPSHOT_MODE]) != "recovery":  # which makes the topic anew
+        raise _no_order(topic, count)
     first = next((r for r in read_topic_committed(settings, topic, admin=admin) if r.value is not None), None)
     if first is not None:
         try:

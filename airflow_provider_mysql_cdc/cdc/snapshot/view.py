@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 ACCESS_DENIED = {1044, 1045, 1142, 1227}
 LOCK_WAIT_TIMEOUT = 1205
 OPTIMISTIC_TRIES = 50
+GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
 
 
 class Rendezvous:
@@ -141,7 +142,7 @@ def open_view(
     before = end_of_binlog(conn, settings)
     if mode == "none":
         return _stamped(_optimistic(conn, rendezvous, lock_timeout_s), before, conn, settings), lambda: None
-    kind = _lock(conn, tables, lock_timeout_s)
+    kind = _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, lock_timeout_s)
     began = time.perf_counter()
     try:
         rendezvous.release("ready", {})
@@ -165,27 +166,30 @@ def _stamped(view: View, before: BinlogOffset, conn: Any, settings: ConnectionSe
     return replace(view, offset=known)
 
 
-def _lock(conn: Any, tables: list[TableId], timeout_s: int) -> str:
+def _lock(conn: Any, tables: list[TableId] | None, timeout_s: int) -> str:
+    """Take the global read lock; where that is refused lock the tables, unless there are None."""
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
         try:
             cursor.execute("FLUSH TABLES WITH READ LOCK")
             return "global"
         except pymysql.MySQLError as error:
-            if error.args[0] not in ACCESS_DENIED:
-                raise _lock_error(error, timeout_s) from error
+            if tables is None or error.args[0] not in ACCESS_DENIED:
+                raise _lock_error(error, timeout_s, tables) from error
         try:
             cursor.execute("LOCK TABLES " + ", ".join(f"{t.quoted()} READ" for t in tables))
             return "tables"
         except pymysql.MySQLError as error:
-            raise _lock_error(error, timeout_s) from error
+            raise _lock_error(error, timeout_s, tables) from error
 
 
-def _lock_error(error: pymysql.MySQLError, timeout_s: int) -> CdcError:
+def _lock_error(error: pymysql.MySQLError, timeout_s: int, tables: list[TableId] | None) -> CdcError:
     if error.args[0] in ACCESS_DENIED:
         return SourcePrivilegeError(
-            "the account may take neither a global read lock nor table locks",
-            where="snapshot.locking.mode",
+            "the account may take neither a global read lock nor table locks"
+            if tables is not None
+            else "the account may not take the global read lock",
+            where="snapshot.locking.mode" if tables is not None else f"snapshot.locking.mode={GLOBAL_LOCK_ONLY}",
             why=str(error.args[1]),
             remedy="GRANT RELOAD ON *.* (or LOCK TABLES where a global lock is refused) to the account, "
             "or set snapshot.locking.mode=none if no DDL runs meanwhile",
