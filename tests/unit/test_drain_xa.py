@@ -48,7 +48,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def made(monkeypatch: pytest.MonkeyPatch, resume: Reached | None = None) -> Rig:
     rig = Rig(monkeypatch, resume, **{"heartbeat.interval.ms": "0"})
-    rig.writer._tables[1] = SimpleNamespace(source=None, decoder=None)  # type: ignore[assignment]
+    rig.writer._tables[1] = SimpleNamespace(source=None, decoder=None, signals=None)  # type: ignore[assignment]
     return rig
 
 

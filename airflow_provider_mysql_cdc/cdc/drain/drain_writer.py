@@ -297,6 +297,9 @@ class DrainWriter:
         route = self._tables.get(header.table_id)
         if route is None:
             raise self._routes.unknown_table(event, header.table_id)
+        if route.signals is not None:
+            # Also of events that are committed: the transaction's end may not be.
+            route.signals.take(event, header, _ROWS_VERSIONS[event.type])
         if route.source is None or route.decoder is None:
             return
         check_rows(event, header, len(route.decoder.table.columns))
@@ -374,6 +377,8 @@ class DrainWriter:
             if self.index == 0 and not at.transaction_committed():
                 self._produce(*self._transactions.end_record(), 0, headed=False)
             self._transactions.end()
+        if self._routes.signals is not None:
+            self._routes.signals.end(at.boundary, committed=at.transaction_committed())
         if at.gtid is not None:
             self._tracker.add(at.gtid)
         at.enter(self._boundary(event.file, event.end_pos))

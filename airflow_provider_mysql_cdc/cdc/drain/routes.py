@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, share_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalReader, SignalRows, Watermark
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
@@ -46,6 +47,7 @@ class Route:
         source: Constant texts of the source block.
         decoder: The generated decoder; None when this writer skips the table.
         decode: The decoder's functions for write, update and delete rows and for partial updates.
+        signals: Reads rows of the signal table; None for other tables.
     """
 
     table: TableId
@@ -54,6 +56,7 @@ class Route:
     source: SourceBlock | None
     decoder: RowDecoder | None
     decode: tuple[DecodeRows, ...]
+    signals: SignalReader | None = None
 
 
 def _functions(decoder: RowDecoder | Tolerant) -> tuple[DecodeRows, ...]:
@@ -70,6 +73,7 @@ class Routes:
         run_id: Id of the run, for the context headers.
         filters: Gets to know each table version; None when there are none.
         topics: Topics as the ledger knows them.
+        on_watermark: Called with id and type of each watermark in the signal table; None when nobody waits for any.
     """
 
     def __init__(
@@ -80,6 +84,7 @@ class Routes:
         run_id: str,
         filters: KeyFilters | None = None,
         topics: Mapping[str, KnownTopic] = MappingProxyType({}),
+        on_watermark: Watermark | None = None,
     ) -> None:
         self._filters, self._topics = filters, topics
         self._cfg, self._plan, self._writer = cfg, plan, writer
@@ -89,8 +94,9 @@ class Routes:
         self.options = wiring.decoder_options(cfg)
         self._born: dict[str, int] = {}
         self._owners: TopicOwners | None = None
-        # Ledger records of topics born inside the batch, for the next commit.
+        # Ledger records of topics born inside the batch and of signals, for the next commit.
         self.learned: list[SideRecord] = []
+        self.signals = SignalRows.wanted(cfg, plan.epoch, writer, self.learned, on_watermark)
         self.identity: bool = cfg[F.CDC_ID_HEADER]
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
 
@@ -122,7 +128,12 @@ class Routes:
         raw = bytes(buf[body + 6 : event.end])
         route = self._cache.get(raw)
         if route is None:
-            route = self._cache[raw] = self._make(parse_table_map(event), state, event)
+            table_map = parse_table_map(event)
+            route = self._make(table_map, state, event)
+            if self.signals is not None:
+                known = state.tables.get(route.table)
+                route = replace(route, signals=self.signals.reader(known, table_map, event.where()))
+            self._cache[raw] = route
         return table_id, route
 
     def _make(self, table_map: TableMap, state: SchemaState, event: Event) -> Route:

@@ -84,7 +84,7 @@ class SchemaLog:
         """
         self.refuse_statement_format(query, where)
         try:
-            return apply(state, query.sql, self.context(query), self._cfg.captures)
+            return apply(state, query.sql, self.context(query), self._cfg.follows)
         except RowsAsTextError as error:
             raise statement_format_error(f"{where}, database {query.db or '(none)'}", query.sql[:200]) from error
         except DdlParseError as error:
@@ -170,7 +170,7 @@ class SchemaLog:
         """Return whether a change gets a record (SCH-10)."""
         cfg = self._cfg
         if not cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL]:
-            return cfg.describes_database(change.db)
+            return cfg.describes_database(change.db) or (change.id is not None and cfg.follows(change.id))
         if change.id is None:  # ALTER DATABASE changes no table
             return cfg.captures_database(change.db) and not change.ddl[:5].upper().startswith("ALTER")
-        return cfg.captures(change.id) and (change.listed or change.kind == "RENAME")
+        return cfg.follows(change.id) and (change.listed or change.kind == "RENAME")

@@ -405,4 +405,4 @@ def load_state(cfg: ConnectorConfig, *, until: BinlogOffset, epoch: int) -> Sche
         SinkError: Kafka cannot be read.
     """
     skip = cfg[F.SKIP_UNPARSEABLE_DDL]
-    return replay(read_history(cfg), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.captures)
+    return replay(read_history(cfg), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.follows)
