@@ -32,6 +32,11 @@ POINTS = (
     "snapshot.chunk_read",  # a chunk's rows are read, none is produced
     "snapshot.after_chunk",  # a chunk and its marker are committed
     "snapshot.before_books",  # all chunks are committed, the snapshot's record is not written
+    "incremental.view_open",  # a task's view stands behind the low watermark, the high watermark is not taken
+    "incremental.stretch_read",  # a stretch's rows are read, none is produced
+    "incremental.before_commit",  # a stretch's rows and its record are produced, the commit has not been asked for
+    "incremental.after_commit",  # a stretch is committed, the driver does not know
+    "incremental.before_books",  # all stretches of a round are committed, no cursor has moved
     "airflow.before_commit",  # Kafka holds everything, Airflow's offset has not moved
 )
 

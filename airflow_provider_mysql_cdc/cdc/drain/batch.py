@@ -99,6 +99,8 @@ def plan_drain(
     owner: str,
     weights: Mapping[str, int],
     prepared: tuple[PreparedXa, ...] = (),
+    *,
+    even_empty: bool = False,
 ) -> BatchPlan | None:
     """Return the plan of the next batch, or None when nothing happened since ``start``.
 
@@ -110,6 +112,7 @@ def plan_drain(
         owner: Who runs.
         weights: Records per topic in earlier batches.
         prepared: XA transactions that the batch before left undecided.
+        even_empty: Whether a batch is wanted although nothing happened: there is other work for the job.
 
     Raises:
         BinlogPurgedError: The start is no longer on the server.
@@ -118,16 +121,62 @@ def plan_drain(
     start = check_available(conn, settings, start)
     end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
     if order(end, start) <= 0:
-        return None
-    end = stamp(conn, settings, end)
+        if not even_empty:
+            return None
+        end = start
     writers = cfg[F.DRAIN_WRITERS]
     if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
         writers = 1
+    return _plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+
+
+def plan_round(
+    cfg: ConnectorConfig,
+    conn: Any,
+    start: BinlogOffset,
+    epoch: int,
+    owner: str,
+    weights: Mapping[str, int],
+    prepared: tuple[PreparedXa, ...],
+    writers: int,
+) -> BatchPlan:
+    """Return the plan of a batch that ends where the binlog stands now, even if nothing happened since ``start``.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        start: The committed offset.
+        epoch: The new batch's epoch.
+        owner: Who runs.
+        weights: Records per topic in earlier batches.
+        prepared: XA transactions that the batch before left undecided.
+        writers: Number of writers.
+
+    Raises:
+        BinlogPurgedError: The start is no longer on the server.
+    """
+    start = check_available(conn, cfg.connection_settings(), start)
+    end = current_offset(conn)
+    if order(end, start) <= 0:
+        end = start
+    return _plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+
+
+def _plan(
+    cfg: ConnectorConfig,
+    conn: Any,
+    span: tuple[BinlogOffset, BinlogOffset],
+    epoch: int,
+    owner: str,
+    weights: Mapping[str, int],
+    prepared: tuple[PreparedXa, ...],
+    writers: int,
+) -> BatchPlan:
     plan = BatchPlan(
         epoch=epoch,
         kind="drain",
-        start=start,
-        end=end,
+        start=span[0],
+        end=stamp(conn, cfg.connection_settings(), span[1]),
         writers=writers,
         owner=owner,
         created_ms=time.time_ns() // 1_000_000,

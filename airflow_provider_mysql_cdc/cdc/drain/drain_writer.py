@@ -27,6 +27,7 @@ from airflow_provider_mysql_cdc.cdc.drain.read_at import CommittedBy
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import SchemaLog
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa, read_rows
 from airflow_provider_mysql_cdc.cdc.emit import source
@@ -56,6 +57,7 @@ class DrainWriter:
         run_id: Id of the run, for the context headers.
         progress: Called every two seconds with counters.
         topics: Topics as the ledger knows them.
+        touched: Remembers which rows of tables under snapshot were touched; None outside of a round.
     """
 
     cfg: ConnectorConfig
@@ -68,6 +70,7 @@ class DrainWriter:
     run_id: str = ""
     progress: Progress = lambda _: None
     filters: KeyFilters | None = None
+    touched: TouchedKeys | None = None
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
     _at: Position = field(init=False)
@@ -85,7 +88,7 @@ class DrainWriter:
 
     def __post_init__(self) -> None:
         self._at = Position(self.plan.start)
-        self._routes = Routes(self.cfg, self.plan, self.index, self.run_id, self.filters, self.topics)
+        self._routes = Routes(self.cfg, self.plan, self.index, self.run_id, self.filters, self.topics, self.touched)
         self._log = SchemaLog(self.cfg, self.plan.epoch, self.server)
         self._tracker = GtidTracker(self.plan.start.gtids)
         self._ctx = EventContext()
@@ -267,6 +270,8 @@ class DrainWriter:
             before, self.state = self.state, applied.state
             self._routes.forget(before, self.state, where)
             self._tables.clear()
+        if self.touched is not None:
+            self.touched.statement(applied.changes, event)
         idle = applied.kind == "ignored" and not changed
         if (idle and self._at.begun) or self._at.statement_committed():
             return
@@ -300,6 +305,9 @@ class DrainWriter:
         if route.signals is not None:
             # Also of events that are committed: the transaction's end may not be.
             route.signals.take(event, header, _ROWS_VERSIONS[event.type])
+        if self.touched is not None:
+            at_row = RowsAt(event, header.pos, _ROWS_VERSIONS[event.type])
+            self.touched.rows(route.table, at_row, self._committing or event)
         if route.source is None or route.decoder is None:
             return
         check_rows(event, header, len(route.decoder.table.columns))

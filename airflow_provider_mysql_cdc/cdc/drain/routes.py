@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_de
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import TopicOwners
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
@@ -73,7 +74,7 @@ class Routes:
         run_id: Id of the run, for the context headers.
         filters: Gets to know each table version; None when there are none.
         topics: Topics as the ledger knows them.
-        on_watermark: Called with id and type of each watermark in the signal table; None when nobody waits for any.
+        touched: Gets to know each version of a table under snapshot; None outside of a round.
     """
 
     def __init__(
@@ -84,9 +85,9 @@ class Routes:
         run_id: str,
         filters: KeyFilters | None = None,
         topics: Mapping[str, KnownTopic] = MappingProxyType({}),
-        on_watermark: Watermark | None = None,
+        touched: TouchedKeys | None = None,
     ) -> None:
-        self._filters, self._topics = filters, topics
+        self._filters, self._topics, self._touched = filters, topics, touched
         self._cfg, self._plan, self._writer = cfg, plan, writer
         self._cache: dict[bytes, Route] = {}
         # Rows of the last event that could not be decoded; None when such a row stops the run.
@@ -96,6 +97,8 @@ class Routes:
         self._owners: TopicOwners | None = None
         # Ledger records of topics born inside the batch and of signals, for the next commit.
         self.learned: list[SideRecord] = []
+        waits = touched is not None and touched.low_row is not None
+        on_watermark = touched.watermark if touched is not None and waits else None
         self.signals = SignalRows.wanted(cfg, plan.epoch, writer, self.learned, on_watermark)
         self.identity: bool = cfg[F.CDC_ID_HEADER]
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
@@ -141,6 +144,8 @@ class Routes:
         table_id = TableId(table_map.db, table_map.table)
         if not cfg.captures(table_id):
             return Route(table_id, "", TopicShare("", 0, frozenset(), False), None, None, ())
+        if self._touched is not None and (known := state.tables.get(table_id)) is not None:
+            self._touched.learn(known, table_map)
         share = self.ready_share(table_id)
         topic = share.topic
         if not share.mine and not cfg[F.PROVIDE_TRANSACTION_METADATA]:

@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.config.pins import pins
 from airflow_provider_mysql_cdc.cdc.drain.batch import dealt, plan_drain
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.incremental.books import work_waits
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -293,7 +294,16 @@ def prepare_drain(
         require(preflight(conn, cfg, snapshot=False))
         start = state.committed or _first_offset(cfg, conn)
         epoch = state.epoch + 1
-        plan = plan_drain(cfg, conn, start, epoch, owner, _weights(ledger), ledger.prepared() if ledger else ())
+        plan = plan_drain(
+            cfg,
+            conn,
+            start,
+            epoch,
+            owner,
+            _weights(ledger),
+            ledger.prepared() if ledger else (),
+            even_empty=ledger is not None and work_waits(ledger),
+        )
     if plan is None:
         log(f"nothing new since {start}")
         return None

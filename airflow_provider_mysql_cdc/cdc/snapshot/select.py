@@ -60,11 +60,21 @@ def chunk_sql(
     if statement is not None:
         given = override_columns(conn, table, statement)
         return f"SELECT {_expressions(table, columns, given)} FROM ({statement}\n) AS snapshot_rows"
-    order = ", ".join(map(quote_name, table.primary_key))
+    return rows_sql(source or table.id, columns, predicate(chunk), table.primary_key if chunk.columns else ())
+
+
+def rows_sql(table: TableId, columns: tuple[Column, ...], condition: str, order: tuple[str, ...]) -> str:
+    """Return a SELECT whose rows a text decoder for these columns reads.
+
+    Args:
+        table: The table.
+        columns: The columns.
+        condition: SQL.
+        order: Columns to sort by.
+    """
     selected = ", ".join(map(column_expression, columns))
-    return f"SELECT {selected} FROM {(source or table.id).quoted()} WHERE {predicate(chunk)}" + (
-        f" ORDER BY {order}" if chunk.columns and order else ""
-    )
+    sorting = ", ".join(map(quote_name, order))
+    return f"SELECT {selected} FROM {table.quoted()} WHERE {condition}" + (f" ORDER BY {sorting}" if sorting else "")
 
 
 def check_override(cfg: ConnectorConfig, conn: Any, table: Table) -> None:

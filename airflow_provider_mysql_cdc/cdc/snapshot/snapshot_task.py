@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,25 +12,21 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
-from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.emit import source as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
-from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
-from airflow_provider_mysql_cdc.cdc.errors import SinkError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
@@ -161,6 +156,23 @@ class SnapshotTask:
             self._decoders[source, table.id] = found
         return found
 
+    def _emitter(self, table: Table, source: TableId, where: str) -> RowEmitter:
+        cfg, block = self.cfg, wiring.table_source(self.cfg, table.id)
+        offset, ts_ms = BinlogOffset.from_json(self.view["offset"]), int(self.view["ts_ms"])
+        topic = wiring.topic_of(cfg, table.id)
+        return RowEmitter(
+            cfg=cfg,
+            table=table,
+            decode=self._decoder(table, source),
+            fill=lambda ctx, marker: source_of.fill_snapshot(ctx, block, offset, ts_ms, marker),
+            where=where,
+            to=EmitTo(
+                self.sink, topic, self.partitions.get(topic, cfg[F.TOPIC_CREATION_PARTITIONS]), self.headers, self.index
+            ),
+            counts=self.counts,
+            identity=f"snapshot/{self.plan.epoch}",
+        )
+
     def _require_time(self, placed: PlacedChunk, number: int, rows: int) -> None:
         """Stop while the transaction can still be ended in good order; a retry would come no further.
 
@@ -200,7 +212,7 @@ class SnapshotTask:
             ]
             faults.fault_point("snapshot.chunk_read", self.index)
             for table, source, spool in read:
-                emit = _Emitter(self, table, self._decoder(table, source), where)
+                emit = self._emitter(table, source, where)
                 self._produce(placed, spool, emit, first, final)
                 self._left_out += emit.left_out
                 self.counts[emit.topic] = self.counts.get(emit.topic, 0) + spool.rows - emit.left_out
@@ -215,7 +227,7 @@ class SnapshotTask:
             spool.fill(packets, lambda rows: self._say(chunk.id, rows))
         return spool
 
-    def _produce(self, placed: PlacedChunk, spool: RowSpool, emit: _Emitter, first: bool, final: bool) -> None:
+    def _produce(self, placed: PlacedChunk, spool: RowSpool, emit: RowEmitter, first: bool, final: bool) -> None:
         """Produce the rows that were read of one table."""
         chunk, rows = placed.chunk, spool.rows
         for number, packet in enumerate(spool, 1):
@@ -229,65 +241,3 @@ class SnapshotTask:
                 last_table=final and last,
             )
             emit.row(packet, marker)
-
-
-class _Emitter:
-    """Turn row packets of one table into records.
-
-    Args:
-        task: The task.
-        table: The table.
-        decode: Its compiled text decoder.
-        where: Place for errors.
-    """
-
-    def __init__(self, task: SnapshotTask, table: Table, decode: Any, where: str) -> None:
-        cfg = task.cfg
-        self.topic, self.where = wiring.topic_of(cfg, table.id), where
-        # Tables that share a topic may have equal keys.
-        self._own_topic = topic_name(cfg[F.TOPIC_PREFIX], table.id)
-        self._partitions = task.partitions.get(self.topic, cfg[F.TOPIC_CREATION_PARTITIONS])
-        self._sink, self._headers, self._decode = task.sink, task.headers, decode
-        self._block = wiring.table_source(cfg, table.id)
-        self._offset, self._ts_ms = BinlogOffset.from_json(task.view["offset"]), int(task.view["ts_ms"])
-        self._identity = f"snapshot/{task.plan.epoch}" if cfg[F.CDC_ID_HEADER] else None
-        self._unique = wiring.table_options(cfg, table).key_columns is None
-        self._marker = ""
-        self._rows = 0
-        self._ctx = EventContext()
-        self._out: list[Any] = []
-        self._letters = (
-            DeadLetters(cfg, task.index, task.sink.produce, task.counts) if DeadLetters.wanted(cfg) else None
-        )
-        self.left_out = 0
-
-    def row(self, packet: bytes, marker: str) -> None:
-        """Produce one row.
-
-        Args:
-            packet: The row's packet in MySQL's text protocol.
-            marker: ``source.snapshot`` of this row.
-        """
-        ctx, out = self._ctx, self._out
-        self._rows += 1
-        if marker != self._marker:
-            source.fill_snapshot(ctx, self._block, self._offset, self._ts_ms, marker)
-            ctx.where = self.where
-            self._marker = marker
-        ctx.tail = self._block.op_tail(time.time_ns())
-        out.clear()
-        try:
-            self._decode(packet, 0, ctx, out)
-        except ValueDecodeError as error:
-            if self._letters is None:
-                raise
-            self.left_out += 1
-            self._letters.put(self.topic, BadRow(self._rows - 1, "r", error), ctx, self._headers)
-        for key, value, _, _, _ in out:
-            headers = self._headers
-            if self._identity is not None:
-                # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
-                # row number tell rows apart.
-                row = key if key is not None and self._unique else f"{self.where}/{self._rows}".encode()
-                headers = [*headers, ("cdc-id", f"{self._identity}/{self._own_topic}/".encode() + row)]
-            self._sink.produce(self.topic, key, value, partition_of(key, self._partitions), headers)

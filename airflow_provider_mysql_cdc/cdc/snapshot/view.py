@@ -56,15 +56,20 @@ class Rendezvous:
                 raise self._error
             return self._released[stage]
 
-    def wait(self, stage: str) -> None:
+    def wait(self, stage: str, *, long: bool = False) -> None:
         """Wait until all tasks have arrived at a stage.
+
+        Args:
+            stage: The stage.
+            long: Whether they may work on the way there for as long as it takes.
 
         Raises:
             CdcError: A task was lost, or not all came in time.
         """
         with self._cond:
             done = self._cond.wait_for(
-                lambda: len(self._arrived.get(stage, ())) == self._tasks or self._error is not None, self._timeout
+                lambda: len(self._arrived.get(stage, ())) == self._tasks or self._error is not None,
+                None if long else self._timeout,
             )
             if self._error is not None:
                 raise self._error

@@ -1,0 +1,173 @@
+"""One batch of a drain: what its driver does before and after the writers, and what each writer does."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.read_at import filters_in_force, passed
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.known_history import learn_history, require_known_history
+from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics
+from airflow_provider_mysql_cdc.cdc.schema.history import load_state
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import finished_chunks, forget_chunks
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class BegunBatch:
+    """Hold a batch that is in force.
+
+    Args:
+        plan: Its plan, with the attempt that carries it out.
+        ledger: The ledger when it came into force.
+        state: Table structures as of its start.
+        filters: Chunks of a snapshot that mean something for its events.
+    """
+
+    plan: BatchPlan
+    ledger: LedgerState
+    state: SchemaState
+    filters: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Say how a writer ended.
+
+    Args:
+        counts: Records by topic.
+        state: Table structures at the batch's end; None when an earlier attempt had written everything.
+    """
+
+    counts: dict[str, int]
+    state: SchemaState | None
+
+
+def begin_batch(
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, log: Log, state: SchemaState | None = None
+) -> BegunBatch:
+    """Put a batch in force and get everything ready that its writers need.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        job: The ledger.
+        plan: The batch.
+        log: Takes one line of text.
+        state: Table structures as of its start, where they are known already.
+
+    Raises:
+        CdcError: The batch cannot be carried out.
+    """
+    ledger, plan = begin_pinned(cfg, job, plan)
+    faults.fault_point("plan.after_store")
+    for offset in (plan.start, plan.end):
+        check_available(conn, cfg.connection_settings(), offset)
+    log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
+    if plan.epoch == 1:
+        job.create_topics({})  # a stream without snapshot begins without a history
+    require_known_history(cfg, ledger)
+    state = load_state(cfg, until=plan.start, epoch=plan.epoch) if state is None else state
+    ready_topics(cfg, job, plan, ledger, state, log)
+    learn_history(cfg, job, ledger)
+    filters = filters_in_force(cfg, conn, finished_chunks(ledger), plan.start, log)
+    return BegunBatch(plan, ledger, state, filters)
+
+
+def finish_batch(job: JobLedger, cfg: ConnectorConfig, begun: BegunBatch) -> dict[str, int]:
+    """Check that all writers have reached the batch's end; return records per topic.
+
+    Args:
+        job: The ledger.
+        cfg: The connector's configuration.
+        begun: The batch.
+
+    Raises:
+        StateError: One has not.
+    """
+    plan = begun.plan
+    markers = job.read(chunks=False).markers
+    done = [m for m in markers.values() if m.epoch == plan.epoch and m.done]
+    if len(done) != plan.writers:
+        raise StateError(
+            f"{len(done)} of {plan.writers} writers reached the end of batch {plan.epoch}",
+            where=f"ledger topic {cfg.ledger_topic}",
+            why="a writer ended without an error and without its marker",
+            remedy="run the task again; it goes on from the markers",
+            retriable=True,
+        )
+    totals: dict[str, int] = {}
+    for marker in done:
+        for topic, n in marker.counts.items():
+            totals[topic] = totals.get(topic, 0) + n
+    forget_chunks(job, begun.ledger, [r for r in finished_chunks(begun.ledger) if not passed(r, plan.end)])
+    return totals
+
+
+def write_batch(
+    cfg: ConnectorConfig,
+    index: int,
+    sink: TransactionalWriter,
+    channel: CoordinatorClient,
+    arguments: dict[str, Any],
+    touched: TouchedKeys | None = None,
+) -> Written:
+    """Write one writer's part of a batch.
+
+    Args:
+        cfg: The connector's configuration.
+        index: The writer's index.
+        sink: Its transactional producer, not yet initialised.
+        channel: Calls to the driver.
+        arguments: ``plan``, ``state``, ``filters``, ``server`` and ``run_id`` of the batch.
+        touched: Remembers which rows of tables under snapshot were touched; None outside of a round.
+
+    Raises:
+        CdcError: Anything that keeps the batch from being complete.
+    """
+    plan = BatchPlan.from_json(arguments["plan"])
+    ledger = join(wiring.ledger(cfg), plan, sink, index)
+    resume = ledger.marker(index, plan.epoch)
+    if resume is not None and resume.done:
+        return Written(dict(resume.counts), None)
+
+    def report(said: dict[str, Any]) -> None:
+        channel.call("progress", **said)
+
+    filters = KeyFilters.from_chunks(cfg, arguments["filters"], plan)
+    writer = DrainWriter(
+        cfg=cfg,
+        plan=plan,
+        index=index,
+        state=arguments["state"],
+        sink=sink,
+        server=arguments["server"],
+        resume=resume,
+        filters=filters,
+        touched=touched,
+        topics=ledger.topics,
+        run_id=arguments["run_id"],
+        progress=report,
+    )
+    with contextlib.closing(filters) if filters is not None else contextlib.nullcontext():
+        counts = writer.run()
+    return Written(counts, writer.state)

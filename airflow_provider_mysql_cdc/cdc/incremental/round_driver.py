@@ -1,0 +1,255 @@
+"""The driver of a round: one batch of the drain, with stretches of tables read behind its end.
+
+A round is an ordinary batch in the commit protocol's sense: it is complete when all its writers stand at its end, and a
+retry finishes it without reading any stretch. What is read behind its end is committed stretch by stretch, each with
+its own record, by writers that whoever comes next fences first.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.batch import plan_round
+from airflow_provider_mysql_cdc.cdc.drain.one_batch import BegunBatch, begin_batch, finish_batch
+from airflow_provider_mysql_cdc.cdc.drain.read_at import filters_in_force
+from airflow_provider_mysql_cdc.cdc.drain.schema_log import server_variables
+from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.round_task import round_task
+from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
+from airflow_provider_mysql_cdc.cdc.incremental.stretches import StretchQueue, going_on
+from airflow_provider_mysql_cdc.cdc.incremental.watermarks import NoWatermark, take_high, take_low
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
+from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.schema.history import load_state
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import finished_chunks
+from airflow_provider_mysql_cdc.cdc.snapshot.view import Rendezvous
+from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lost
+
+Log = Callable[[str], None]
+TABLES_AT_ONCE = 100
+"""Scans that one round works on; each task holds their tables while it lasts."""
+READING_S = 10.0
+"""Seconds after which a round gives out no more stretches, so that the stream goes on; a blocking one has no such end."""
+GANG_TIMEOUT_S = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEnd:
+    """Say how a round ended.
+
+    Args:
+        counts: Records by topic.
+        stretches: Number of stretches read.
+        why: Why nothing could be read; empty when something was.
+    """
+
+    counts: dict[str, int]
+    stretches: int
+    why: str = ""
+
+
+@dataclass(slots=True)
+class Round:
+    """Carry out one round.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        job: The ledger.
+        runner: Runs the tasks.
+        owner: Who runs.
+        log: Takes one line of text.
+        weights: Records per topic in earlier batches.
+    """
+
+    cfg: ConnectorConfig
+    conn: Any
+    job: JobLedger
+    runner: TaskRunner
+    owner: str
+    log: Log
+    weights: dict[str, int] = field(default_factory=dict)
+    _begun: BegunBatch | None = None
+    _progress: DrainProgress | None = None
+    _queue: StretchQueue | None = None
+    _why: str = ""
+
+    def run(self, ledger: LedgerState, books: Books) -> RoundEnd:
+        """Run the round; the ledger's last batch is complete.
+
+        Args:
+            ledger: The ledger.
+            books: Its books, folded; they have work.
+
+        Raises:
+            CdcError: The round failed; the outcome record says so when its batch was in force.
+        """
+        try:
+            with named_errors(self.cfg):
+                return self._run(ledger, books)
+        except CdcError as error:
+            if self._begun is not None:
+                self.job.write_outcome(self._begun.plan, error=error)
+            raise
+
+    def _run(self, ledger: LedgerState, books: Books) -> RoundEnd:
+        start, last = ledger.end(), ledger.plan_in_force()
+        if start is None:
+            raise StateError("a round cannot begin inside a batch", where=f"epoch {last.epoch}", retriable=True)
+        scans = books.work[:TABLES_AT_ONCE]
+        require_known_history(self.cfg, ledger)
+        state = load_state(self.cfg, until=start, epoch=last.epoch + 1)
+        tasks = self._tasks()
+        meet = Rendezvous(tasks, GANG_TIMEOUT_S)
+        coordinator = Coordinator(self._handlers(meet), self.runner.host, on_lost=lambda t, c: meet.fail(c or lost(t)))
+        opener = threading.Thread(
+            target=self._lead, args=(meet, ledger, books, scans, state, tasks), name="cdc-round", daemon=True
+        )
+        arguments = {
+            "properties": self.cfg.properties(),
+            "state": state,
+            "filters": filters_in_force(self.cfg, self.conn, finished_chunks(ledger), start, self.log),
+            "address": coordinator.address,
+            "token": coordinator.token,
+            "driver": faults.driver_pids(),
+            "run_id": new_run_id(),
+            "server": server_variables(self.conn),
+        }
+        opener.start()
+        try:
+            read = self.runner.run(round_task, tasks, arguments, gang=True)
+        except BaseException:
+            meet.fail(lost(-1))
+            raise
+        finally:
+            opener.join(GANG_TIMEOUT_S)
+            coordinator.close()
+        return self._finish(read)
+
+    def _tasks(self) -> int:
+        slots = self.runner.slots()
+        return max(1, min(self.cfg[F.SNAPSHOT_PARALLELISM] or slots, slots))
+
+    def _handlers(self, meet: Rendezvous) -> dict[str, Callable[[int, dict[str, Any]], dict[str, Any]]]:
+        def arrive(task: int, request: dict[str, Any]) -> dict[str, Any]:
+            return meet.arrive(request["stage"], task)
+
+        def queue(name: str) -> Callable[[int, dict[str, Any]], dict[str, Any]]:
+            def call(task: int, request: dict[str, Any]) -> dict[str, Any]:
+                found: dict[str, Any] = getattr(self._queue, name)(task, request)
+                return found
+
+            return call
+
+        def progress(task: int, request: dict[str, Any]) -> dict[str, Any]:
+            return {} if self._progress is None else self._progress.update(task, request)
+
+        return {
+            **dict.fromkeys(("ready", "opened", "drained"), arrive),
+            "progress": progress,
+            "next": queue("next"),
+            "done": queue("take_done"),
+            "back": queue("take_back"),
+        }
+
+    def _lead(
+        self,
+        meet: Rendezvous,
+        ledger: LedgerState,
+        books: Books,
+        scans: list[TableScan],
+        state: SchemaState,
+        tasks: int,
+    ) -> None:
+        """Take the tasks from stage to stage, beside the running job."""
+        try:
+            with named_errors(self.cfg):
+                self._stages(meet, ledger, books, scans, state, tasks)
+        except CdcError as error:
+            meet.fail(error)
+        except Exception as error:
+            meet.fail(StateError("leading a round failed", why=repr(error), retriable=True))
+
+    def _stages(
+        self,
+        meet: Rendezvous,
+        ledger: LedgerState,
+        books: Books,
+        scans: list[TableScan],
+        state: SchemaState,
+        tasks: int,
+    ) -> None:
+        meet.wait("ready")
+        try:
+            low = take_low(self.cfg, self.conn)
+        except NoWatermark as error:
+            self._why = str(error)
+            meet.release("ready", {"over": True})
+            return
+        offset = None if low.offset is None else low.offset.to_json()
+        names = [[table.db, table.table] for table in dict.fromkeys(scan.table for scan in scans)]
+        meet.release("ready", {"tables": names, "offset": offset, "row": low.row})
+        meet.wait("opened")
+        take_high(self.cfg, self.conn, low)
+        start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
+        assert start is not None
+        plan = plan_round(self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), tasks)
+        self._begun = begin_batch(self.cfg, self.conn, self.job, plan, self.log, state)
+        self._progress = DrainProgress(self._begun.plan, self.log)
+        self._queue = self._make_queue(books, scans, state)
+        meet.release("opened", {"plan": self._begun.plan.to_json()})
+        meet.wait("drained", long=True)
+        blocking = any(scan.kind == "blocking" for scan in scans)
+        self._queue.deadline = float("inf") if blocking else time.monotonic() + READING_S
+        meet.release("drained", {})
+
+    def _make_queue(self, books: Books, scans: list[TableScan], state: SchemaState) -> StretchQueue:
+        """Find the range of scans that wait for theirs, write it down, and return the queue of those that go on."""
+        begun = [going_on(self.conn, scan, state.tables.get(scan.table)) for scan in scans]
+        after = books.with_scans(begun).folded()
+        self._write(books, after)
+        going = [scan for scan in begun if scan.state == "running"]
+        return StretchQueue.of(
+            self.conn, after, going, self.cfg[F.INCREMENTAL_SNAPSHOT_CHUNK_SIZE], float("inf"), self.log
+        )
+
+    def _write(self, before: Books, after: Books) -> None:
+        for scan in after.scans.values():
+            was = before.scans.get(scan.order)
+            if scan.ended and (was is None or not was.ended):
+                self.log(f"snapshot of {scan.table}: {scan.state}, {scan.rows} row(s) {scan.reason}".rstrip())
+        self.job.put_all(changes(before, after))
+
+    def _finish(self, read: list[dict[str, int]]) -> RoundEnd:
+        """Close the books of the round; what its tasks committed stands in the ledger already."""
+        if self._begun is None or self._queue is None or self._progress is None:
+            return RoundEnd({}, 0, self._why)
+        totals = finish_batch(self.job, self.cfg, self._begun)
+        for counts in read:
+            for topic, n in counts.items():
+                totals[topic] = totals.get(topic, 0) + n
+        faults.fault_point("incremental.before_books")
+        before = books_of(self.job.read(chunks=False))
+        hopeless = self._queue.blocked(hopeless=True)
+        folded = before.folded()
+        given_up = [s.abort(hopeless[s.order]) for s in folded.scans.values() if s.order in hopeless and not s.ended]
+        self._write(before, folded.with_scans(given_up).folded())
+        self.log(self._progress.summary(totals))
+        self.job.write_outcome(self._begun.plan, counts=totals)
+        blocked = self._queue.blocked(hopeless=False)
+        return RoundEnd(totals, len(self._queue.done), "; ".join(sorted(set(blocked.values()))))

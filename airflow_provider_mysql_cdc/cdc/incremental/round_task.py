@@ -1,0 +1,88 @@
+"""One task of a round: opens its view, drains as a writer of the round's batch, then reads stretches in its view."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.one_batch import write_batch
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+
+HOLD_S = 3
+"""Longest wait in seconds for a table that a statement is changing; it is read in a later round then."""
+
+
+def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+    """Run one task of a round; called in a Spark task of a barrier stage.
+
+    Args:
+        index: The task's index, which is its writer's index.
+        arguments: What ``round_driver`` put together.
+
+    Returns:
+        Records per topic that the stretches gave; those of the batch stand in the writer's marker.
+    """
+    faults.set_driver(arguments["driver"])
+    cfg = ConnectorConfig.from_properties(arguments["properties"])
+    address = tuple(arguments["address"])
+    with (
+        CoordinatorClient(address, arguments["token"], index) as channel,
+        contextlib.closing(wiring.record_writer(cfg, index)) as sink,
+        named_errors(cfg),
+        connect(cfg.connection_settings()) as conn,
+    ):
+        touched = _open_view(conn, channel)
+        if touched is None:
+            return {}
+        begun = channel.call("opened", stage="opened")
+        written = write_batch(cfg, index, sink, channel, {**arguments, "plan": begun["plan"]}, touched)
+        channel.call("drained", stage="drained")
+        if written.state is None:
+            return {}
+        plan = BatchPlan.from_json(begun["plan"])
+        return StretchReader(
+            cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"])
+        ).run()
+
+
+def _open_view(conn: Any, channel: CoordinatorClient) -> TouchedKeys | None:
+    """Open this task's view behind the low watermark and hold its tables; None when there is no round.
+
+    The first query of a table takes a metadata lock that keeps statements from changing it until the view is closed, so
+    a name means the same table from the batch's end on (MySQL manual, "Metadata Locking"). A statement before that
+    stands in the binlog before the batch's end.
+    """
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
+        cursor.execute(f"SET SESSION lock_wait_timeout = {HOLD_S}")
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    low = channel.call("ready", stage="ready")
+    if low.get("over"):
+        return None
+    tables = [TableId(db, name) for db, name in low["tables"]]
+    offset = None if low["offset"] is None else BinlogOffset.from_json(low["offset"])
+    touched = TouchedKeys(frozenset(tables), offset, low["row"])
+    with conn.cursor() as cursor:
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+    for table in tables:
+        try:
+            for _ in stream_rows(conn, f"SELECT 1 FROM {table.quoted()} LIMIT 0", f"table {table}"):
+                pass
+        except SourceConnectionError:
+            raise
+        except (SchemaMismatchError, SourceError) as error:
+            touched.spoiled[table] = error.why
+    faults.fault_point("incremental.view_open")
+    return touched

@@ -1,0 +1,219 @@
+"""One task of a round when the stream stands at the batch's end: reads stretches in its view and writes their rows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, compile_text_decoder, selected_columns
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys, row_key_options
+from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.incremental.books import done_key
+from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch
+from airflow_provider_mysql_cdc.cdc.incremental.stretches import where_of
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter
+from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
+
+Record = tuple[bytes | None, bytes | None, int, int, Any]
+
+
+class NotNow(Exception):
+    """Say why a stretch cannot be read in this round.
+
+    Args:
+        why: The reason.
+        hopeless: Whether no later round can read it either.
+    """
+
+    def __init__(self, why: str, *, hopeless: bool = False) -> None:
+        super().__init__(why)
+        self.hopeless = hopeless
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """Hold what reading one table takes.
+
+    Args:
+        table: The table as of the batch's end.
+        columns: The columns that are read: those of the events, and those of the table's own key.
+        decode: Makes the records.
+        keys: Makes the row's own key, in the form of ``TouchedKeys``; None for a table without a key.
+        partitions: Partitions of its topic.
+        topic: Its topic.
+    """
+
+    table: Table
+    columns: tuple[Column, ...]
+    decode: TextDecoder
+    keys: TextDecoder | None
+    partitions: int
+    topic: str
+
+
+@dataclass(slots=True)
+class StretchReader:
+    """Read stretches until the driver has none left.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The round's batch; the stream stands at its end.
+        index: The task's index.
+        conn: The connection that holds the view.
+        sink: The transactional producer.
+        channel: Calls to the driver.
+        state: Table structures at the batch's end.
+        touched: Which rows the view is not believed for.
+        run_id: Id of the run, for the context headers.
+        counts: Records by topic, which goes on changing.
+    """
+
+    cfg: ConnectorConfig
+    plan: BatchPlan
+    index: int
+    conn: Any
+    sink: TransactionalWriter
+    channel: CoordinatorClient
+    state: SchemaState
+    touched: TouchedKeys
+    run_id: str
+    counts: dict[str, int] = field(default_factory=dict)
+    _versions: dict[TableId, _Version] = field(default_factory=dict)
+
+    def run(self) -> dict[str, int]:
+        """Ask for stretches and read them; return records by topic."""
+        while True:
+            reply = self.channel.call("next")
+            if reply.get("stretch") is None:
+                return self.counts
+            stretch = Stretch.from_json(reply["stretch"])
+            try:
+                done = self._read(stretch, reply.get("condition"), str(reply["kind"]))
+            except NotNow as reason:
+                self.channel.call("back", stretch=stretch.to_json(), reason=str(reason), hopeless=reason.hopeless)
+                continue
+            self.channel.call("done", done=done.to_json())
+
+    def _read(self, stretch: Stretch, condition: str | None, kind: str) -> DoneStretch:
+        """Read a stretch in full, then write its rows and the record that says so in one Kafka transaction."""
+        where = f"{kind} snapshot of {stretch}"
+        version = self._version(stretch)
+        with RowSpool(where) as spool:
+            self._fill(spool, stretch, version, condition, where)
+            faults.fault_point("incremental.stretch_read", self.index)
+            left_out = 0
+            emitter = self._emitter(version, where, kind)
+            for packet in self._untouched(spool, version):
+                emitter.row(packet, "incremental" if kind == "incremental" else "true")
+                left_out -= 1
+            left_out += spool.rows
+        written = spool.rows - left_out - emitter.left_out
+        done = DoneStretch(stretch, written, left_out)
+        topic, key, value = ledger_record(self.cfg, done_key(stretch), done.to_json())
+        self.sink.produce(topic, key, value, 0)
+        faults.fault_point("incremental.before_commit", self.index)
+        self.sink.commit()
+        faults.fault_point("incremental.after_commit", self.index)
+        self.counts[version.topic] = self.counts.get(version.topic, 0) + written
+        return done
+
+    def _fill(self, spool: RowSpool, stretch: Stretch, version: _Version, condition: str | None, where: str) -> None:
+        wanted = where_of(stretch.columns, stretch.kinds, stretch.low, stretch.high, condition)
+        sql = rows_sql(stretch.table, version.columns, wanted, stretch.columns)
+        try:
+            with dates_as_stored(self.conn, stretch.kinds):
+                spool.fill(stream_rows(self.conn, sql, where), lambda _: None)
+        except SchemaMismatchError as error:
+            raise NotNow(error.why) from error
+        except SourceConnectionError:
+            raise
+        except SourceError as error:
+            raise NotNow(error.message(), hopeless=True) from error
+
+    def _untouched(self, spool: RowSpool, version: _Version) -> Iterator[bytes]:
+        """Yield the rows that no event behind the low watermark touched."""
+        touched = self.touched.keys.get(version.table.id)
+        if not touched or version.keys is None:
+            yield from spool
+            return
+        context, made = EventContext(), list[Record]()
+        for packet in spool:
+            made.clear()
+            version.keys(packet, 0, context, made)
+            if made[0][0] not in touched:
+                yield packet
+
+    def _version(self, stretch: Stretch) -> _Version:
+        """Return what reading a table takes.
+
+        Raises:
+            NotNow: It cannot be read in this round.
+        """
+        table_id = stretch.table
+        reason = self.touched.unseen() or self.touched.spoiled.get(table_id)
+        if reason is not None:
+            raise NotNow(reason)
+        table = self.state.tables.get(table_id)
+        if table is None:
+            raise NotNow("the stream does not know the table")
+        if tuple(key_kind(table, name) for name in stretch.columns) != stretch.kinds:
+            raise NotNow("its key is another one than when the snapshot began")
+        found = self._versions.get(table_id)
+        if found is None:
+            found = self._versions[table_id] = self._compile(table)
+        return found
+
+    def _compile(self, table: Table) -> _Version:
+        topic = wiring.topic_of(self.cfg, table.id)
+        partitions = self.plan.partitions.get(topic)
+        if partitions is None:
+            raise NotNow(f"its topic {topic} was made within this batch")
+        options = wiring.table_options(self.cfg, table)
+        own = row_key_options(table)
+        wanted = {*selected_columns(table, options), *(c for c in table.columns if c.name in (own.key_columns or ()))}
+        columns = tuple(c for c in table.columns if c in wanted)
+        envelope = wiring.envelope_text(self.cfg, table, options)
+        return _Version(
+            table,
+            columns,
+            compile_text_decoder(table, options, envelope, columns),
+            compile_text_decoder(table, own, EnvelopeText(), columns) if own.key_columns else None,
+            partitions,
+            topic,
+        )
+
+    def _emitter(self, version: _Version, where: str, kind: str) -> RowEmitter:
+        block = wiring.table_source(self.cfg, version.table.id)
+        end, now_ms = self.plan.end, time.time_ns() // 1_000_000
+
+        def fill(context: EventContext, marker: str) -> None:
+            source.fill_snapshot(context, block, end, now_ms, marker)
+
+        return RowEmitter(
+            cfg=self.cfg,
+            table=version.table,
+            decode=version.decode,
+            fill=fill,
+            where=where,
+            to=EmitTo(self.sink, version.topic, version.partitions, wiring.headers(self.cfg, self.run_id), self.index),
+            counts=self.counts,
+            identity=f"{kind}/{self.plan.epoch}",
+        )

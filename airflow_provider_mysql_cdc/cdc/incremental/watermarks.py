@@ -1,0 +1,129 @@
+"""The watermarks of a round: places in the binlog between which the tasks' views were opened.
+
+The low watermark is taken before the first view is opened, and every transaction before it can be seen by then:
+
+* a row of the signal table, committed by this driver. MySQL commits in the engine in the order of the binlog
+  (``binlog_order_commits``), so all that stands before the row in the binlog can be seen when its commit returns;
+* in the read-only way the end of the binlog, once no transaction before it owns its GTID any more.
+
+The high watermark is the end of the binlog after the last view was opened: what a view can see stands before it, since
+a transaction stands in the binlog before the engine commits it. Debezium's row that closes the window is written, too,
+for those who capture the signal table.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.position import settled_offset
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
+
+OPEN, CLOSE = "snapshot-window-open", "snapshot-window-close"
+SETTLE_S = 10.0
+"""Longest wait in seconds for commits under way; semi-synchronous replication stretches them."""
+
+
+@dataclass(frozen=True, slots=True)
+class LowWatermark:
+    """Say from where on events count as touching rows.
+
+    Args:
+        offset: A place before which every transaction can be seen; None where it is a row.
+        row: Id of the row of the signal table; None where it is a place.
+    """
+
+    offset: BinlogOffset | None
+    row: str | None
+
+
+class NoWatermark(Exception):
+    """Say why no low watermark could be taken now."""
+
+
+def signal_table(cfg: ConnectorConfig) -> TableId | None:
+    """Return the signal table that watermark rows go into; None where nothing is written to the source.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    return None if cfg[F.READ_ONLY] else cfg[F.SIGNAL_DATA_COLLECTION]
+
+
+def unable(cfg: ConnectorConfig, conn: Any) -> str | None:
+    """Return why this server and this configuration give no watermarks; None when they do.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+    """
+    if signal_table(cfg) is not None:
+        ordered = fetch_all(conn, "SELECT @@GLOBAL.binlog_order_commits")[0][0]
+        return None if ordered else "binlog_order_commits is OFF: set it ON, or set read.only=true where GTIDs are on"
+    if fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0] == "ON":
+        return None
+    return "there is neither a signal table to write to (signal.data.collection) nor gtid_mode=ON"
+
+
+def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
+    """Take the low watermark.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source, autocommit.
+
+    Raises:
+        NoWatermark: Commits under way did not end in time.
+        SourceError: What the server says.
+    """
+    table = signal_table(cfg)
+    if table is None:
+        offset, settled = settled_offset(conn, SETTLE_S)
+        if not settled:
+            raise NoWatermark(f"transactions before {offset} were still being committed after {SETTLE_S:.0f} s")
+        return LowWatermark(offset, None)
+    row = f"{uuid.uuid4()}-open"
+    _write(conn, table, row, OPEN, {"openWindowTimestamp": _now()})
+    return LowWatermark(None, row)
+
+
+def take_high(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
+    """Write the row that closes the window, as Debezium's consumers know it; with insert_delete take the first one away.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source, autocommit.
+        low: The low watermark.
+
+    Raises:
+        SourceError: What the server says.
+    """
+    table = signal_table(cfg)
+    if table is None or low.row is None:
+        return
+    if str(cfg[F.INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY]) == "insert_delete":
+        with conn.cursor() as cursor:
+            cursor.execute(f"DELETE FROM {table.quoted()} WHERE {_id_column(conn, table)} = %s", (low.row,))
+        return
+    _write(conn, table, low.row.removesuffix("-open") + "-close", CLOSE, {"closeWindowTimestamp": _now()})
+
+
+def _write(conn: Any, table: TableId, row: str, kind: str, data: dict[str, str]) -> None:
+    with conn.cursor() as cursor:
+        cursor.execute(f"INSERT INTO {table.quoted()} VALUES (%s, %s, %s)", (row, kind, json.dumps(data)))
+
+
+def _id_column(conn: Any, table: TableId) -> str:
+    sql = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
+    return quote_name(str(fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 1", (table.db, table.table))[0][0]))
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,0 +1,115 @@
+"""Turn the rows that were read of one table into records."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
+from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+
+@dataclass(frozen=True, slots=True)
+class EmitTo:
+    """Say where records go.
+
+    Args:
+        sink: The transactional producer.
+        topic: The topic.
+        partitions: Its number of partitions.
+        headers: Headers of every record.
+        writer: The writer's index.
+    """
+
+    sink: TransactionalWriter
+    topic: str
+    partitions: int
+    headers: list[tuple[str, bytes]]
+    writer: int
+
+
+class RowEmitter:
+    """Produce the rows of one table.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        decode: Its compiled text decoder.
+        fill: Puts the source block for a value of ``source.snapshot`` into the decoder's context.
+        where: Place for errors.
+        to: Where the records go.
+        counts: Records by topic; dead letters are added.
+        identity: What tells this reading of the table from others, for the header cdc-id.
+    """
+
+    def __init__(
+        self,
+        *,
+        cfg: ConnectorConfig,
+        table: Table,
+        decode: TextDecoder,
+        fill: Callable[[EventContext, str], None],
+        where: str,
+        to: EmitTo,
+        counts: dict[str, int],
+        identity: str,
+    ) -> None:
+        self.topic, self.where = to.topic, where
+        # Tables that share a topic may have equal keys.
+        self._own_topic = topic_name(cfg[F.TOPIC_PREFIX], table.id)
+        self._to, self._decode, self._fill = to, decode, fill
+        self._op_tail = wiring.table_source(cfg, table.id).op_tail
+        self._identity = identity if cfg[F.CDC_ID_HEADER] else None
+        self._unique = wiring.table_options(cfg, table).key_columns is None
+        self._marker = ""
+        self._rows = 0
+        self._ctx = EventContext()
+        self._out: list[Any] = []
+        self._letters = DeadLetters(cfg, to.writer, to.sink.produce, counts) if DeadLetters.wanted(cfg) else None
+        self.left_out = 0
+
+    def row(self, packet: bytes, marker: str) -> None:
+        """Produce one row.
+
+        Args:
+            packet: The row's packet in MySQL's text protocol.
+            marker: ``source.snapshot`` of this row.
+
+        Raises:
+            ValueDecodeError: A value cannot be read, and such rows stop the run.
+        """
+        ctx, out, to = self._ctx, self._out, self._to
+        self._rows += 1
+        if marker != self._marker:
+            self._fill(ctx, marker)
+            ctx.where = self.where
+            self._marker = marker
+        ctx.tail = self._op_tail(time.time_ns())
+        out.clear()
+        try:
+            self._decode(packet, 0, ctx, out)
+        except ValueDecodeError as error:
+            if self._letters is None:
+                raise
+            self.left_out += 1
+            self._letters.put(self.topic, BadRow(self._rows - 1, "r", error), ctx, to.headers)
+        for key, value, _, _, _ in out:
+            headers = to.headers
+            if self._identity is not None:
+                # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
+                # row number tell rows apart.
+                row = key if key is not None and self._unique else f"{self.where}/{self._rows}".encode()
+                headers = [*headers, ("cdc-id", f"{self._identity}/{self._own_topic}/".encode() + row)]
+            to.sink.produce(self.topic, key, value, partition_of(key, to.partitions), headers)
