@@ -95,7 +95,7 @@ def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
 
 
 def take_high(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
-    """Write the row that closes the window, as Debezium's consumers know it; with insert_delete take the first one away.
+    """Write the row that closes the window, as Debezium does; with insert_delete take the first one away.
 
     Args:
         cfg: The connector's configuration.

@@ -1,0 +1,60 @@
+"""Ad-hoc snapshots beside the stream, on real servers with tasks as threads."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
+from kit import Pipeline, execute, rows
+from table_rig import filled
+
+from airflow_provider_mysql_cdc.cdc import faults
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str]) -> Pipeline:
+    return Pipeline(properties | FLAT)
+
+
+def states(pipeline: Pipeline) -> list[str]:
+    return [scan.state for _, scan in sorted(books(pipeline).scans.items())]
+
+
+def test_tables_are_read_again_beside_the_stream(pipeline: Pipeline, root: Any, database: str) -> None:
+    execute(root, *filled(database, "a", "b", count=100))
+    pipeline.snapshot()
+    execute(root, f"UPDATE `{database}`.a SET v = 1 WHERE id < 50")
+    ask_for(pipeline, ["a", "b"])
+    assert pipeline.drain() is not None
+    assert states(pipeline) == ["done", "done"]
+    for table in ("a", "b"):
+        check_exact(pipeline, root, table)
+        assert sorted(reads(pipeline, table).values()) == [1] * 100
+    assert books(pipeline).done == ()
+
+
+def test_nothing_is_lost_or_goes_back_while_keys_change_in_the_window(
+    pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(root, *filled(database, "a", "b", count=300))
+    pipeline.snapshot()
+    waits = {"incremental.view_open": 0.2, "incremental.stretch_read": 0.02}
+    monkeypatch.setattr(faults, "fault_point", lambda name, writer=None: time.sleep(waits.get(name, 0)))
+    writer = Writer(stack, database, ["a", "b"], 330, seed=5)
+    writer.start()
+    try:
+        for n in range(4):
+            ask_for(pipeline, ["a", "b"], f"s{n}")
+            pipeline.drain()
+    finally:
+        writer.stop()
+    pipeline.drain()
+    assert writer.changes > 200
+    left_out = [line for line in pipeline.lines if "left out" in line]
+    assert left_out, "no event hit a key of an open window"
+    for table in ("a", "b"):
+        check_exact(pipeline, root, table)
+    assert set(states(pipeline)) == {"done"}
+    assert rows(root, f"SELECT COUNT(*) FROM `{database}`.a")[0][0] > 0
