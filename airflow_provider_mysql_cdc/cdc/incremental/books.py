@@ -174,7 +174,7 @@ def work_waits(ledger: LedgerState) -> bool:
     Args:
         ledger: The ledger.
     """
-    return bool(books_of(ledger).work)
+    return bool(ledger.signals) or bool(books_of(ledger).work)
 
 
 def changes(before: Books, after: Books) -> list[Change]:

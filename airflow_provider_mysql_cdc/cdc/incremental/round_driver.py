@@ -24,10 +24,12 @@ from airflow_provider_mysql_cdc.cdc.drain.read_at import filters_in_force
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import server_variables
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental import notices
+from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
 from airflow_provider_mysql_cdc.cdc.incremental.round_task import round_task
 from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
 from airflow_provider_mysql_cdc.cdc.incremental.stretches import StretchQueue, going_on
+from airflow_provider_mysql_cdc.cdc.incremental.taking import book_records
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import NoWatermark, take_high, take_low
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -44,7 +46,7 @@ Log = Callable[[str], None]
 TABLES_AT_ONCE = 100
 """Scans that one round works on; each task holds their tables while it lasts."""
 READING_S = 10.0
-"""Seconds after which a round gives out no more stretches, so that the stream goes on; a blocking one does not end so."""
+"""Seconds after which a round gives out no more stretches, so that the stream goes on; a blocking one ends otherwise."""
 GANG_TIMEOUT_S = 600.0
 
 
@@ -229,11 +231,14 @@ class Round:
         )
 
     def _write(self, before: Books, after: Books) -> None:
-        for scan in after.scans.values():
-            was = before.scans.get(scan.order)
-            if scan.ended and (was is None or not was.ended):
-                self.log(f"snapshot of {scan.table}: {scan.state}, {scan.rows} row(s) {scan.reason}".rstrip())
-        self.job.put_all(changes(before, after))
+        """Write the books in one transaction with what there is to tell."""
+        for notice in (told := list(notices.ended(before, after))):
+            if notice.additional:
+                self.log(f"snapshot {notice.id}: " + ", ".join(f"{k}={v}" for k, v in notice.additional.items()))
+        done = self._queue.done if self._queue is not None else []
+        told = [*notices.progress(after, done), *told]
+        if records := book_records(self.cfg, self.job, before, after, told):
+            self.job.commit(records)
 
     def _finish(self, read: list[dict[str, int]]) -> RoundEnd:
         """Close the books of the round; what its tasks committed stands in the ledger already."""

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
 from airflow_provider_mysql_cdc.cdc.incremental.round_driver import Round
-from airflow_provider_mysql_cdc.cdc.incremental.watermarks import unable
+from airflow_provider_mysql_cdc.cdc.incremental.taking import take_signals
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 
@@ -50,12 +50,7 @@ def run_rounds(
     while True:
         require()
         ledger = job.read()
-        before = books_of(ledger)
-        books = before.folded()
-        if books.work and (reason := unable(cfg, conn)) is not None:
-            books = books.with_scans([scan.abort(reason) for scan in books.work])
-            log(f"the ad-hoc snapshots are given up: {reason}")
-        job.put_all(changes(before, books))
+        books = take_signals(cfg, conn, job, ledger, log)
         if not books.work:
             return totals
         end = Round(cfg, conn, job, runner, owner, log, weights).run(ledger, books)
