@@ -13,7 +13,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.around_job import (
     Outcome,

@@ -16,8 +16,8 @@ from stacklib import StackInfo
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, prepare_drain, prepare_snapshot, settle
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot

@@ -23,7 +23,7 @@ PEAK_MB, GROWTH_MB = 600, 100
 JOB = """
 import sys
 from pathlib import Path
-from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 run_drain(JobSpec.read(Path(sys.argv[1])), ThreadRunner(1), print)

@@ -258,7 +258,7 @@ def test_second_run_is_refused_before_it_produces(pipeline: Pipeline, root: Any,
     pipeline.snapshot()
     execute(root, f"INSERT INTO `{database}`.log VALUES (9, 'z')")
     from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-    from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+    from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
     from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
     with connect(pipeline.cfg.connection_settings()) as conn:

@@ -12,7 +12,7 @@ from kit import Pipeline, duplicates, execute, payload
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
 from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY
-from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
 TABLES = tuple("abcd")

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import dump, origin, position
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, key_filters, read_at, routes
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, key_filters, one_batch, read_at, routes
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
 from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
@@ -56,6 +56,8 @@ class ModelWriter:
     """Stand in for ``DrainWriter``: one row for each transaction, and nothing to decode."""
 
     world: World
+
+    state = None
 
     def __init__(
         self, *, cfg: Any, plan: Any, index: int, sink: Any, resume: Any, filters: Any, topics: Any, **_: Any
@@ -286,12 +288,12 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     for name in ("preflight", "require", "require_kept", "require_own_history", "require_history"):
         patch.setattr(around_job, name, _nothing)
     patch.setattr(reset_offset, "known_at", lambda *_: True)
-    patch.setattr(drain_driver, "load_state", lambda *_, **__: STATE)
+    patch.setattr(one_batch, "load_state", lambda *_, **__: STATE)
     patch.setattr(drain_driver, "server_variables", _nothing)
     for name in ("learn_history", "require_known_history"):
-        patch.setattr(drain_driver, name, _nothing)
+        patch.setattr(one_batch, name, _nothing)
     patch.setattr(reset_offset, "difference", _nothing)
-    patch.setattr(drain_driver, "DrainWriter", ModelWriter)
+    patch.setattr(one_batch, "DrainWriter", ModelWriter)
     patch.setattr(key_filters.KeyFilters, "_own_keys", _own_keys)
     patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
     for module in (drain_driver, snapshot_task, snapshot_driver):

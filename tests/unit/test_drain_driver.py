@@ -13,7 +13,7 @@ from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, one_batch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
@@ -31,9 +31,9 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
         if offset == gone:
             raise BinlogPurgedError("the server lost its tail")
 
-    monkeypatch.setattr(drain_driver, "begin_pinned", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
-    monkeypatch.setattr(drain_driver, "check_available", check_available)
-    monkeypatch.setattr(drain_driver, "load_state", lambda *_, **__: pytest.fail("the batch begins"))
+    monkeypatch.setattr(one_batch, "begin_pinned", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
+    monkeypatch.setattr(one_batch, "check_available", check_available)
+    monkeypatch.setattr(one_batch, "load_state", lambda *_, **__: pytest.fail("the batch begins"))
     job: Any = SimpleNamespace(create_topics=lambda specs: None)
     runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
@@ -73,17 +73,17 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
     """A writer that ended without an error and without its marker has written nothing that counts."""
     batch = plan()
     markers = {n: Marker(1, n, START, END, Reached(END, 0), done=True, counts={"t": 3}) for n in range(2)}
-    monkeypatch.setattr(drain_driver, "begin_pinned", lambda *_: (LedgerState(plan=batch), batch))
+    monkeypatch.setattr(one_batch, "begin_pinned", lambda *_: (LedgerState(plan=batch), batch))
     for name in (
         "check_available",
         "load_state",
         "ready_topics",
         "learn_history",
         "filters_in_force",
-        "server_variables",
+        "forget_chunks",
     ):
-        monkeypatch.setattr(drain_driver, name, lambda *_, **__: None)
-    monkeypatch.setattr(drain_driver, "forget_chunks", lambda *_: None)
+        monkeypatch.setattr(one_batch, name, lambda *_, **__: None)
+    monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(
         create_topics=lambda specs: None, read=lambda **_: LedgerState(plan=batch, markers=markers)
     )

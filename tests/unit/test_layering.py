@@ -29,7 +29,8 @@ CORE_MAY["job"] = BELOW_JOBS | {"job"}
 CORE_MAY["signals"] = BELOW_JOBS | {"job", "signals"}
 CORE_MAY["snapshot"] = BELOW_JOBS | {"job", "snapshot"}
 CORE_MAY["drain"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain"}
-CORE_MAY["operate"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "operate"}
+CORE_MAY["incremental"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental"}
+CORE_MAY["operate"] = BELOW_JOBS | {"job", "signals", "snapshot", "drain", "incremental", "operate"}
 
 
 def imports(path: Path) -> set[str]:

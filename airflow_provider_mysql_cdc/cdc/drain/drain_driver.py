@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -17,7 +18,6 @@ from airflow_provider_mysql_cdc.cdc.drain.one_batch import begin_batch, finish_b
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import server_variables
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.incremental.rounds import run_rounds
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -29,13 +29,46 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 Log = Callable[[str], None]
 
 
-def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class Behind:
+    """Hold what may be done behind a batch, before the next one is planned.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        job: The ledger; its last batch is complete.
+        runner: Runs tasks.
+        owner: Who runs.
+        log: Takes one line of text.
+        require: Raises when this run does not hold its lock any more.
+        weights: Records per topic in the batch.
+    """
+
+    cfg: ConnectorConfig
+    conn: Any
+    job: JobLedger
+    runner: TaskRunner
+    owner: str
+    log: Log
+    require: Callable[[], None]
+    weights: dict[str, int]
+
+
+def nothing(behind: Behind) -> dict[str, int]:
+    """Do nothing behind a batch."""
+    return {}
+
+
+def run_drain(
+    spec: JobSpec, runner: TaskRunner, log: Log, then: Callable[[Behind], dict[str, int]] = nothing
+) -> dict[str, int]:
     """Run the spec's batch and, while ``run_for_s`` lasts, the batches after it; return records per topic.
 
     Args:
         spec: The job.
         runner: Runs the writers.
         log: Takes one line of text.
+        then: Called behind each batch; returns records by topic (``incremental.drain_job``).
 
     Raises:
         CdcError: The batch could not be completed; the ledger's outcome record holds the same error.
@@ -52,7 +85,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
             while True:
                 lock.require()
                 counts = _batch(cfg, conn, job, plan, runner, log, lock)
-                read = run_rounds(cfg, conn, job, runner, spec.owner, log, lock.require, counts)
+                read = then(Behind(cfg, conn, job, runner, spec.owner, log, lock.require, counts))
                 for topic, n in (*counts.items(), *read.items()):
                     totals[topic] = totals.get(topic, 0) + n
                 _heartbeat_action(cfg, conn)

@@ -46,7 +46,7 @@ Log = Callable[[str], None]
 TABLES_AT_ONCE = 100
 """Scans that one round works on; each task holds their tables while it lasts."""
 READING_S = 10.0
-"""Seconds after which a round gives out no more stretches, so that the stream goes on; a blocking one ends otherwise."""
+"""Seconds after which a round gives out no more stretches, so that the stream goes on; blocking ones end otherwise."""
 GANG_TIMEOUT_S = 600.0
 
 

@@ -1,0 +1,24 @@
+"""The drain as a job: its batches, and behind each of them the signals and ad-hoc snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.incremental.rounds import run_rounds
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+
+
+def run_drain(spec: JobSpec, runner: TaskRunner, log: Callable[[str], None]) -> dict[str, int]:
+    """Drain batch after batch, carrying out signals in between; return records per topic.
+
+    Args:
+        spec: The job.
+        runner: Runs the tasks.
+        log: Takes one line of text.
+
+    Raises:
+        CdcError: A batch or a round could not be completed.
+    """
+    return drain_driver.run_drain(spec, runner, log, run_rounds)
