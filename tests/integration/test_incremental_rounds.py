@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit import Pipeline, execute, rows
+from kit import Pipeline, execute, payload, rows
 from table_rig import filled
 
 from airflow_provider_mysql_cdc.cdc import faults
@@ -58,3 +58,39 @@ def test_nothing_is_lost_or_goes_back_while_keys_change_in_the_window(
         check_exact(pipeline, root, table)
     assert set(states(pipeline)) == {"done"}
     assert rows(root, f"SELECT COUNT(*) FROM `{database}`.a")[0][0] > 0
+
+
+SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
+
+
+@pytest.mark.parametrize("strategy", ["insert_insert", "insert_delete"])
+@pytest.mark.req("INC-02", "INC-05", "INC-06", "INC-14", "INC-28", "EX-13")
+def test_a_row_of_the_signal_table_asks_for_a_snapshot(
+    properties: dict[str, str], root: Any, database: str, strategy: str
+) -> None:
+    pipeline = Pipeline(
+        properties
+        | FLAT
+        | {
+            "table.include.list": f"{database}.a,{database}.b",
+            "signal.data.collection": f"{database}.signals",
+            "incremental.snapshot.watermarking.strategy": strategy,
+            "notification.enabled.channels": "sink",
+            "notification.sink.topic.name": f"{properties['topic.prefix']}.notes",
+        }
+    )
+    execute(root, *filled(database, "a", "b", count=40), SIGNALS.format(database))
+    pipeline.snapshot()
+    execute(root, f"GRANT INSERT, DELETE ON `{database}`.signals TO {pipeline.properties['database.user']}")
+    asked = f'{{"data-collections": ["{database}.a"], "type": "incremental"}}'
+    execute(root, f"INSERT INTO `{database}`.signals VALUES ('ad-hoc-1', 'execute-snapshot', '{asked}')")
+    pipeline.drain()
+    check_exact(pipeline, root, "a")
+    assert sorted(reads(pipeline, "a").values()) == [1] * 40
+    assert reads(pipeline, "b") == {}
+    kinds = [t for (t,) in rows(root, f"SELECT type FROM `{database}`.signals ORDER BY type")]
+    closed = ["snapshot-window-close", "snapshot-window-open"] if strategy == "insert_insert" else []
+    assert kinds == ["execute-snapshot", *closed]
+    told = [payload(r.value) for r in pipeline.read(f"{properties['topic.prefix']}.notes")]
+    assert [t["type"] for t in told] == ["STARTED", *["IN_PROGRESS"] * 3, "TABLE_SCAN_COMPLETED", "COMPLETED"]
+    assert {t["id"] for t in told} == {"ad-hoc-1"}

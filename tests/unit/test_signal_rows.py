@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -129,7 +130,7 @@ def test_only_writer_0_hands_over_and_only_where_the_channel_is_on(monkeypatch: 
     assert handed_over(off.kafka) == []
     cfg, plan = off.writer.cfg, BatchPlan(1, "drain", START, START, 2)
     assert Routes(cfg, plan, 0, "").signals is None, "nobody wants anything of the table"
-    waits = Routes(cfg, plan, 1, "", on_watermark=lambda *_: None).signals
+    waits = Routes(cfg, plan, 1, "", touched=TouchedKeys((), low_row="x-open")).signals
     assert waits is not None and waits.side is None
 
 

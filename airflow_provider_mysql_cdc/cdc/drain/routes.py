@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, share_of
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalReader, SignalRows, Watermark
+from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalReader, SignalRows
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers

@@ -19,10 +19,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+import pymysql
+
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import settled_offset
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
@@ -80,7 +84,7 @@ def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
         conn: An open connection to the source, autocommit.
 
     Raises:
-        NoWatermark: Commits under way did not end in time.
+        NoWatermark: Commits under way did not end in time, or the signal table cannot be written to.
         SourceError: What the server says.
     """
     table = signal_table(cfg)
@@ -90,7 +94,15 @@ def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
             raise NoWatermark(f"transactions before {offset} were still being committed after {SETTLE_S:.0f} s")
         return LowWatermark(offset, None)
     row = f"{uuid.uuid4()}-open"
-    _write(conn, table, row, OPEN, {"openWindowTimestamp": _now()})
+    try:
+        _write(conn, table, row, OPEN, {"openWindowTimestamp": _now()})
+    except pymysql.MySQLError as error:
+        named = from_exception(error, f"signal table {table}")
+        if isinstance(named, SourceConnectionError):
+            raise named from error
+        raise NoWatermark(
+            f"the low watermark cannot be written into {table}: {' '.join(map(str, error.args))}"
+        ) from error
     return LowWatermark(None, row)
 
 
