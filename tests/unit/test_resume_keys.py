@@ -42,8 +42,12 @@ def test_columns_beside_the_key_may_change() -> None:
     ids=["unsigned", "collation", "character set", "name"],
 )
 def test_bounds_of_a_key_that_was_changed_mean_other_rows(columns: tuple[Column, ...]) -> None:
-    with pytest.raises(SchemaError, match="key of a table that is read in part was changed"):
+    with pytest.raises(SchemaError, match="key of a table that is read in part was changed") as caught:
         require(*columns)
+    name = "n" if columns[0] == ID else "id"
+    assert caught.value.where == f"table db.t, column {name}" and "again=true" in caught.value.remedy
+    assert f"bounded by {name} as" in caught.value.why
+    assert ("now" in caught.value.why) == all(c.name in ("id", "n") for c in columns)
 
 
 def test_a_statement_that_is_not_understood_counts_where_it_can_be_about_a_captured_table() -> None:

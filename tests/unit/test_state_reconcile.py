@@ -52,6 +52,10 @@ def test_nothing_anywhere_is_a_fresh_start(stored: StoredState | None, found: Le
     assert result.state == (stored or StoredState())
 
 
+def test_what_is_restored_follows_the_revision_that_the_store_has() -> None:
+    assert reconcile(StoredState(revision=3), ledger(SECOND, 2)).state.revision == 3
+
+
 def test_both_agree() -> None:
     result = reconcile(committed(SECOND), ledger(SECOND, 2))
     assert (result.action, result.changed, result.state) == ("none", False, committed(SECOND))
@@ -63,6 +67,17 @@ def test_a_batch_that_stands_in_kafka_is_committed_without_running_again() -> No
     assert_moved(result, LATER, 2)
     assert result.state.history[-1].at_ms == 77
     assert result.state.revision == 4
+
+
+def test_a_broker_that_gives_no_ids_does_not_take_the_known_one_away() -> None:
+    assert reconcile(pending(), replace(ledger(SECOND, 2), topic_id=None)).state.ledger_id == "id"
+
+
+def test_going_on_leaves_the_stored_offset_as_it_was_written() -> None:
+    """The same place, in the file of the server that it was read from."""
+    elsewhere = BinlogOffset("mysql-bin.000002", 4, END.gtids, "another-server")
+    result = reconcile(pending(SECOND, elsewhere), ledger(SECOND, 1))
+    assert (result.changed, result.state.committed) == (False, elsewhere)
 
 
 def test_a_batch_with_missing_writers_goes_on() -> None:
@@ -112,6 +127,12 @@ def test_a_finished_snapshot_moves_the_offset_and_is_remembered() -> None:
     assert_moved(result, END, 1)
 
 
+def test_a_snapshot_of_a_server_that_was_set_back_moves_the_offset_back() -> None:
+    again = replace(SNAPSHOT, epoch=2, start=LATER, end=LATER)
+    done = SNAPSHOT_DONE | {"epoch": 2}
+    assert_moved(reconcile(pending(again, LATER), ledger(again, snapshot=done)), END, 2)
+
+
 def test_an_unfinished_snapshot_over_an_older_stream_keeps_the_old_offset() -> None:
     again = replace(SNAPSHOT, epoch=2, start=LATER, end=LATER)
     result = reconcile(pending(again, END), ledger(again))
@@ -140,6 +161,35 @@ def test_a_lost_ledger_stops_until_a_person_decides(stored: StoredState, found: 
         reconcile(stored, found)
     assert not caught.value.can_retry
     assert str(stored.committed) in caught.value.where
+    assert (
+        ("does not exist" in caught.value.why) == (found is None) != ("empty or was created anew" in caught.value.why)
+    )
+    assert "reset" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    "stored",
+    [
+        committed(),
+        pending(),
+        pending(FIRST, END),
+        pending(plan(2), None),
+        replace(pending(FIRST, None), pending=None),
+        StoredState(committed=END, ledger_id="id"),
+    ],
+    ids=["committed", "second", "over an offset", "second without an offset", "given up", "offset by hand"],
+)
+def test_a_ledger_that_lost_its_records_stops_unless_only_the_first_plan_was_stored(stored: StoredState) -> None:
+    """The topic is the same one: somebody deleted its records, or its retention did."""
+    with pytest.raises(LedgerMissingError, match="gone"):
+        reconcile(stored, LedgerState(topic_id="id"))
+
+
+def test_an_offset_that_was_set_by_hand_is_not_taken_for_a_lost_one() -> None:
+    by_hand = StoredState(committed=END)
+    assert reconcile(by_hand, ledger(SECOND, 2)).action == "finish-commit"
+    with pytest.raises(LedgerMismatchError, match="begins at"):
+        reconcile(StoredState(committed=LATER), ledger(SECOND, 2))
 
 
 def test_an_older_copy_of_the_value_is_brought_up_to_date() -> None:

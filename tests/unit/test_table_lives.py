@@ -67,6 +67,18 @@ def test_a_table_that_takes_the_name_of_one_that_is_still_captured_is_read_as_we
     assert alone.spans == ((name("a"), START, None),)
 
 
+def test_every_table_that_took_a_name_of_one_that_is_gone_is_read() -> None:
+    """Each topic ends with the rows of the table that has its name, of which no event tells."""
+    swaps = ["RENAME TABLE a TO m, f TO a", "RENAME TABLE m TO n, g TO m"]
+    (found,) = left_after(*swaps, "DROP TABLE n").placed
+    assert found.reads == [(name("m"), name("m")), (name("a"), name("a"))]
+    assert found.spans == ((name("a"), START, (1, 1)), (name("m"), (1, 1), None), (name("a"), (1, 1), None))
+    (standing,) = left_after(*swaps).placed
+    assert standing.reads == [(name("n"), name("n")), (name("m"), name("m")), (name("a"), name("a"))]
+    assert standing.spans[-2:] == ((name("m"), (1, 2), None), (name("a"), (1, 1), None))
+    assert Left((found, standing)).sources == [name("m"), name("a"), name("n")]
+
+
 def test_a_view_that_takes_the_name_has_no_rows_of_its_own() -> None:
     lives = TableLives.of([name("a")])
     for effect in effects("RENAME TABLE a TO base, v TO a", DdlContext("d")):
@@ -100,7 +112,56 @@ def test_a_table_created_under_the_name_is_told_by_its_events() -> None:
 )
 def test_chunks_of_rows_that_are_gone_are_passed_over(statements: list[str]) -> None:
     found = left_after(*statements)
-    assert not found.placed and len(found.over) == 1 and found.reasons
+    assert not found.placed and len(found.over) == 1 and len(found.reasons) == 1
+
+
+@pytest.mark.parametrize(
+    ("statements", "reasons"),
+    [
+        (["DROP TABLE a"], ["d.a was dropped since the snapshot began"]),
+        (["RENAME TABLE a TO c", "DROP TABLE c"], ["d.a was dropped since the snapshot began"]),
+        (
+            ["DROP TABLE a", "RENAME TABLE b TO a"],
+            ["d.a was dropped since the snapshot began; d.a is another of its tables"],
+        ),
+        (["TRUNCATE a"], ["d.a was truncated or created anew since the snapshot began"]),
+        (["DROP TABLE a", "CREATE TABLE a (i INT)"], ["d.a was truncated or created anew since the snapshot began"]),
+        (["RENAME TABLE a TO _x"], ["d.a is read as d._x, its rows come as d.a"]),
+        (["RENAME TABLE a TO c"], ["d.a is read as d.c, its rows come as d.c"]),
+        (
+            ["RENAME TABLE a TO old, fresh TO a"],
+            [
+                "d.a is read as d.old, its rows come as d.old",
+                "d.a is another table since the snapshot began, and is read as well",
+            ],
+        ),
+        (["ALTER TABLE a ADD x INT"], []),
+    ],
+)
+def test_what_became_of_a_table_is_told(statements: list[str], reasons: list[str]) -> None:
+    assert list(left_after(*statements).reasons) == reasons
+
+
+def test_a_name_that_a_view_has_now_is_nobodys_table() -> None:
+    lives = TableLives.of([name("a"), name("b")])
+    for sql in ("DROP TABLE a", "RENAME TABLE b TO a"):
+        for effect in effects(sql, DdlContext("d")):
+            lives.apply(effect, (1, 1))
+    chunk = SnapshotChunk(name("a"), 3)
+    assert place([chunk], lives, lambda t: True, set()).reasons == ("d.a was dropped since the snapshot began",)
+    assert "another of its tables" in place([chunk], lives, lambda t: True, {name("a")}).reasons[0]
+
+
+def test_of_rows_that_are_gone_only_events_under_captured_names_are_held_back() -> None:
+    (gone,) = left_after("RENAME TABLE a TO _x", "RENAME TABLE _x TO c", "DROP TABLE c").over
+    assert gone.spans == ((name("a"), START, (1, 1)), (name("c"), (1, 2), (1, 3)))
+
+
+def test_names_that_a_table_had_before_its_heir_took_one_are_contained_too() -> None:
+    swaps = ["RENAME TABLE a TO c", "RENAME TABLE c TO _x", "RENAME TABLE _x TO e", "RENAME TABLE e TO _y, f TO e"]
+    (found,) = left_after(*swaps, "DROP TABLE _y").placed
+    assert found.reads == [(name("e"), name("e"))]
+    assert found.spans == ((name("a"), START, (1, 1)), (name("c"), (1, 1), (1, 2)), (name("e"), (1, 3), None))
 
 
 @pytest.mark.parametrize(
@@ -108,8 +169,10 @@ def test_chunks_of_rows_that_are_gone_are_passed_over(statements: list[str]) -> 
             "ALTER TABLE a DISCARD TABLESPACE", "ALTER TABLE a IMPORT PARTITION p TABLESPACE"],
 )  # fmt: skip
 def test_rows_that_moved_without_events_are_refused(sql: str) -> None:
-    with pytest.raises(SchemaError, match="moved"):
-        left_after(sql)
+    with pytest.raises(SchemaError, match="moved") as caught:
+        left_after(sql, "ALTER TABLE a IMPORT TABLESPACE")
+    assert caught.value.where == f"table d.a; {sql}" and "leave no trace" in caught.value.why
+    assert "again=true" in caught.value.remedy
     assert left_after(sql.replace(" a", " b")).placed
 
 
@@ -117,3 +180,55 @@ def test_what_is_about_a_table_and_not_understood_is_not_taken_for_nothing() -> 
     assert effects("GRANT SELECT ON d.a TO x", DdlContext("d")) == ()
     with pytest.raises(DdlParseError):
         effects("RENAME TABLE a AS", DdlContext("d"))
+
+
+def kinds(sql: str, db: str = "d", lower_case_table_names: int = 0) -> list[tuple[str, str]]:
+    context = DdlContext(db, lower_case_table_names=lower_case_table_names)
+    return [(e.kind, f"{e.table.db}.{e.table.table}") for e in effects(sql, context)]
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        ("CREATE INDEX i ON a (x)", []),
+        ("CREATE DATABASE e", []),
+        ("ALTER DATABASE CHARACTER SET latin1", []),
+        ("ALTER TABLE a TABLESPACE ts", []),
+        ("ALTER TABLE a ADD `discard` INT", []),
+        ("ALTER TABLE a DROP `import`", []),
+        ("DROP DATABASE E", [("drop database", "E.")]),
+        ("USE e; DROP TABLE a", [("drop", "e.a")]),
+        ("DROP TABLE x.a, a", [("drop", "x.a"), ("drop", "d.a")]),
+    ],
+)
+def test_what_statements_do_to_tables_as_wholes(sql: str, expected: list[tuple[str, str]]) -> None:
+    assert kinds(sql) == expected
+
+
+def test_a_server_that_lowers_names_drops_the_lower_one() -> None:
+    assert kinds("DROP DATABASE E", lower_case_table_names=1) == [("drop database", "e.")]
+    assert kinds("DROP DATABASE E", lower_case_table_names=2) == [("drop database", "E.")]
+
+
+def test_the_lives_behind_names() -> None:
+    lives = TableLives.of([name("a"), name("b"), TableId("e", "a")])
+    (a, b, other) = lives.lives
+
+    def run(sql: str, place: int) -> None:
+        for effect in effects(sql, DdlContext("d")):
+            lives.apply(effect, (1, place), sql)
+
+    run("CREATE TABLE IF NOT EXISTS a (i INT)", 1)
+    run("CREATE TABLE IF NOT EXISTS fresh (i INT)", 2)
+    assert lives.present[name("a")] is a and lives.present[name("fresh")].created
+    run("CREATE TABLE b (i INT)", 3)
+    assert b.ended == (1, 3) and lives.present[name("b")].created, "its end was not told"
+    run("TRUNCATE a", 4)
+    assert a.ended == (1, 4) and lives.present[name("a")].created and lives.present[name("a")] is not a
+    assert a.spans((9, 9)) == [(name("a"), START, (1, 4))]
+    run("RENAME TABLE fresh TO newer", 5)
+    newer = lives.present[name("newer")]
+    assert newer.spans((9, 9)) == [(name("fresh"), (1, 2), (1, 5)), (name("newer"), (1, 5), (9, 9))]
+    run("DROP DATABASE d", 6)
+    assert newer.ended == (1, 6) and other.ended is None and list(lives.present) == [TableId("e", "a")]
+    assert [life.known for life in lives.lives] == [True, True, True, False, False, False]

@@ -190,17 +190,18 @@ def _placed(
     shown = [(name, since) for name, since in life.names if captures(name)]
     name, since = shown[-1]
     heirs = [(n, s) for n, s in reversed(shown) if (standing is None or n in standing) and _inherited(n, life, lives)]
+    if life.ended is not None and heirs:
+        name, since = heirs[0]
+    others = list(dict.fromkeys(n for n, _ in heirs if n != name))
+    inherited: list[Span] = [(n, lives.present[n].names[-1][1], None) for n in others]
     if life.ended is None:
         *before, (now, since_now, _) = life.spans(START)
         spans: list[Span] = [s for s in [*before, (now, since_now, None)] if captures(s[0])]
-        others = list(dict.fromkeys(n for n, _ in heirs if n != name))
-        spans += [(n, lives.present[n].names[-1][1], None) for n in others]
-        return PlacedChunk(chunk, life.name, name, tuple(spans), tuple(others))
+        return PlacedChunk(chunk, life.name, name, (*spans, *inherited), tuple(others))
     if heirs:
-        name, since = heirs[0]
         # Whatever had this name in between is not to be told any more: the heir's rows come before the drain.
         earlier = [(n, s, e) for n, s, e in life.spans(START) if captures(n) and n != name and s < since]
-        return PlacedChunk(chunk, name, name, (*earlier, (name, since, None)))
+        return PlacedChunk(chunk, name, name, (*earlier, (name, since, None), *inherited), tuple(others))
     heir = lives.present.get(name)
     if heir is None or (standing is not None and name not in standing):
         return f"{chunk.table} was dropped since the snapshot began"

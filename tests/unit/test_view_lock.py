@@ -1,0 +1,263 @@
+"""The lock of a snapshot's view, statement by statement, and the meeting of its tasks."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import pymysql
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourcePrivilegeError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.snapshot import view as view_module
+from airflow_provider_mysql_cdc.cdc.snapshot.view import Rendezvous, View, open_view
+
+TABLES = [TableId("d", "a"), TableId("d", "b`c")]
+FLUSH, LOCK = "FLUSH TABLES WITH READ LOCK", "LOCK TABLES `d`.`a` READ, `d`.`b``c` READ"
+WAIT, NOW = "SET SESSION lock_wait_timeout = 7", "SELECT UNIX_TIMESTAMP(NOW())"
+BEFORE = BinlogOffset("binlog.000001", 100, "", "s", origin="1.a")
+LATER = BinlogOffset("binlog.000001", 200, "", "s")
+
+
+class Server:
+    """Server and meeting in one: what was said, in order.
+
+    Args:
+        refused: Statement -> error number.
+        here: The position while the lock stands.
+        lost: What the wait for the tasks ends with.
+    """
+
+    def __init__(self, refused: dict[str, int], here: BinlogOffset, lost: Exception | None) -> None:
+        self.refused, self.here, self.lost, self.steps = refused, here, lost, list[str]()
+
+    @contextlib.contextmanager
+    def cursor(self) -> Iterator[Server]:
+        yield self
+
+    def execute(self, sql: str, values: tuple[Any, ...] = ()) -> None:
+        self.steps.append(sql % values)
+        if sql in self.refused:
+            raise pymysql.OperationalError(self.refused[sql], "said the server")
+
+    def fetchone(self) -> tuple[Any, ...]:
+        return (1_700_000_000,)
+
+    def release(self, stage: str, reply: dict[str, Any]) -> None:
+        assert reply == {}
+        self.steps.append(f"release {stage}")
+
+    def wait(self, stage: str) -> None:
+        self.steps.append(f"wait {stage}")
+        if self.lost is not None:
+            raise self.lost
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Server, View, Callable[[], None]]]:
+    """Return a function that opens a view in a mode, on a server that refuses some statements."""
+    clock = iter([10.0, 10.25])
+
+    def look(conn: Server) -> BinlogOffset:
+        conn.steps.append("position")
+        return conn.here
+
+    def stamp(conn: Any, settings: str, offset: BinlogOffset) -> BinlogOffset:
+        assert settings == "settings"
+        return replace(offset, origin="2.b")
+
+    monkeypatch.setattr(view_module, "end_of_binlog", lambda conn, settings: conn.steps.append("end") or BEFORE)
+    monkeypatch.setattr(view_module, "current_offset", look)
+    monkeypatch.setattr(view_module, "settled_offset", lambda conn, wait_s: (look(conn), True))
+    monkeypatch.setattr(view_module, "stamp", stamp)
+    monkeypatch.setattr("time.perf_counter", lambda: next(clock))
+
+    def run(
+        mode: str,
+        refused: dict[str, int] | None = None,
+        here: BinlogOffset = LATER,
+        lost: Exception | None = None,
+    ) -> tuple[Server, View, Callable[[], None]]:
+        server = Server(refused or {}, here, lost)
+        settings: Any = "settings"
+        meeting: Any = server
+        found, unlock = open_view(server, meeting, TABLES, mode, 7, settings)
+        return server, found, unlock
+
+    return run
+
+
+@pytest.mark.parametrize("mode", ["minimal", "minimal_percona", "minimal_percona_no_table_locks"])
+def test_the_lock_ends_when_the_views_are_open_and_the_position_is_read(opened: Any, mode: str) -> None:
+    server, view, unlock = opened(mode)
+    steps = ["end", WAIT, FLUSH, "release ready", "wait opened", "position", "UNLOCK TABLES", NOW]
+    assert server.steps == steps
+    assert view == View(replace(BEFORE, pos=200), 1_700_000_000_000, 250.0, "global")
+    assert str(view) == f"consistent view at {view.offset}, lock=global, held 250.0 ms"
+    unlock()
+    assert server.steps == steps
+
+
+def test_the_lock_of_mode_extended_ends_with_the_rows(opened: Any) -> None:
+    server, view, unlock = opened("extended")
+    assert server.steps == ["end", WAIT, FLUSH, "release ready", "wait opened", "position", NOW]
+    assert view.locked_ms is None and str(view).endswith("lock=global, held until the last row is read")
+    assert view.offset.origin == "1.a" and view.ts_ms == 1_700_000_000_000
+    unlock()
+    assert server.steps[7:] == ["UNLOCK TABLES"]
+
+
+def test_mode_none_locks_nothing(opened: Any) -> None:
+    server, view, unlock = opened("none")
+    unlock()
+    assert server.steps == ["end", "position", "release ready", "wait opened", "position", NOW]
+    assert view == View(replace(BEFORE, pos=200), 1_700_000_000_000, 0.0, "none")
+
+
+def test_a_view_in_a_newer_file_has_the_fingerprint_of_that_file(opened: Any) -> None:
+    """Nobody but the file itself tells which one it is; a file that was there before the lock was read then."""
+    _, view, _ = opened("minimal", here=replace(BEFORE, file="binlog.000002", pos=4, origin=None))
+    assert (view.offset.file, view.offset.pos, view.offset.origin) == ("binlog.000002", 4, "2.b")
+
+
+# Database, login, table, and privilege: MySQL 9.7 error reference, ER_DBACCESS_DENIED_ERROR and its kin.
+@pytest.mark.parametrize("code", [1044, 1045, 1142, 1227])
+def test_tables_are_locked_where_the_global_lock_is_refused(opened: Any, code: int) -> None:
+    server, view, _ = opened("minimal", {FLUSH: code})
+    assert view.lock == "tables"
+    assert server.steps[1:4] == [WAIT, FLUSH, LOCK] and server.steps[-2:] == ["UNLOCK TABLES", NOW]
+
+
+@pytest.mark.parametrize(
+    ("mode", "refused", "what", "where"),
+    [
+        ("minimal", {FLUSH: 1227, LOCK: 1044}, "neither a global read lock nor table locks", "snapshot.locking.mode"),
+        ("extended", {FLUSH: 1227, LOCK: 1142}, "neither a global read lock nor table locks", "snapshot.locking.mode"),
+        ("minimal_percona_no_table_locks", {FLUSH: 1227}, "may not take the global read lock", "no_table_locks"),
+    ],
+)
+def test_an_account_that_may_not_lock_is_told_what_it_lacks(
+    opened: Any, mode: str, refused: dict[str, int], what: str, where: str
+) -> None:
+    with pytest.raises(SourcePrivilegeError, match=what) as caught:
+        opened(mode, refused)
+    assert caught.value.where.endswith(where) and caught.value.why == "said the server"
+    assert "GRANT RELOAD ON *.*" in caught.value.remedy and not caught.value.can_retry
+
+
+@pytest.mark.parametrize("refused", [{FLUSH: 1205}, {FLUSH: 1227, LOCK: 1205}])
+def test_a_lock_that_does_not_come_in_time_is_named(opened: Any, refused: dict[str, int]) -> None:
+    with pytest.raises(SourceConnectionError, match="not obtained within 7 s") as caught:
+        opened("minimal", refused)
+    assert caught.value.where == "snapshot.lock.timeout.ms" and caught.value.why == "said the server"
+    assert "raise snapshot.lock.timeout.ms" in caught.value.remedy and caught.value.can_retry
+
+
+@pytest.mark.parametrize("refused", [{FLUSH: 2013}, {FLUSH: 1227, LOCK: 1146}])
+def test_another_error_is_not_taken_for_a_missing_grant(opened: Any, refused: dict[str, int]) -> None:
+    with pytest.raises(SourceConnectionError, match="taking the read lock failed") as caught:
+        opened("minimal", refused)
+    assert "said the server" in caught.value.why and caught.value.remedy
+
+
+def test_the_lock_does_not_outlive_a_task_that_is_lost(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    unlocked: list[Any] = []
+    monkeypatch.setattr(view_module, "_unlock", unlocked.append)
+    with pytest.raises(StateError, match="a task was lost"):
+        opened("extended", lost=StateError("a task was lost"))
+    assert len(unlocked) == 1 and unlocked[0].steps[-1] == "wait opened"
+
+
+# -- the meeting ------------------------------------------------------------------------------------------------------
+
+
+class Task(threading.Thread):
+    """A task that arrives at a stage; ``got`` is what it was told, or the error."""
+
+    def __init__(self, meeting: Rendezvous, stage: str, number: int) -> None:
+        super().__init__(daemon=True)
+        self.meeting, self.stage, self.number = meeting, stage, number
+        self.got: Any = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            self.got = self.meeting.arrive(self.stage, self.number)
+        except Exception as error:
+            self.got = error
+
+    def told(self) -> Any:
+        self.join(10)
+        assert not self.is_alive(), "nobody woke it"
+        return self.got
+
+
+def test_all_wait_for_all() -> None:
+    meeting = Rendezvous(2, 10)
+    first = Task(meeting, "ready", 0)
+    again = Task(meeting, "ready", 0)
+    waiter = threading.Thread(target=meeting.wait, args=("ready",), daemon=True)
+    waiter.start()
+    waiter.join(0.2)
+    assert waiter.is_alive() and first.is_alive(), "one task came twice, the other one not at all"
+    second = Task(meeting, "ready", 1)
+    waiter.join(10)
+    assert not waiter.is_alive()
+    meeting.release("opened", {"no": "matter"})
+    first.join(0.1)
+    assert first.is_alive(), "another stage was released"
+    meeting.release("ready", {"go": 1})
+    assert [task.told() for task in (first, again, second)] == [{"go": 1}] * 3
+    assert meeting.arrive("ready", 1) == {"go": 1}, "who comes late finds the stage released"
+
+
+def test_tasks_that_do_not_come_in_time_are_counted() -> None:
+    meeting = Rendezvous(3, 0.01)
+    with pytest.raises(StateError, match="only 0 of 3 snapshot tasks reached 'opened'"):
+        meeting.wait("opened")
+    task = Task(meeting, "opened", 2)
+    while not meeting._arrived:
+        task.join(0.01)
+    with pytest.raises(StateError, match="only 1 of 3 snapshot tasks reached 'opened'") as caught:
+        meeting.wait("opened")
+    assert caught.value.can_retry and "snapshot.parallelism" in caught.value.remedy and "0 s" in caught.value.why
+    meeting.release("opened", {})
+    assert task.told() == {}
+
+
+def test_a_failure_ends_all_waiting_and_the_first_one_counts() -> None:
+    meeting = Rendezvous(2, 60)
+    task = Task(meeting, "ready", 0)
+    raised: list[Exception] = []
+
+    def wait() -> None:
+        try:
+            meeting.wait("ready")
+        except StateError as error:
+            raised.append(error)
+
+    waiter = threading.Thread(target=wait, daemon=True)
+    waiter.start()
+    first = StateError("the first")
+    meeting.fail(first)
+    meeting.fail(StateError("the second"))
+    waiter.join(10)
+    assert not waiter.is_alive() and raised == [first] and task.told() is first
+    for late in (lambda: meeting.arrive("opened", 1), lambda: meeting.wait("opened")):
+        with pytest.raises(StateError, match="the first"):
+            late()
+
+
+def test_the_last_round_is_the_one_with_the_highest_number() -> None:
+    meeting = Rendezvous(1, 1)
+    for stage in ("ready", "opened", "again1", "opened1", "again9", "opened9", "again10", "opened10", "again11"):
+        meeting.release(stage, {})
+        meeting.arrive(stage, 0)
+        if stage == "opened":
+            assert meeting.last_opened() == "opened"
+    assert meeting.last_opened() == "opened10"
