@@ -198,7 +198,7 @@ class Task(threading.Thread):
 
 
 def test_all_wait_for_all() -> None:
-    meeting = Rendezvous(2, 10)
+    meeting = Rendezvous(2, 60)
     first = Task(meeting, "ready", 0)
     again = Task(meeting, "ready", 0)
     waiter = threading.Thread(target=meeting.wait, args=("ready",), daemon=True)
