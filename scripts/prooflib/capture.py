@@ -107,11 +107,11 @@ def capture(workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: 
     client = Client.of(stack)
     conn = scratch.root(stack)
     try:
-        scratch.prepare_server(conn)
-        scratch.empty_source(client)
-        scratch.empty_kafka(stack.kafka, PREFIX)
         run = _Run(cfg, workload, client, conn, log)
         with scratch.left_as_found(conn):
+            scratch.prepare_server(conn)
+            scratch.empty_source(client)
+            scratch.empty_kafka(stack.kafka, PREFIX)
             error = run.pipeline()
             for section in workload.of("end"):
                 client.run(section.text, section.kind)

@@ -63,7 +63,7 @@ class Connect:
         return self
 
     def __exit__(self, *_: object) -> None:
-        processes.stop("connect", self._record)
+        processes.stop("connect", self._record, seconds=0)
         self._started.process.wait(10)
 
     def wait(self, ready: Callable[[], bool], what: str, seconds: float) -> None:

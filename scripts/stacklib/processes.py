@@ -163,6 +163,11 @@ def stop(subject: str, record: Path, seconds: float = 30.0) -> bool:
     """End the recorded process if it is still the same one; return whether one was ended.
 
     A record whose process is gone, or whose id now belongs to another program, is removed and nothing is signalled.
+
+    Args:
+        subject: its name, for messages.
+        record: the process record.
+        seconds: how long it may take to end by itself; 0 kills it.
     """
     identity = load(record)
     if identity is None or not alive(identity):
@@ -171,7 +176,8 @@ def stop(subject: str, record: Path, seconds: float = 30.0) -> bool:
             record.unlink()
         return False
     say(subject, f"stopping (process {identity.pid})")
-    for number, patience in ((signal.SIGTERM, seconds), (signal.SIGKILL, 10.0)):
+    kindly = ((signal.SIGTERM, seconds),) if seconds else ()
+    for number, patience in (*kindly, (signal.SIGKILL, 10.0)):
         try:
             os.kill(identity.pid, number)
         except ProcessLookupError:

@@ -17,6 +17,8 @@ from stacklib.java import find_java
 from stacklib.locks import exclusive
 from stacklib.settings import LOOPBACK, MYSQL_CDC_USER, MYSQL_ROOT_USER, MYSQL_VERSIONS, default_run_dir
 
+_STOP_SECONDS = 30.0
+
 
 @dataclass(frozen=True, slots=True)
 class StackInfo:
@@ -271,9 +273,11 @@ def stop_stack(dir: str | os.PathLike[str] | None = None, *, wipe: bool = False)
         say("stack", f"nothing in {folder}")
         return
     with exclusive(folder / ".lock", f"starting or stopping the stack in {folder}"):
+        # A server of many databases or topics takes ten seconds to end well, which only its data need.
+        seconds = 0.0 if wipe else _STOP_SECONDS
         ended = [
-            processes.stop("kafka", kafka.record(folder / "kafka")),
-            processes.stop("mysql", mysql.record(folder / "mysql")),
+            processes.stop("kafka", kafka.record(folder / "kafka"), seconds),
+            processes.stop("mysql", mysql.record(folder / "mysql"), seconds),
         ]
         if wipe:
             for name in ("mysql", "kafka"):

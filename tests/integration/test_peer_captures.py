@@ -28,13 +28,18 @@ UNSUPPORTED = {
 
 
 @pytest.fixture(scope="session")
-def proof_stack() -> Iterator[Any]:
-    """Return the scratch servers of a worker's captures; stopped afterwards when they did not run before."""
+def proof_stack(request: pytest.FixtureRequest) -> Iterator[Any]:
+    """Return servers that a capture may empty: a worker's own, or scratch servers that end with the tests."""
     from prooflib.scratch import FOLDER, scratch_stack
     from stacklib import kafka, mysql, stop_stack
 
-    # A capture empties its servers, so workers cannot share them.
     worker = os.environ.get("PYTEST_XDIST_WORKER")
+    if worker is not None:
+        mine = request.getfixturevalue("stack")
+        # Servers that the environment names are somebody's.
+        if mine.mysql_origin == mine.kafka_origin == "stack":
+            yield mine
+            return
     folder = FOLDER if worker is None else FOLDER / worker
     ran = mysql.running(folder / "mysql") or kafka.running(folder / "kafka")
     yield scratch_stack(folder)

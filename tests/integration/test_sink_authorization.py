@@ -60,7 +60,7 @@ def kafka(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]
         patch.setattr(stack_kafka, "properties", lambda *a: plain(*a) + secured(port, controller_port))
         stack_kafka.start(java.find_java(), folder, port, controller_port)
     yield f"127.0.0.1:{port}"
-    processes.stop("kafka", stack_kafka.record(folder))
+    processes.stop("kafka", stack_kafka.record(folder), seconds=0)
 
 
 def account(kafka: str, name: str, password: str) -> dict[str, str]:
