@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
+import re
+import shutil
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,32 +36,72 @@ settings.register_profile(
 settings.load_profile(os.environ.get("MYSQL_CDC_HYPOTHESIS", "suite"))
 
 QUICK = ("unit", "golden", "property")
-# Files whose tests share nothing dear, so that workers may divide them.
-DIVISIBLE = {
-    "test_peer_captures",
-    "test_driver_kills",
-    "test_random_workload",
-    "test_modes",
-    "test_pipeline",
-    "test_xa",
+# What takes longest comes first, so that no worker is left alone with it at the end; measured, in seconds.
+LONGEST = {
+    "test_soak": 110,
+    "test_driver_kills": 40,
+    "test_big_transaction": 50,
+    "test_real_pipeline": 30,
+    "test_named_errors": 30,
+    "test_two_attempts": 30,
+    "test_peer_captures": 10,
 }
+_MODULE_FIXTURE = re.compile(r'@pytest\.fixture\(.*scope="module".*\)\ndef (\w+)')
 _serial = itertools.count()
+
+
+# What a run starts has its id in the environment, so that a run that is interrupted leaves nothing either. It is set
+# here because the conftest of a folder may come before the first hook.
+TAG = "MYSQL_CDC_SUITE"
+WORKERS = ROOT / ".stack" / "workers"
+if "PYTEST_XDIST_WORKER" not in os.environ:
+    os.environ[TAG] = str(os.getpid())
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """End what workers that were killed have left, and remove their folders."""
+    from demolib import family
+
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        return
+    family.end(None, f"{TAG}={os.getpid()}", 0, lambda line: print(f"\nleft by the tests: {line}"))
+    shutil.rmtree(WORKERS, ignore_errors=True)
+    for home in Path(tempfile.gettempdir()).glob(f"mysql-cdc-airflow-{os.getpid()}-*"):
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@functools.cache
+def _module_fixtures(path: Path) -> frozenset[str]:
+    """Return the names of the fixtures that a file's tests share."""
+    return frozenset(_MODULE_FIXTURE.findall(path.read_text(encoding="utf-8")))
 
 
 # xdist reads the groups in this hook too, and would come first.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs no server, and run it first."""
+    """Mark what needs no server, and what one worker has to run together; put it in order."""
     for item in items:
         part = item.path.relative_to(ROOT / "tests").parts[0]
         if part in QUICK:
             item.add_marker(pytest.mark.quick)
-        elif part in ("integration", "fault"):
+            continue
+        if part in ("integration", "fault"):
             item.add_marker(pytest.mark.stack)
-        if part not in QUICK and item.path.stem not in DIVISIBLE:
-            # A module's servers and Airflow homes are started once when one worker has all its tests.
+        names = item.fixturenames  # type: ignore[attr-defined]
+        if "metadata_db" in names:
+            item.add_marker(pytest.mark.xdist_group("metadata_db"))
+        elif _module_fixtures(item.path).intersection(names):
+            # A module's servers are started once when one worker has all the tests that use them.
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    items.sort(key=lambda i: 0 if i.get_closest_marker("quick") else 1)
+    parallel = "PYTEST_XDIST_WORKER" in os.environ
+    items.sort(key=lambda i: _place(i, parallel))
+
+
+def _place(item: pytest.Item, parallel: bool) -> float:
+    """Return where a test stands: in one process what is quick comes first, else it fills what the long ones leave."""
+    if item.get_closest_marker("quick"):
+        return 1 if parallel else -1000
+    return -LONGEST.get(item.path.stem, 0)
 
 
 @pytest.fixture(scope="session")
@@ -70,7 +114,7 @@ def stack() -> Iterator[Any]:
     if worker is None:
         yield ensure_stack(Path(os.environ.get("MYSQL_CDC_STACK_DIR", ROOT / ".stack")))
         return
-    folder = ROOT / ".stack" / "workers" / worker
+    folder = WORKERS / worker
     try:
         yield ensure_stack(folder)
     finally:

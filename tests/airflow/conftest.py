@@ -16,7 +16,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from airflow_home import migrate, settings
 
 # Airflow reads its settings when it is imported, and the test modules import it, so this cannot wait for a fixture.
-HOME = Path(tempfile.mkdtemp(prefix="mysql-cdc-airflow-"))
+HOME = Path(tempfile.mkdtemp(prefix=f"mysql-cdc-airflow-{os.environ['MYSQL_CDC_SUITE']}-"))
 atexit.register(shutil.rmtree, HOME, ignore_errors=True)
 os.environ.update(settings(HOME))
 
