@@ -58,9 +58,8 @@ def check_exact(pipeline: Pipeline, root: Any, table: str, key: str = "id") -> N
         if value is None:
             assert last.get(record.key) is None
             continue
-        if value["op"] == "r" and value["source"]["snapshot"] in ("incremental", "true", "last") and last:
-            if record.key in last:
-                assert last[record.key] == value["after"], (record.key, "a row was read that the stream contradicts")
+        if value["op"] == "r" and record.key in last:
+            assert last[record.key] == value["after"], (record.key, "a row was read that the stream contradicts")
         else:
             assert last.get(record.key) == value["before"], (record.key, value["op"])
         last[record.key] = value["after"]

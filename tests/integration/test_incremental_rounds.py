@@ -94,3 +94,29 @@ def test_a_row_of_the_signal_table_asks_for_a_snapshot(
     told = [payload(r.value) for r in pipeline.read(f"{properties['topic.prefix']}.notes")]
     assert [t["type"] for t in told] == ["STARTED", *["IN_PROGRESS"] * 3, "TABLE_SCAN_COMPLETED", "COMPLETED"]
     assert {t["id"] for t in told} == {"ad-hoc-1"}
+
+
+def test_a_blocking_snapshot_reads_everything_while_the_stream_waits(
+    pipeline: Pipeline, root: Any, database: str, stack: Any
+) -> None:
+    """Changes that were not drained when it was asked for come before its rows, those of other tables too."""
+    keyless = [f"CREATE TABLE `{database}`.c (a INT)", f"INSERT INTO `{database}`.c VALUES (1), (1), (2)"]
+    execute(root, *filled(database, "a", "b", count=100), *keyless)
+    pipeline.snapshot()
+    execute(root, f"UPDATE `{database}`.b SET v = 7 WHERE id < 5", f"DELETE FROM `{database}`.a WHERE id = 3")
+    ask_for(pipeline, ["a", "c"], kind="blocking")
+    writer = Writer(stack, database, ["a", "b"], 110, seed=3)
+    writer.start()
+    try:
+        pipeline.drain()
+    finally:
+        writer.stop()
+    pipeline.drain()
+    assert states(pipeline) == ["done", "done"]
+    for table in ("a", "b"):
+        check_exact(pipeline, root, table)
+    found = [payload(r.value)["source"]["snapshot"] for r in pipeline.records("c")]
+    assert found[3:] == ["first_in_data_collection", "true", "last"]
+    told = [v["source"]["snapshot"] for r in pipeline.records("a") if (v := payload(r.value)) and v["op"] == "r"]
+    assert told[100:].count("first") == 1 and "last_in_data_collection" in told[100:]
+    assert len(reads(pipeline, "a", "true")) > 90

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,6 +46,45 @@ class NotNow(Exception):
     def __init__(self, why: str, *, hopeless: bool = False) -> None:
         super().__init__(why)
         self.hopeless = hopeless
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Say what the driver asks of a stretch.
+
+    Args:
+        kind: ``incremental`` or ``blocking``.
+        condition: SQL that rows have to fulfil, or None.
+        first_table: Whether the table is the first of a blocking snapshot.
+        last_table: Whether it is the last.
+    """
+
+    kind: str
+    condition: str | None
+    first_table: bool
+    last_table: bool
+
+    @classmethod
+    def of(cls, reply: Mapping[str, Any]) -> Asked:
+        """Read the driver's answer."""
+        return cls(str(reply["kind"]), reply["condition"], bool(reply["first"]), bool(reply["last"]))
+
+    def marker(self, stretch: Stretch, *, first: bool, last: bool) -> str:
+        """Return ``source.snapshot`` of a row.
+
+        Args:
+            stretch: The stretch.
+            first: Whether the row is its first.
+            last: Whether it is its last.
+        """
+        if self.kind == "incremental":
+            return "incremental"
+        return source.snapshot_marker(
+            first_row=first and stretch.number == 0,
+            last_row=last and stretch.final,
+            first_table=self.first_table,
+            last_table=self.last_table,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,26 +145,25 @@ class StretchReader:
                 return self.counts
             stretch = Stretch.from_json(reply["stretch"])
             try:
-                done = self._read(stretch, reply.get("condition"), str(reply["kind"]))
+                done = self._read(stretch, Asked.of(reply))
             except NotNow as reason:
                 self.channel.call("back", stretch=stretch.to_json(), reason=str(reason), hopeless=reason.hopeless)
                 continue
             self.channel.call("done", done=done.to_json())
 
-    def _read(self, stretch: Stretch, condition: str | None, kind: str) -> DoneStretch:
+    def _read(self, stretch: Stretch, asked: Asked) -> DoneStretch:
         """Read a stretch in full, then write its rows and the record that says so in one Kafka transaction."""
-        where = f"{kind} snapshot of {stretch}"
+        where = f"{asked.kind} snapshot of {stretch}"
         version = self._version(stretch)
         with RowSpool(where) as spool:
-            self._fill(spool, stretch, version, condition, where)
+            self._fill(spool, stretch, version, asked.condition, where)
             faults.fault_point("incremental.stretch_read", self.index)
-            left_out = 0
-            emitter = self._emitter(version, where, kind)
-            for packet in self._untouched(spool, version):
-                emitter.row(packet, "incremental" if kind == "incremental" else "true")
-                left_out -= 1
-            left_out += spool.rows
-        written = spool.rows - left_out - emitter.left_out
+            given = 0
+            emitter = self._emitter(version, where, asked.kind)
+            for given, (packet, last) in enumerate(with_last(self._untouched(spool, version)), 1):
+                emitter.row(packet, asked.marker(stretch, first=given == 1, last=last))
+            left_out = spool.rows - given
+        written = given - emitter.left_out
         done = DoneStretch(stretch, written, left_out)
         topic, key, value = ledger_record(self.cfg, done_key(stretch), done.to_json())
         self.sink.produce(topic, key, value, 0)
@@ -217,3 +255,18 @@ class StretchReader:
             counts=self.counts,
             identity=f"{kind}/{self.plan.epoch}",
         )
+
+
+def with_last(rows: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """Yield each row with whether it is the last one.
+
+    Args:
+        rows: The rows.
+    """
+    held: bytes | None = None
+    for row in rows:
+        if held is not None:
+            yield held, False
+        held = row
+    if held is not None:
+        yield held, True

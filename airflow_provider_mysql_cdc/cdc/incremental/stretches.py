@@ -53,7 +53,7 @@ def going_on(conn: Any, scan: TableScan, table: Table | None) -> TableScan:
     if scan.state == "running" and table is not None:
         kinds = tuple(key_kind(table, name) for name in scan.columns)
         key = scan.surrogate is not None or chunk_columns(table) == scan.columns
-        if kinds == scan.kinds and key and table.key_columns():
+        if kinds == scan.kinds and key and _told_apart(scan, table):
             return scan
     try:
         return begin_scan(conn, scan, table)
@@ -75,13 +75,18 @@ def begin_scan(conn: Any, scan: TableScan, table: Table | None) -> TableScan:
     """
     if table is None:
         raise Unreadable("the stream does not know the table: it does not exist any more, or is not captured")
-    if not table.key_columns():
+    if not _told_apart(scan, table):
         raise Unreadable("the table has neither a primary key nor a unique one without NULL")
     columns = _columns(table, scan.surrogate)
     kinds = tuple(key_kind(table, name) for name in columns)
     last = find_bound(conn, table.id, columns, kinds, condition=scan.condition, last=True) if columns else None
     begun = scan.begin(columns, kinds, last, time.time_ns() // 1_000_000)
     return begun.finish() if columns and last is None else begun
+
+
+def _told_apart(scan: TableScan, table: Table) -> bool:
+    """Return whether the table has a key, or is to be read without one, in a round in which nothing happens to it."""
+    return bool(table.key_columns()) or scan.kind == "blocking" or scan.surrogate is not None
 
 
 def _columns(table: Table, surrogate: str | None) -> tuple[str, ...]:
@@ -183,6 +188,7 @@ class StretchQueue:
         deadline: Value of ``time.monotonic()`` from which no more is given out.
         log: Takes one line of text.
         lines: What is left of each scan, in order.
+        ends: First and last scan of each blocking request.
         done: Stretches that tasks have committed.
     """
 
@@ -191,6 +197,7 @@ class StretchQueue:
     deadline: float
     log: Callable[[str], None]
     lines: list[_Line] = field(default_factory=list)
+    ends: dict[str, tuple[int, int]] = field(default_factory=dict)
     done: list[DoneStretch] = field(default_factory=list)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -210,6 +217,9 @@ class StretchQueue:
         """
         queue = cls(conn, chunk_rows, deadline, log)
         for scan in scans:
+            request = books.requests.get(scan.request)
+            if scan.kind == "blocking" and request is not None:
+                queue.ends[request.id] = request.first, request.first + request.tables - 1
             behind = books.done_of(scan.order)
             end = behind[-1].stretch if behind else None
             frontier, number = (end.high, end.number + 1) if end is not None else (scan.cursor, scan.number)
@@ -225,8 +235,14 @@ class StretchQueue:
                 if line is None:
                     break
                 if (stretch := self._cut(line)) is not None:
-                    return {"stretch": stretch.to_json(), "condition": line.scan.condition, "kind": line.scan.kind}
+                    return {"stretch": stretch.to_json(), **self._about(line.scan)}
             return {"stretch": None}
+
+    def _about(self, scan: TableScan) -> dict[str, Any]:
+        """Return what a task has to know of the scan."""
+        first, last = self.ends.get(scan.request, (-1, -1))
+        ends = {"first": scan.order == first, "last": scan.order == last}
+        return {"condition": scan.condition, "kind": scan.kind, **ends}
 
     def _cut(self, line: _Line) -> Stretch | None:
         if line.gaps:
