@@ -87,6 +87,14 @@ class Pipeline:
         job = self.prepare(kind)
         return submit(replace(job.spec, run_for_s=run_for_s), tmp_path, fault=fault, cores=cores)
 
+    def in_process(
+        self, kind: str, tmp_path: Path, *, fault: dict[str, Any] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Prepare a job, run it without Spark in a process of its own, and return that (settle is up to the caller)."""
+        child = start_process(self.prepare(kind).spec, tmp_path, fault=fault, slots=self.slots)
+        output, _ = child.communicate(timeout=300)
+        return subprocess.CompletedProcess(child.args, child.returncode, output, "")
+
     def settle(self) -> Outcome:
         return settle(self.cfg, self.store, self.log)
 
@@ -155,6 +163,32 @@ def submit(spec: Any, tmp_path: Path, *, fault: dict[str, Any] | None = None, co
         timeout=300,
         check=False,
     )
+
+
+# A job without Spark: its tasks are threads of one process, which a fault kills as a whole.
+PROCESS = """
+import sys
+from pathlib import Path
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+spec = JobSpec.read(Path(sys.argv[1]))
+{"drain": run_drain, "snapshot": run_snapshot}[spec.mode](spec, ThreadRunner(int(sys.argv[2])), print)
+"""
+
+
+def start_process(
+    spec: Any, tmp_path: Path, *, fault: dict[str, Any] | None = None, slots: int = 1
+) -> subprocess.Popen[str]:
+    """Start a job in a process of its own; its output is a pipe."""
+    path = tmp_path / f"spec-{os.urandom(4).hex()}.json"
+    spec.write(path)
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    if fault is not None:
+        env["MYSQL_CDC_FAULT"] = json.dumps(fault)
+    command = [sys.executable, "-c", PROCESS, str(path), str(slots)]
+    return subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
 def payload(data: bytes | None) -> Any:

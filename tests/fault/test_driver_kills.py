@@ -1,6 +1,7 @@
-"""kill -9 of the Spark driver at the edges of the commit protocol: the retry ends with every event exactly once.
+"""kill -9 of the driver at the edges of the commit protocol: the retry ends with every event exactly once.
 
-Each test names a fault point (cdc/faults.py) and fails when the fault did not fire.
+Each test names a fault point (cdc/faults.py) and fails when the fault did not fire. On Spark the tasks are processes
+that outlive their driver for a moment; elsewhere they are threads of the process that is killed.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from kit import Pipeline, compacted, duplicates, execute, payload, rows, submit_
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 
 ROWS = 3000
+Run = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture
@@ -77,39 +80,49 @@ def check(pipeline: Pipeline, root: Any, database: str) -> None:
     assert sum("ADD COLUMN extra" in payload(r.value)["ddl"] for r in changes) == 1
 
 
-FAULTS = [
-    ("plan.after_store", {}),
-    ("writer.mid_batch", {"writer": 0}),
-    ("writer.before_commit", {"writer": 1, "nth": 2}),
-    ("writer.after_commit", {"writer": 0, "nth": 2}),
-    ("writer.done", {"writer": 1}),
-    ("driver.before_outcome", {}),
+PROCESS, SPARK = Pipeline.in_process, Pipeline.on_spark
+# Who is killed where, and who goes on.
+FAULTS: list[tuple[str, dict[str, Any], Run, Run]] = [
+    ("plan.after_store", {}, PROCESS, PROCESS),
+    ("writer.mid_batch", {"writer": 0}, SPARK, SPARK),
+    ("writer.before_commit", {"writer": 1, "nth": 2}, SPARK, PROCESS),
+    ("writer.after_commit", {"writer": 0, "nth": 2}, PROCESS, PROCESS),
+    ("writer.done", {"writer": 1}, PROCESS, PROCESS),
+    ("driver.before_outcome", {}, PROCESS, PROCESS),
 ]
 
 
 @pytest.mark.req("STRM-03", "STRM-04", "STRM-11", "FAULT-10")
-@pytest.mark.parametrize(("point", "more"), FAULTS, ids=[f[0] for f in FAULTS])
+@pytest.mark.parametrize(("point", "more", "run", "retry"), FAULTS, ids=[f[0] for f in FAULTS])
 def test_kill_driver_then_retry_is_exactly_once(
-    point: str, more: dict[str, Any], pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+    point: str, more: dict[str, Any], run: Run, retry: Run, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
 ) -> None:
     load(root, database)
     pipeline.snapshot()
     change(root, database)
     fired = tmp_path / "fired"
     fault = {"point": point, "action": "kill-driver", "fired": str(fired), **more}
-    first = pipeline.on_spark("drain", tmp_path, fault=fault)
+    first = run(pipeline, "drain", tmp_path, fault=fault)
     assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
     assert first.returncode != 0
-    second = pipeline.on_spark("drain", tmp_path) if not pipeline.settle().complete else None
+    second = retry(pipeline, "drain", tmp_path) if not pipeline.settle().complete else None
     if second is not None:
         assert second.returncode == 0, second.stdout + second.stderr[-3000:]
     assert pipeline.settle().complete
     check(pipeline, root, database)
 
 
-@pytest.mark.parametrize("point", ["plan.after_store", "snapshot.view_open", "snapshot.after_chunk"])
+@pytest.mark.parametrize(
+    ("point", "run"),
+    [
+        ("plan.after_store", PROCESS),
+        ("snapshot.view_open", PROCESS),
+        ("snapshot.after_chunk", SPARK),
+    ],
+    ids=["plan.after_store", "snapshot.view_open", "snapshot.after_chunk"],
+)
 def test_kill_driver_during_snapshot_keeps_finished_chunks(
-    point: str, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+    point: str, run: Run, pipeline: Pipeline, root: Any, database: str, tmp_path: Path
 ) -> None:
     pipeline.properties["snapshot.chunk.rows"] = "500"
     load(root, database)
@@ -117,11 +130,11 @@ def test_kill_driver_during_snapshot_keeps_finished_chunks(
     execute(root, f"ANALYZE TABLE `{database}`.hot")
     fired = tmp_path / "fired"
     fault = {"point": point, "action": "kill-driver", "fired": str(fired)}
-    first = pipeline.on_spark("snapshot", tmp_path, fault=fault)
+    first = run(pipeline, "snapshot", tmp_path, fault=fault)
     assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
     # Between the attempts the tables change, in finished chunks and in others.
     execute(root, f"UPDATE `{database}`.hot SET v = 'between' WHERE id % 7 = 0")
-    second = pipeline.on_spark("snapshot", tmp_path)
+    second = run(pipeline, "snapshot", tmp_path)
     assert second.returncode == 0, second.stdout + second.stderr[-3000:]
     assert pipeline.settle().complete
     execute(root, f"UPDATE `{database}`.hot SET v = 'after' WHERE id % 11 = 0")
@@ -167,8 +180,8 @@ def test_frozen_writer_of_an_older_attempt_is_fenced(
             assert time.monotonic() < deadline and child.poll() is None, child.stdout and child.stdout.read()
             time.sleep(0.2)
         time.sleep(1)
-        second = pipeline.on_spark("drain", tmp_path)
-        assert second.returncode == 0, second.stdout + second.stderr[-3000:]
+        second = pipeline.in_process("drain", tmp_path)
+        assert second.returncode == 0, second.stdout
         assert pipeline.settle().complete
         os.kill(int(fired.read_text()), signal.SIGCONT)
         output, _ = child.communicate(timeout=120)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import ROOT, Pipeline, execute, rows
+from kit import Pipeline, execute, rows, start_process
 
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -19,15 +15,6 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committe
 
 SMALL, BIG = 100_000, 1_000_000
 PEAK_MB, GROWTH_MB = 600, 100
-
-JOB = """
-import sys
-from pathlib import Path
-from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-run_drain(JobSpec.read(Path(sys.argv[1])), ThreadRunner(1), print)
-"""
 
 
 @pytest.fixture
@@ -56,23 +43,15 @@ def insert(root: Any, database: str, first: int, count: int) -> None:
 
 def run(pipeline: Pipeline, tmp_path: Path, fault: dict[str, Any] | None = None) -> tuple[int, float]:
     """Prepare and run a drain in a process of its own; return its exit code and its peak of memory in MB."""
-    job = pipeline.prepare("drain")
-    spec = tmp_path / f"{time.monotonic_ns()}.json"
-    job.spec.write(spec)
-    env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    if fault is not None:
-        env["MYSQL_CDC_FAULT"] = json.dumps(fault)
-    log = tmp_path / "log"
-    with log.open("wb") as out:
-        child = subprocess.Popen([sys.executable, "-c", JOB, str(spec)], env=env, stdout=out, stderr=out)
-        peak = 0.0
-        while child.poll() is None:
-            # The high-water mark only grows, so the last look before the end is the peak.
-            status = Path(f"/proc/{child.pid}/status").read_text()
-            marks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
-            peak = max([peak, *(int(m) / 1024 for m in marks)])
-            time.sleep(0.05)
-    assert child.returncode in (0, -9), log.read_text()[-3000:]
+    child = start_process(pipeline.prepare("drain").spec, tmp_path, fault=fault)
+    peak = 0.0
+    while child.poll() is None:
+        # The high-water mark only grows, so the last look before the end is the peak.
+        status = Path(f"/proc/{child.pid}/status").read_text()
+        marks = [line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")]
+        peak = max([peak, *(int(m) / 1024 for m in marks)])
+        time.sleep(0.05)
+    assert child.returncode in (0, -9), child.communicate()[0][-3000:]
     return child.returncode, peak
 
 

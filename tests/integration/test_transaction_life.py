@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -15,7 +12,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import ROOT, Pipeline, duplicates, execute, payload, rows
+from kit import Pipeline, duplicates, execute, payload, rows, start_process
 from tcp_proxy import TcpProxy, tcp_proxy
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
@@ -24,15 +21,6 @@ from airflow_provider_mysql_cdc.cdc.job import wiring
 TIMEOUT_S = 10
 """The smallest transaction.timeout.ms; the test's broker looks for what is older every second."""
 LONGER_S = 15.0
-
-JOB = """
-import sys
-from pathlib import Path
-from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
-from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-run_drain(JobSpec.read(Path(sys.argv[1])), ThreadRunner(1), print)
-"""
 
 
 @pytest.fixture
@@ -148,19 +136,17 @@ def test_a_writer_that_was_stopped_for_longer_is_refused_by_name_and_the_retry_i
 ) -> None:
     pipeline.snapshot()
     captured_then_others(root, database)
-    spec, fired, log = tmp_path / "spec", tmp_path / "fired", tmp_path / "log"
-    pipeline.prepare("drain").spec.write(spec)
+    fired = tmp_path / "fired"
     fault = {"point": "writer.before_commit", "action": "stop-self", "fired": str(fired)}
-    env = {**os.environ, "PYTHONPATH": str(ROOT), "MYSQL_CDC_FAULT": json.dumps(fault)}
-    with log.open("wb") as out:
-        child = subprocess.Popen([sys.executable, "-c", JOB, str(spec)], env=env, stdout=out, stderr=out)
-        try:
-            _, status = os.waitpid(child.pid, os.WUNTRACED)
-            assert os.WIFSTOPPED(status) and fired.exists()
-            time.sleep(TIMEOUT_S + 3)  # the broker's clock has to pass; nothing shows that it has
-        finally:
-            os.kill(child.pid, signal.SIGCONT)
-        assert child.wait(120) == 1, log.read_text()[-2000:]
+    child = start_process(pipeline.prepare("drain").spec, tmp_path, fault=fault)
+    try:
+        _, status = os.waitpid(child.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status) and fired.exists()
+        time.sleep(TIMEOUT_S + 3)  # the broker's clock has to pass; nothing shows that it has
+    finally:
+        os.kill(child.pid, signal.SIGCONT)
+    output, _ = child.communicate(timeout=120)
+    assert child.returncode == 1, output[-2000:]
     state = wiring.ledger(pipeline.cfg).read()
     assert state is not None and state.outcome is not None
     error = from_json(state.outcome["error"])
