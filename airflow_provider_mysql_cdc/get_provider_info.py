@@ -28,27 +28,17 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["service"],
             }
         ],
-        "hooks": [
-            {
-                "integration-name": _INTEGRATION,
-                "python-modules": [f"{_PACKAGE}.hooks.mysql_cdc", f"{_PACKAGE}.hooks.spark_submit"],
-            }
-        ],
-        "operators": [
-            {
-                "integration-name": _INTEGRATION,
-                "python-modules": [
-                    f"{_PACKAGE}.operators.snapshot",
-                    f"{_PACKAGE}.operators.drain",
-                    f"{_PACKAGE}.operators.reset",
-                ],
-            }
-        ],
-        "sensors": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.sensors.binlog"]}],
-        "triggers": [{"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.triggers.binlog"]}],
+        "hooks": [_modules("hooks", "mysql_cdc", "spark_submit")],
+        "operators": [_modules("operators", "snapshot", "drain", "reset")],
+        "sensors": [_modules("sensors", "binlog", "incremental")],
+        "triggers": [_modules("triggers", "binlog", "incremental")],
         "connection-types": [_connection_type()],
         "config": {"mysql_cdc": {"description": "Settings of the MySQL CDC provider.", "options": _options()}},
     }
+
+
+def _modules(part: str, *names: str) -> dict[str, Any]:
+    return {"integration-name": _INTEGRATION, "python-modules": [f"{_PACKAGE}.{part}.{name}" for name in names]}
 
 
 def _connection_type() -> dict[str, Any]:

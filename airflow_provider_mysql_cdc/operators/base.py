@@ -167,19 +167,31 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
             super().on_kill()
 
     def _run(self, context: Any) -> dict[str, Any]:
+        cfg, store = self._open(context)
+        deadline = time.monotonic() + seconds(self.run_for)
+        self._check_spark()
+        done = self._one_job(cfg, store, context, deadline)
+        if done is not None:
+            return done
+        self.log.info("Nothing to do.")
+        state = store.load()
+        offset = state.committed.to_json() if state and state.committed else None
+        return {"complete": True, "offset": offset, "counts": {}}
+
+    def _open(self, context: Any) -> tuple[ConnectorConfig, OffsetStore]:
         hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
         cfg = hook.get_config(self._properties())
         accessor = accessor_of(context, self.offset_asset)
-        store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
-        deadline = time.monotonic() + seconds(self.run_for)
-        self._check_spark()
+        return cfg, hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
+
+    def _one_job(
+        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float
+    ) -> dict[str, Any] | None:
+        """Plan, run and settle one job; return None when there was nothing to do until the deadline."""
         job = self._prepare(cfg, store, owner_of(context), deadline)
         self._stop_if_killed()
         if job is None:
-            self.log.info("Nothing to do.")
-            state = store.load()
-            offset = state.committed.to_json() if state and state.committed else None
-            return {"complete": True, "offset": offset, "counts": {}}
+            return None
         failure = self._submit(job.spec, context)
         self._stop_if_killed()
         return self._judge(self._settle(cfg, store), failure, context)
@@ -212,6 +224,7 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
 
     def _submit(self, spec: JobSpec, context: Any) -> AirflowException | None:
         """Run the Spark job and return how spark-submit failed, if it did."""
+        files = self.files
         with spec_file(spec) as path:
             self.application_args = [str(path)]
             self._hook = self._get_hook()
@@ -224,6 +237,8 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
                 super().execute(context)
             except AirflowException as error:
                 return error
+            finally:
+                self.files = files  # an operator may submit several jobs
         return None
 
     def _get_hook(self) -> CdcSparkSubmitHook:

@@ -33,7 +33,8 @@ def reference_asset(
     """
     found = Asset(asset) if isinstance(asset, str) else asset
     for side in sides:
-        arguments[side] = [*(arguments.get(side) or []), found]
+        given = list(arguments.get(side) or [])
+        arguments[side] = given if found in given else [*given, found]
     return found
 
 
@@ -53,6 +54,15 @@ def owner_of(context: Any) -> str:
     """Return ``dag_id/run_id/task_id/map_index``: the same for every try of a task instance."""
     ti = context["ti"]
     return f"{ti.dag_id}/{ti.run_id}/{ti.task_id}/{getattr(ti, 'map_index', -1)}"
+
+
+def generation_of(context: Any) -> int:
+    """Return which time a task instance is done: 0 until somebody clears it, then another number with each clearing.
+
+    Clearing a task instance sets max_tries to its tries so far plus the task's retries; a retry leaves it alone.
+    """
+    ti = context["ti"]
+    return max(0, int(getattr(ti, "max_tries", 0) or 0) - int(ti.task.retries or 0))
 
 
 def seconds(value: timedelta | float | str | None, argument: str = "run_for") -> float:

@@ -42,8 +42,14 @@ def migrate(home: Path) -> None:
         raise RuntimeError(f"airflow db migrate failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
 
 
-def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> Any:
-    """Run a DAG once in this process and return its finished run (state, task instances)."""
+def run_dag(dag: Any, conf: dict[str, Any] | None = None, **more: Any) -> Any:
+    """Run a DAG once in this process and return its finished run (state, task instances).
+
+    Args:
+        dag: The DAG.
+        conf: What the trigger form holds.
+        more: Further arguments of ``dag.test``.
+    """
     from airflow.dag_processing.bundles.manager import DagBundlesManager
     from airflow.dag_processing.dagbag import DagBag, sync_bag_to_db
 
@@ -51,4 +57,4 @@ def run_dag(dag: Any, conf: dict[str, Any] | None = None) -> Any:
     bag = DagBag(dag_folder=os.devnull)
     bag.bag_dag(dag)
     sync_bag_to_db(bag, "dags-folder", None)
-    return dag.test(run_conf=conf)
+    return dag.test(run_conf=conf, **more)

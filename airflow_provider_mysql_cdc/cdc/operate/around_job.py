@@ -249,7 +249,13 @@ def _snapshot_wanted(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | 
 
 
 def prepare_drain(
-    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, run_for_s: float = 0.0
+    cfg: ConnectorConfig,
+    store: OffsetStore,
+    owner: str,
+    log: Log,
+    *,
+    run_for_s: float = 0.0,
+    even_empty: bool = False,
 ) -> PreparedJob | None:
     """Plan the next batch, or take up the one that was interrupted.
 
@@ -259,9 +265,10 @@ def prepare_drain(
         owner: ``dag_id/run_id/task_id/map_index``.
         log: Takes one line of text.
         run_for_s: Seconds for which one Spark session goes on with batch after batch.
+        even_empty: Whether to plan a batch although nothing is new; its driver also asks the Kafka signal topic.
 
     Returns:
-        The job, or None when nothing happened since the last batch.
+        The job, or None when nothing happened since the last batch, and nothing waits in the ledger.
 
     Raises:
         NoOffsetError: There is no offset and the configuration asks for a snapshot first.
@@ -302,7 +309,7 @@ def prepare_drain(
             owner,
             _weights(ledger),
             ledger.prepared() if ledger else (),
-            even_empty=ledger is not None and work_waits(ledger),
+            even_empty=even_empty or (ledger is not None and work_waits(ledger)),
         )
     if plan is None:
         log(f"nothing new since {start}")

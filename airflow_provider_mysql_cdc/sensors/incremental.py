@@ -1,0 +1,62 @@
+"""The sensor that waits for ad-hoc snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import PokeReturnValue
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.triggers.incremental import MySqlIncrementalSnapshotTrigger
+
+
+class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
+    """Wait until the snapshot that a signal asked for is done, or until none is at work; fail when it was given up.
+
+    It reads the ledger and drives nothing: a drain that runs beside it does (``mysql_cdc_drain``). A signal that no
+    drain has seen yet is waited for as well.
+
+    Args:
+        signal_id: The signal's id, for example what ``MySqlCdcSignalOperator`` returned; None waits until no snapshot
+            is waiting or at work. (templated)
+        kwargs: As for ``MySqlCdcSensor``.
+    """
+
+    template_fields: Sequence[str] = (*MySqlCdcSensor.template_fields, "signal_id")
+
+    def __init__(self, *, signal_id: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.signal_id = signal_id
+
+    def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
+        """Read the ledger.
+
+        Raises:
+            ConfigError: The template of the signal's id gave none.
+            StateError: The snapshot was refused, stopped or given up.
+        """
+        from airflow_provider_mysql_cdc.cdc.incremental.status import status_in
+        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import look_at_ledger, over, told
+
+        if self.signal_id is not None and self.signal_id.strip() in ("", "None"):
+            # Taken for "all", it would end at once.
+            raise ConfigError(
+                "the signal's id is empty",
+                where=f"signal_id={self.signal_id!r}",
+                remedy="give the id that the task before returned, or leave signal_id out to wait for all snapshots",
+            )
+        status = status_in(look_at_ledger(cfg), self.signal_id)
+        done = over(status, self.signal_id)
+        self.log.info("Signal %s: %s.", self.signal_id or "(all)", status.state)
+        return PokeReturnValue(done, told(status) if done else None)
+
+    def trigger(self, arguments: Mapping[str, Any]) -> MySqlIncrementalSnapshotTrigger:
+        """Return the trigger that goes on reading the ledger."""
+        from airflow_provider_mysql_cdc.triggers.incremental import MySqlIncrementalSnapshotTrigger
+
+        return MySqlIncrementalSnapshotTrigger(signal_id=self.signal_id, **arguments)
