@@ -81,6 +81,25 @@ def test_readers_pass_over_what_is_not_committed_unless_asked_for_it(monkeypatch
     assert [m["isolation.level"] for m in made] == ["read_committed", "read_uncommitted"]
 
 
+def test_a_producer_connects_at_once_where_the_client_knows_how(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[dict[str, object]] = []
+
+    def create(kind: object, finished: dict[str, object], settings: object) -> None:
+        made.append(finished)
+        if unknown and "enable.sparse.connections" in finished:
+            raise ConfigError("the Kafka client refuses its settings")
+
+    monkeypatch.setattr(clients, "_create", create)
+    for unknown in (False, True):
+        made.clear()
+        clients.make_producer({"bootstrap.servers": "k:1"}, print, print)
+        assert [m.get("enable.sparse.connections") for m in made] == [False, None][: 1 + unknown]
+    unknown = False
+    made.clear()
+    clients.make_producer({"enable.sparse.connections": "true"}, print, print)
+    assert [m["enable.sparse.connections"] for m in made] == ["true"]
+
+
 class Message:
     """A record at an offset, or the end of the partition there."""
 

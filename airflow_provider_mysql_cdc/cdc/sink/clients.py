@@ -48,6 +48,10 @@ _PRODUCER_ONLY = (
     "retries",
 )
 
+# A transactional producer's first question goes to a broker it is not connected to yet; librdkafka 2.16 then asks again
+# after half a second. Its documentation hides the property, so a version may come that does not know it.
+_CONNECTED_AT_ONCE = {"enable.sparse.connections": False}
+
 _ALIASES = {"message.timeout.ms": "delivery.timeout.ms", "queue.buffering.max.ms": "linger.ms"}
 """librdkafka's second names of the times that ``_within`` shortens."""
 
@@ -137,7 +141,11 @@ def make_producer(
     Raises:
         ConfigError: librdkafka does not take a setting.
     """
-    return _create(Producer, {**settings, "error_cb": on_error, "on_delivery": on_undelivered}, settings)
+    finished = {**settings, "error_cb": on_error, "on_delivery": on_undelivered}
+    try:
+        return _create(Producer, {**_CONNECTED_AT_ONCE, **finished}, settings)
+    except ConfigError:
+        return _create(Producer, finished, settings)
 
 
 def make_consumer(
