@@ -64,7 +64,7 @@ def test_a_snapshot_is_asked_for_with_names_of_tables() -> None:
     assert "data-collections is missing" in refusal("execute-snapshot")
 
 
-@pytest.mark.req("INC-43")
+@pytest.mark.req("INC-05", "INC-43")
 @pytest.mark.parametrize(
     "given, kind",
     [("INCREMENTAL", "incremental"), ("incremental", "incremental"), (None, "incremental"), ("Blocking", "blocking")],

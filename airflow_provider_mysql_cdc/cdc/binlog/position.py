@@ -34,7 +34,7 @@ def current_offset(conn: Any) -> BinlogOffset:
         SourceSettingError: Binary logging is off.
         SourceError: What the server says otherwise.
     """
-    rows = _status(conn)
+    rows = binlog_status(conn)
     uuid, gtid_mode = fetch_all(conn, "SELECT @@server_uuid, @@GLOBAL.gtid_mode")[0]
     if not rows:
         raise SourceSettingError(
@@ -93,7 +93,15 @@ def _owned(conn: Any) -> frozenset[tuple[str, str]]:
     return frozenset(owned)
 
 
-def _status(conn: Any) -> list[dict[str, Any]]:
+def binlog_status(conn: Any) -> list[dict[str, Any]]:
+    """Return what the server says of its binlog, by column name; nothing when binary logging is off.
+
+    Args:
+        conn: An open connection (REPLICATION CLIENT).
+
+    Raises:
+        SourceError: What the server says otherwise.
+    """
     try:
         return fetch_named(conn, _STATUS[0])
     except SourceError as error:

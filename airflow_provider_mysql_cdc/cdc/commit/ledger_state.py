@@ -300,6 +300,7 @@ def check_signal(key: str, given: Members) -> None:
     for name in ("id", "type", "data"):
         given.text(name)
     given.text("refused", "")
+    given.whole("sent_us", 0)
     if not key.startswith(f"{SIGNAL_PREFIX}{given.one_of('channel', SIGNAL_CHANNELS)}/"):
         raise given.refuse("channel", f"that of the key {key}")
 

@@ -92,6 +92,10 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
         cfg: The connector's configuration.
         tables: The tables.
     """
+    captured = set(tables)
+    listed = [t for t in _base_tables(conn) if cfg.describes(t) and t not in captured]
+    # The signal table may stand in a database that is not described otherwise.
+    beside = {t.db for t in listed}
     with conn.cursor() as cursor:
         _show_hidden_keys(cursor)
         cursor.execute(
@@ -109,10 +113,10 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
             "ORDER BY schema_name"
         )
         for db, db_charset, db_collation in cursor.fetchall():
-            if cfg.describes_database(db):
+            if cfg.describes_database(db) or db in beside:
                 statement = f"CREATE DATABASE {quote_name(db)} CHARSET {db_charset} COLLATE {db_collation}"
                 databases.setdefault(db, statement)
-    others = _others(conn, [t for t in _base_tables(conn) if cfg.describes(t) and t not in creates])
+    others = _others(conn, [t for t in listed if t.db in databases])
     return Definitions(charset, collation, databases, creates, sql_mode, int(lower), others)
 
 

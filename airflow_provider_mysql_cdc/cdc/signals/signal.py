@@ -69,6 +69,7 @@ class Signal:
         data: JSON text of its parameters; empty for none.
         channel: Where it came from.
         refused: Why nobody can make anything of it, or empty.
+        sent_us: When it was sent, microseconds since the epoch, where the channel has no order of its own; or 0.
     """
 
     id: str
@@ -76,6 +77,7 @@ class Signal:
     data: str
     channel: Channel
     refused: str = ""
+    sent_us: int = 0
 
     def key(self, name: str) -> str:
         """Return its ledger key.
@@ -88,7 +90,8 @@ class Signal:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         data = {"id": self.id, "type": self.type, "data": self.data, "channel": self.channel}
-        return data | ({"refused": self.refused} if self.refused else {})
+        more = {"refused": self.refused, "sent_us": self.sent_us}
+        return data | {name: value for name, value in more.items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> Signal:
@@ -99,7 +102,8 @@ class Signal:
         """
         given = members(data)
         channel = cast(Channel, given.one_of("channel", SIGNAL_CHANNELS))
-        return cls(given.text("id"), given.text("type"), given.text("data"), channel, given.text("refused", ""))
+        id_, type_, data_, refused = given.text("id"), given.text("type"), given.text("data"), given.text("refused", "")
+        return cls(id_, type_, data_, channel, refused, given.whole("sent_us", 0))
 
 
 def received(id_: str | None, type_: str | None, data: str | None, channel: Channel, wrong: str = "") -> Signal:
@@ -135,15 +139,15 @@ def waiting(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Signal]
     Raises:
         DamagedRecordError: A record is not of the form of one.
     """
-    keys = sorted(records, key=_order)
-    return [(SIGNAL_PREFIX + key, Signal.from_json(records[key])) for key in keys]
+    found = {key: Signal.from_json(record) for key, record in records.items()}
+    return [(SIGNAL_PREFIX + key, found[key]) for key in sorted(found, key=lambda key: _order(key, found[key]))]
 
 
-def _order(key: str) -> tuple[str, list[int], str]:
-    """Return what sorts ``source/7-12``, ``kafka/40`` and ``airflow/<time>-<uuid>``."""
+def _order(key: str, signal: Signal) -> tuple[str, int, list[int], str]:
+    """Return what sorts ``source/<epoch>-<file>-<position>-<number>``, ``kafka/<offset>`` and ``airflow/<uuid>``."""
     channel, _, name = key.partition("/")
-    numbers = [int(part) for part in name.split("-")[:2] if part.isdecimal() and part.isascii() and len(part) < 20]
-    return channel, numbers, name
+    numbers = [int(part) for part in name.split("-") if part.isdecimal() and part.isascii() and len(part) < 20]
+    return channel, signal.sent_us, numbers, name
 
 
 def read_action(signal: Signal, trusted: frozenset[str]) -> Action:

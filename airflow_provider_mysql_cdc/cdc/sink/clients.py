@@ -96,6 +96,22 @@ def producer_settings(settings: Mapping[str, Any], transactional_id: str, timeou
     }
 
 
+def plain_producer_settings(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+    """Return the settings of a producer without transactions, as safe as one with them otherwise.
+
+    Args:
+        settings: User settings under their librdkafka names.
+        timeout_ms: Milliseconds after which an undelivered record is given up.
+
+    Raises:
+        ConfigError: A setting could lose or double records.
+    """
+    finished = producer_settings(settings, "", timeout_ms)
+    for name in ("transactional.id", "transaction.timeout.ms", "acks", "request.required.acks"):
+        finished.pop(name, None)
+    return {**finished, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
+
+
 def _within(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
     """Return settings whose times fit into a transaction; librdkafka refuses others (rd_kafka_conf_finalize).
 
@@ -174,7 +190,8 @@ def make_consumer(
         "queued.max.messages.kbytes": 16_384,
         "error_cb": on_error,
     }
-    return _create(Consumer, {**common_settings(settings), **own}, settings)
+    fetch = {name: value for name, value in settings.items() if name.startswith("fetch.")}
+    return _create(Consumer, {**common_settings(settings), **own, **fetch}, settings)
 
 
 class Admin(AdminClient):  # type: ignore[misc]

@@ -107,11 +107,37 @@ def read_topic(
     if count is None:
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
     bounds = end_offsets(admin, topic, range(count), stable=stable)
+    yield from read_between(kafka_settings, topic, bounds, timeout_s=timeout_s, committed=committed)
+
+
+def read_between(
+    kafka_settings: Mapping[str, Any],
+    topic: str,
+    bounds: Mapping[int, tuple[int, int]],
+    *,
+    timeout_s: float,
+    committed: bool = True,
+    group: str = "",
+) -> Iterator[TopicRecord]:
+    """Yield records from offset to offset; see ``read_topic``.
+
+    Args:
+        kafka_settings: Client settings.
+        topic: Topic name; it must exist.
+        bounds: By partition the first offset, and the one behind the last.
+        timeout_s: Seconds without progress after which this gives up.
+        committed: False reads aborted and open transactions as well.
+        group: Name for the group; no offsets are stored under it.
+
+    Raises:
+        HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
+        SinkError: As ``read_topic_committed``.
+    """
     ends = {p: end for p, (first, end) in bounds.items() if end > first}
     side: list[KafkaError] = []
     if not ends:
         return
-    consumer = make_consumer(kafka_settings, f"{topic}.reader", side.append, committed=committed)
+    consumer = make_consumer(kafka_settings, group or f"{topic}.reader", side.append, committed=committed)
     try:
         consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
         yield from _consume(consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)

@@ -1,0 +1,258 @@
+"""Signals of the Kafka topic and of Airflow: what is taken, from which place on, and what is said of the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, LedgerMissingError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.signals import airflow_channel, kafka_channel
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaChannel, Polled, read_record
+from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, SignalRefused, read_action, waiting
+from airflow_provider_mysql_cdc.cdc.sink.clients import plain_producer_settings
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
+
+BASE = {
+    "topic.prefix": "test_connector",
+    "database.hostname": "h",
+    "database.user": "u",
+    "kafka.bootstrap.servers": "k:1",
+    "signal.enabled.channels": "source,kafka",
+    "signal.kafka.poll.timeout.ms": "0",
+}
+TOPIC = "test_connector-signal"
+
+
+def config(**given: str) -> ConnectorConfig:
+    return ConnectorConfig.from_properties(BASE | {name.replace("__", "."): text for name, text in given.items()})
+
+
+class Topic:
+    """The signal topic, as the reader sees it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *values: Any, first: int = 0, id_: str | None = "T1") -> None:
+        self.first, self.id, self.there = first, id_, True
+        self.records = [self.record(first + n, v) for n, v in enumerate(values)]
+        self.error: Exception | None = None
+        self.asked = 0
+        self.admins: list[Any] = []
+        monkeypatch.setattr(kafka_channel, "make_admin", lambda s: self.admins.append(s) or object())
+        monkeypatch.setattr(kafka_channel, "partition_counts", lambda a, t: {TOPIC: 1} if self.there else {})
+        monkeypatch.setattr(kafka_channel, "topic_id", lambda a, t: self.id)
+        monkeypatch.setattr(kafka_channel, "end_offsets", self.ends)
+        monkeypatch.setattr(kafka_channel, "read_between", self.read)
+
+    def record(self, offset: int, value: Any, key: bytes | None = b"test_connector") -> TopicRecord:
+        if isinstance(value, tuple):
+            key, value = value
+        return TopicRecord(0, offset, key, json.dumps(value).encode() if isinstance(value, dict) else value)
+
+    def ends(self, admin: Any, topic: str, partitions: Any, *, stable: bool) -> dict[int, tuple[int, int]]:
+        self.asked += 1
+        assert stable and list(partitions) == [0]
+        return {0: (self.first, self.first + len(self.records))}
+
+    def read(self, settings: Any, topic: str, bounds: Any, *, timeout_s: float, group: str) -> Iterator[TopicRecord]:
+        assert (topic, group) == (TOPIC, "kafka-signal")
+        start, end = bounds[0]
+        if self.error is not None:
+            raise self.error
+        yield from [r for r in self.records if start <= r.offset < end]
+
+
+def poll(cfg: ConnectorConfig | None = None, place: dict[str, Any] | None = None) -> Polled:
+    ledger = LedgerState.from_records({} if place is None else {"signal-offset": encode(place)})
+    return KafkaChannel(cfg or config()).poll(ledger)
+
+
+def at(offset: int, id_: str | None = "T1", topic: str = TOPIC) -> dict[str, Any]:
+    return {"topic": topic, "id": id_, "offset": offset}
+
+
+LOG = {"type": "log", "data": {"message": "m"}}
+EX_15 = {
+    "type": "execute-snapshot",
+    "data": {"data-collections": ["schema1.table1", "schema1.table2"], "type": "INCREMENTAL"},
+}
+
+
+@pytest.mark.req("EX-15", "INC-41", "INC-42", "INC-46")
+def test_a_signal_of_the_topic_has_the_connectors_name_as_key_and_no_id(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch, LOG, (b"other", EX_15), (None, EX_15), EX_15, b"", None, EX_15 | {"id": "mine"})
+    found = poll()
+    assert [(key, signal.id) for key, signal in found.signals] == [
+        ("signal/kafka/0", "kafka-0"), ("signal/kafka/3", "kafka-3"), ("signal/kafka/6", "mine"),
+    ]  # fmt: skip
+    assert read_action(found.signals[1][1], frozenset()) == ExecuteSnapshot(
+        "kafka-3", "kafka", "incremental", ("schema1.table1", "schema1.table2")
+    )
+    assert found.place == at(7)
+    assert found.notes == [f"2 records of topic {TOPIC} are passed over: their key is not test_connector"]
+    assert topic.admins == [{"bootstrap.servers": "k:1"}]
+
+
+def test_each_poll_begins_where_the_ledger_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch, LOG, LOG, LOG)
+    found = poll(place=at(2))
+    assert [key for key, _ in found.signals] == ["signal/kafka/2"] and found.place == at(3)
+    again = poll(place=found.place)
+    assert again.signals == [] and again.place is None and again.notes == []
+    topic.records.append(topic.record(3, (b"other", LOG)))
+    passed = poll(place=found.place)
+    assert passed.signals == [] and passed.place == at(4), "what is passed over is not read again"
+
+
+@pytest.mark.parametrize("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])
+def test_the_first_poll_begins_with_the_topic_or_where_it_is_told_to(
+    monkeypatch: pytest.MonkeyPatch, reset: str, place: int
+) -> None:
+    Topic(monkeypatch, LOG, LOG)
+    cfg = config(**{"signal.consumer.auto.offset.reset": reset} if reset else {})
+    found = poll(cfg)
+    assert len(found.signals) == 2 - place and found.place == at(2)
+    other = poll(cfg, at(1, topic="another"))
+    assert len(other.signals) == 2 - place, "another topic is begun anew"
+
+
+def test_a_topic_made_anew_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch, LOG, LOG, id_="T2")
+    found = poll(place=at(1))
+    assert len(found.signals) == 2 and found.place == at(2, "T2") and "made anew" in found.notes[0]
+    topic.id = None  # brokers before Kafka 3.1
+    assert poll(place=at(1, None)).place == at(2, None)
+    topic.id = "T2"
+    assert len(poll(place=at(1, None)).signals) == 1, "an upgrade of the brokers makes nothing anew"
+
+
+def test_what_was_deleted_unread_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    Topic(monkeypatch, LOG, first=10)
+    found = poll(place=at(4))
+    assert [key for key, _ in found.signals] == ["signal/kafka/10"] and found.place == at(11)
+    assert "signals from 4 on were deleted" in found.notes[0]
+    assert poll(place=at(50)).place == at(11), "behind the end after an unclean election"
+
+
+def test_a_poll_reads_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    Topic(monkeypatch, *[LOG, (b"other", LOG)] * 5)
+    monkeypatch.setattr(kafka_channel, "MOST_AT_ONCE", 4)
+    first = poll()
+    assert [key for key, _ in first.signals] == ["signal/kafka/0", "signal/kafka/2"] and first.place == at(4)
+    second = poll(place=first.place)
+    assert [key for key, _ in second.signals] == ["signal/kafka/4", "signal/kafka/6"] and second.place == at(8)
+    monkeypatch.setattr(kafka_channel, "MOST_BYTES", 1)
+    assert poll().place == at(1)
+
+
+def test_a_topic_that_cannot_be_read_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch, LOG)
+    topic.error = SinkConnectionError("Kafka is silent", where="k:1")
+    found = poll()
+    assert (found.signals, found.place) == ([], None)
+    assert "cannot be read now: Kafka is silent [k:1]" in found.notes[0]
+    topic.error = HiddenByTransaction("partition 0: 1 of 2")
+    assert "an open transaction hides the rest" in poll().notes[0]
+    topic.there = False
+    missing = poll(place=at(1))
+    assert missing.place is None and "does not exist (signal.kafka.topic)" in missing.notes[0]
+
+
+def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    topic = Topic(monkeypatch, LOG)
+    monkeypatch.setattr(kafka_channel.time, "sleep", lambda s: topic.records.append(topic.record(1, LOG)))
+    found = poll(config(**{"signal.kafka.poll.timeout.ms": "60000"}), at(1))
+    assert [key for key, _ in found.signals] == ["signal/kafka/1"] and topic.asked == 2
+
+
+@pytest.mark.parametrize(
+    "value, why",
+    [
+        (b"{", "value at offset 7 is not JSON"),
+        (b"\xff", "value at offset 7 is not JSON"),
+        (b"[" * 100_000, "value at offset 7 is not JSON"),
+        (b"[]", "value at offset 7 is not a JSON object"),
+        (b'{"type": 7}', "type at offset 7 is not a text"),
+        (b'{"type": "log", "id": 7}', "id at offset 7 is not a text"),
+        (b'{"type": "log", "data": "{}"}', "data at offset 7 is not a JSON object"),
+        (b'{"type": "log", "data": {"message": "\\ud800"}}', "what is no character"),
+        (b'{"data": {}}', "the type '' is not known"),
+    ],
+)
+def test_a_malformed_record_is_a_refused_signal(value: bytes, why: str) -> None:
+    signal = read_record(TopicRecord(0, 7, b"p", value))
+    assert signal.id == "kafka-7" and signal.channel == "kafka"
+    with pytest.raises(SignalRefused) as refused:
+        read_action(signal, frozenset({"kafka"}))
+    assert why in refused.value.reason
+
+
+# -- from Airflow ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def sent(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
+    """Return what stands in the ledger, by key; the last value of each."""
+    records: dict[str, bytes] = {}
+
+    def write(settings: Any, written: Any) -> None:
+        for topic, key, value in written:
+            assert topic == "ledger.test_connector"
+            records[key.decode()] = value
+
+    monkeypatch.setattr(airflow_channel, "make_admin", lambda settings: None)
+    monkeypatch.setattr(airflow_channel, "partition_counts", lambda admin, topics: dict.fromkeys(topics, 1))
+    monkeypatch.setattr(airflow_channel, "write_plain", write)
+    return records
+
+
+def test_a_signal_from_airflow_waits_in_the_ledger(sent: dict[str, bytes]) -> None:
+    id_ = airflow_channel.send(config(), "execute-snapshot", {"data-collections": ["d.ä"]})
+    other = airflow_channel.send(config(), "pause-snapshot", id_="mine")
+    assert other == "mine" and id_ != other
+    found = [signal for _, signal in waiting(LedgerState.from_records(dict(sent)).signals)]
+    assert [(s.id, s.type, s.channel) for s in found] == [
+        (id_, "execute-snapshot", "airflow"), ("mine", "pause-snapshot", "airflow"),
+    ]  # fmt: skip
+    assert found[0].data == '{"data-collections": ["d.ä"]}'
+
+
+def test_signals_from_airflow_keep_their_order(sent: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = [str(n) for n in range(20)]
+    clock = iter(range(1, 100))
+    monkeypatch.setattr(airflow_channel.time, "time_ns", lambda: next(clock) * 1_000)
+    for id_ in ids:
+        airflow_channel.send(config(), "pause-snapshot", id_=id_)
+    assert [s.id for _, s in waiting(LedgerState.from_records(dict(sent)).signals)] == ids
+
+
+def test_a_repeated_attempt_sends_nothing_more(sent: dict[str, bytes]) -> None:
+    for _ in range(2):
+        airflow_channel.send(config(), "pause-snapshot", id_="run-1")
+    assert len(sent) == 1
+
+
+def test_what_cannot_be_carried_out_is_not_sent(sent: dict[str, bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ConfigError, match="data-collections is missing"):
+        airflow_channel.send(config(), "execute-snapshot", {})
+    with pytest.raises(ConfigError, match="is not known"):
+        airflow_channel.send(config(), "run-snapshot", {})
+    monkeypatch.setattr(airflow_channel, "partition_counts", lambda admin, topics: {})
+    with pytest.raises(LedgerMissingError, match="nowhere to wait") as caught:
+        airflow_channel.send(config(), "pause-snapshot")
+    assert "mysql_cdc_snapshot" in caught.value.remedy
+    assert sent == {}
+
+
+def test_a_plain_producer_is_as_safe_as_one_with_transactions() -> None:
+    given = {"bootstrap.servers": "k:1", "acks": "all", "linger.ms": "5", "delivery.timeout.ms": "900000"}
+    settings = plain_producer_settings(given, 60_000)
+    assert settings["acks"] == "all" and settings["enable.idempotence"] is True
+    assert not [name for name in settings if name.startswith("transaction")]
+    assert settings["delivery.timeout.ms"] == 60_000
+    with pytest.raises(ConfigError, match="acks"):
+        plain_producer_settings({"acks": "1"}, 60_000)

@@ -1,0 +1,126 @@
+"""What is said of a signal table, and of what watermarks rest on, before a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import ColumnFact, TableFacts, problems
+
+BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+TABLE = {"signal.data.collection": "ops.signals"}
+READ_ONLY = {"read.only": "true"}
+COLUMNS = (ColumnFact("id", "varchar", 42), ColumnFact("type", "varchar", 32), ColumnFact("data", "varchar", 2048))
+SOUND = {
+    "binlog_order_commits": "ON",
+    "gtid_mode": "ON",
+    "replica_parallel_workers": "4",
+    "replica_preserve_commit_order": "ON",
+    "super_read_only": "OFF",
+}
+
+
+def found(given: dict[str, str], facts: TableFacts) -> list[ConfigError]:
+    return list(problems(facts, ConnectorConfig.from_properties(BASE | given)))
+
+
+def facts(columns: Any = COLUMNS, **more: Any) -> TableFacts:
+    variables = {name: more.pop(name, value) for name, value in SOUND.items()}
+    return TableFacts({n: v for n, v in variables.items() if v is not None}, columns, **more)
+
+
+def only(given: dict[str, str], given_facts: TableFacts) -> ConfigError:
+    (problem,) = found(given, given_facts)
+    assert problem.where and problem.why and problem.remedy and not problem.can_retry
+    return problem
+
+
+def test_a_sound_table_on_a_sound_server_needs_nothing() -> None:
+    assert found(TABLE, facts()) == []
+    assert found(READ_ONLY, facts(())) == []
+    assert found(TABLE | READ_ONLY, facts(())) == [], "signals may come from elsewhere"
+    assert found({}, facts((), gtid_mode="OFF")) == []
+    wide = (*COLUMNS[:2], ColumnFact("data", "json", None), ColumnFact("at", "timestamp", None))
+    assert found(TABLE, facts(wide)) == []
+
+
+def test_a_missing_table_is_named_with_what_to_do() -> None:
+    problem = only(TABLE, facts(()))
+    assert problem.where == "signal.data.collection=ops.signals"
+    assert "CREATE TABLE `ops`.`signals` (id VARCHAR(42)" in problem.remedy
+    assert "signal.data.collection.create=true" in problem.remedy
+
+
+@pytest.mark.parametrize(
+    "columns, what",
+    [
+        (COLUMNS[:2], "has 2 columns"),
+        ((ColumnFact("id", "bigint", None), *COLUMNS[1:]), "column id of the signal table is no column of characters"),
+        ((*COLUMNS[:2], ColumnFact("data", "blob", 65535)), "column data of the signal table is no column of char"),
+        ((ColumnFact("i", "varchar", 41), *COLUMNS[1:]), "column i of the signal table is too narrow"),
+        ((COLUMNS[0], ColumnFact("kind", "char", 20), COLUMNS[2]), "column kind of the signal table is too narrow"),
+        ((*COLUMNS[:2], ColumnFact("data", "varchar", 100)), "column data of the signal table is too narrow"),
+        ((*COLUMNS, ColumnFact("who", "varchar", 9, needed=True)), "column who of the signal table has no default"),
+    ],
+)
+def test_a_table_of_another_shape_is_refused(columns: Any, what: str) -> None:
+    assert what in only(TABLE, facts(columns)).what
+
+
+@pytest.mark.req("INC-34")
+def test_the_account_must_be_able_to_write_what_the_strategy_writes() -> None:
+    deleting = TABLE | {"incremental.snapshot.watermarking.strategy": "insert_delete"}
+    refused = facts(refused={"INSERT": "INSERT command denied", "DELETE": "DELETE command denied"})
+    assert [p.what for p in found(TABLE, refused)] == ["the account may not INSERT in the signal table"]
+    assert len(found(deleting, refused)) == 2
+    problem = only(deleting, facts(refused={"DELETE": "DELETE command denied"}))
+    assert problem.remedy.startswith("GRANT INSERT, DELETE, SELECT ON `ops`.`signals` TO the account, or take")
+    assert "DELETE command denied" in problem.why
+    assert found(TABLE, facts(refused={"DELETE": "denied"})) == []
+
+
+@pytest.mark.req("INC-34")
+@pytest.mark.parametrize(
+    "more, option",
+    [
+        ({"ignore_db": frozenset({"ops"})}, "binlog_ignore_db"),
+        ({"do_db": frozenset({"shop"})}, "binlog_do_db"),
+    ],
+)
+def test_the_table_must_be_written_to_the_binlog(more: dict[str, Any], option: str) -> None:
+    assert option in only(TABLE, facts(**more)).why
+    assert found(TABLE, facts(ignore_db=frozenset({"shop"}), do_db=frozenset({"ops"}))) == []
+
+
+def test_commits_must_come_in_the_binlogs_order() -> None:
+    assert only(TABLE, facts(binlog_order_commits="OFF")).what == "binlog_order_commits is OFF"
+    assert found(READ_ONLY, facts(binlog_order_commits="OFF")) == []
+    assert "super_read_only is ON" in only(TABLE, facts(super_read_only="ON")).why
+
+
+@pytest.mark.req("INC-38")
+def test_without_writing_the_server_must_have_gtids() -> None:
+    for mode in ("OFF", "ON_PERMISSIVE", "OFF_PERMISSIVE"):
+        problem = only(READ_ONLY, facts(gtid_mode=mode))
+        assert problem.what == "GTIDs are off" and mode in problem.why
+
+
+@pytest.mark.req("INC-39", "CFG-120", "CFG-121", "CFG-122")
+@pytest.mark.parametrize("name", ["replica", "slave"])
+@pytest.mark.parametrize(
+    "workers, order, refused", [("4", "OFF", True), ("1", "0", True), ("4", "ON", False), ("4", "1", False),
+                                ("0", "OFF", False)]
+)  # fmt: skip
+def test_without_writing_a_multi_threaded_replica_must_keep_the_order(
+    name: str, workers: str, order: str, refused: bool
+) -> None:
+    given = TableFacts({"gtid_mode": "ON", f"{name}_parallel_workers": workers, f"{name}_preserve_commit_order": order})
+    problems_found = found(READ_ONLY, given)
+    assert bool(problems_found) is refused
+    if refused:
+        assert problems_found[0].what == f"{name}_preserve_commit_order is OFF"
+        assert f"{name}_parallel_workers is {workers}" in problems_found[0].why
+    assert found(TABLE, facts(replica_preserve_commit_order="OFF")) == [], "rows of the table need no such order"
