@@ -58,6 +58,7 @@ class ModelWriter:
     world: World
 
     state = None
+    last = (0, None)
 
     def __init__(
         self, *, cfg: Any, plan: Any, index: int, sink: Any, resume: Any, filters: Any, topics: Any, **_: Any

@@ -58,6 +58,8 @@ class DrainWriter:
         progress: Called every two seconds with counters.
         topics: Topics as the ledger knows them.
         touched: Remembers which rows of tables under snapshot were touched; None outside of a round.
+        counts: Records by topic.
+        last: Server id and GTID of the last transaction.
     """
 
     cfg: ConnectorConfig
@@ -73,6 +75,7 @@ class DrainWriter:
     touched: TouchedKeys | None = None
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    last: tuple[int, str | None] = (0, None)
     _at: Position = field(init=False)
     _routes: Routes = field(init=False)
     _log: SchemaLog = field(init=False)
@@ -165,6 +168,7 @@ class DrainWriter:
         at = self._at
         at.gtid, at.commit_us = parsed.gtid, parsed.commit_us
         at.thread, at.begun = 0, False
+        self.last = event.server_id, parsed.gtid
         # A file that the server's stop or crash ended has no ROTATE event that names the next one.
         moved = event.file != at.boundary.file
         at.enter(self._boundary(event.file, FILE_START) if moved else None)

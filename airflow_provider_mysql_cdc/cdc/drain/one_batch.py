@@ -56,10 +56,12 @@ class Written:
     Args:
         counts: Records by topic.
         state: Table structures at the batch's end; None when an earlier attempt had written everything.
+        last: Server id and GTID of the last transaction.
     """
 
     counts: dict[str, int]
     state: SchemaState | None
+    last: tuple[int, str | None] = (0, None)
 
 
 def begin_batch(
@@ -170,4 +172,4 @@ def write_batch(
     )
     with contextlib.closing(filters) if filters is not None else contextlib.nullcontext():
         counts = writer.run()
-    return Written(counts, writer.state)
+    return Written(counts, writer.state, writer.last)

@@ -249,7 +249,14 @@ def fill_lsn(ctx: Context, block: SourceBlock, at: LsnPlace, marker: str = "fals
     ctx.where = f"LSN {at.change_lsn}"
 
 
-def fill_snapshot(ctx: Context, block: SourceBlock, offset: BinlogOffset, ts_ms: int, marker: str = "true") -> None:
+def fill_snapshot(
+    ctx: Context,
+    block: SourceBlock,
+    offset: BinlogOffset,
+    ts_ms: int,
+    marker: str = "true",
+    last: tuple[int, str | None] = (0, None),
+) -> None:
     """Set the texts of snapshot rows; they stay valid until marker or time of reading change.
 
     Args:
@@ -258,11 +265,12 @@ def fill_snapshot(ctx: Context, block: SourceBlock, offset: BinlogOffset, ts_ms:
         offset: The binlog position the snapshot's view stands at.
         ts_ms: Time of the view in milliseconds since the epoch.
         marker: What ``snapshot_marker`` returned.
+        last: Server id and GTID of the transaction before the rows, where the stream stands at the position.
     """
     snapshot = dumps(block.layout.snapshot_value(marker, typed=block.typed))
-    # Debezium gives server id 0 and no GTID for rows of a snapshot; before 0.10 it gave no time either (EX-02).
+    # Debezium gives server id 0 and no GTID for rows of an initial snapshot; before 0.10 it gave no time either (EX-02).
     ts_us = 0 if block.layout.flat_changes else ts_ms * 1000
-    ctx.src_head = block.head(ts_us, snapshot, 0, "null", dumps(offset.file), offset.pos)
+    ctx.src_head = block.head(ts_us, snapshot, last[0], nullable(last[1]), dumps(offset.file), offset.pos)
     ctx.src_tail = block.tail("null", "null", snapshot)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{offset.file}:{offset.pos}"

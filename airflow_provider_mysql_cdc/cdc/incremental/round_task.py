@@ -53,7 +53,7 @@ def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
             return {}
         plan = BatchPlan.from_json(begun["plan"])
         return StretchReader(
-            cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"])
+            cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"]), written.last
         ).run()
 
 

@@ -122,6 +122,7 @@ class StretchReader:
         state: Table structures at the batch's end.
         touched: Which rows the view is not believed for.
         run_id: Id of the run, for the context headers.
+        last: Server id and GTID of the batch's last transaction.
         counts: Records by topic, which goes on changing.
     """
 
@@ -134,6 +135,7 @@ class StretchReader:
     state: SchemaState
     touched: TouchedKeys
     run_id: str
+    last: tuple[int, str | None] = (0, None)
     counts: dict[str, int] = field(default_factory=dict)
     _versions: dict[TableId, _Version] = field(default_factory=dict)
 
@@ -240,10 +242,10 @@ class StretchReader:
 
     def _emitter(self, version: _Version, where: str, kind: str) -> RowEmitter:
         block = wiring.table_source(self.cfg, version.table.id)
-        end, now_ms = self.plan.end, time.time_ns() // 1_000_000
+        end, last, now_ms = self.plan.end, self.last, time.time_ns() // 1_000_000
 
         def fill(context: EventContext, marker: str) -> None:
-            source.fill_snapshot(context, block, end, now_ms, marker)
+            source.fill_snapshot(context, block, end, now_ms, marker, last)
 
         return RowEmitter(
             cfg=self.cfg,
