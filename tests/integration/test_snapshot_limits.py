@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import threading
+from pathlib import Path
 from typing import Any
 
 import pymysql
 import pytest
 from kit import Pipeline, compacted, duplicates, execute, payload, rows
 
+from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate import around_job
@@ -121,6 +124,29 @@ def test_a_person_may_decide_to_leave_changes_out(two: Pipeline, root: Any) -> N
     execute(root, "INSERT INTO a VALUES (4, 4)")
     assert two.snapshot(again=True).complete
     assert any("set by hand" in line for line in two.lines)
+
+
+def test_an_interrupted_snapshot_beside_a_stream_keeps_no_row_that_is_gone(
+    two: Pipeline, root: Any, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows that were told of before, and that went between the two views of the new snapshot."""
+    execute(root, "INSERT INTO a SELECT id + 10, v FROM a", "INSERT INTO b SELECT id + 10, v FROM b")
+    two.drain()
+    monkeypatch.setattr(faults, "_passed", {})
+    fault = {"point": "snapshot.after_chunk", "action": "raise", "fired": str(tmp_path / "fired")}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    job = around_job.prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
+    assert job is not None
+    with pytest.raises(faults.FaultRaised):
+        snapshot_driver.run_snapshot(job.spec, ThreadRunner(1), two.log)
+    monkeypatch.delenv("MYSQL_CDC_FAULT")
+    for table in "ab":
+        execute(root, f"DELETE FROM {table} WHERE id = 1", f"UPDATE {table} SET v = 5 WHERE id = 2")
+    assert two.snapshot().complete
+    two.drain()
+    for table in "ab":
+        found = sorted((r["id"], r["v"]) for r in compacted(two.records(table)).values())
+        assert found == sorted(rows(root, f"SELECT id, v FROM {table}"))
 
 
 # -- no lock -----------------------------------------------------------------------------------------------------------

@@ -88,6 +88,8 @@ def test_only_chunks_that_filter_events_are_kept(job: JobLedger) -> None:
     for chunk, offset in zip(CHUNKS, (END, LATER, END), strict=True):
         finish(job, chunk, places[chunk.id], offset)
     assert finished_chunks(job.read()) == [], "the snapshot is not done"
+    job.put(SNAPSHOT_KEY, done_record(1, END, repeated=True))
+    assert finished_chunks(job.read()) == [], "it was taken beside a stream"
     job.put(SNAPSHOT_KEY, done_record(1, END))
     ledger = job.read()
     forget_chunks(job, ledger, [r for r in finished_chunks(ledger) if r["offset"]["pos"] > END.pos])

@@ -268,7 +268,7 @@ def fill_snapshot(
         last: Server id and GTID of the transaction before the rows, where the stream stands at the position.
     """
     snapshot = dumps(block.layout.snapshot_value(marker, typed=block.typed))
-    # Debezium gives server id 0 and no GTID for rows of an initial snapshot; before 0.10 it gave no time either (EX-02).
+    # Debezium gives server id 0 and no GTID for rows of a first snapshot; before 0.10 it gave no time either (EX-02).
     ts_us = 0 if block.layout.flat_changes else ts_ms * 1000
     ctx.src_head = block.head(ts_us, snapshot, last[0], nullable(last[1]), dumps(offset.file), offset.pos)
     ctx.src_tail = block.tail("null", "null", snapshot)

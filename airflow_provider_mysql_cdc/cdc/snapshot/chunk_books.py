@@ -76,11 +76,16 @@ def listed_chunks(ledger: LedgerState, epoch: int) -> tuple[list[SnapshotChunk],
 def finished_chunks(ledger: LedgerState) -> list[dict[str, Any]]:
     """Return what the ledger still holds of the chunks of a finished snapshot: those that filter events.
 
+    A snapshot beside a stream filters none. Its rows contain what an event changed, but not that a row is gone: whoever
+    was told of the row before would keep it.
+
     Args:
         ledger: The ledger.
     """
     head = ledger.snapshot or {}
-    return list(ledger.done_chunks(int(head["epoch"])).values()) if head.get("status") == "done" else []
+    if head.get("status") != "done" or head.get("repeated"):
+        return []
+    return list(ledger.done_chunks(int(head["epoch"])).values())
 
 
 def gone_record(here: BinlogOffset, gone: GoneChunk) -> dict[str, Any]:
@@ -116,11 +121,12 @@ def forget_chunks(job: JobLedger, ledger: LedgerState, keep: Iterable[Mapping[st
     job.put_all((CHUNK_PREFIX + name, None) for name, r in ledger.chunks.items() if id(r) not in kept)
 
 
-def done_record(epoch: int, lowest: BinlogOffset) -> dict[str, Any]:
+def done_record(epoch: int, lowest: BinlogOffset, *, repeated: bool = False) -> dict[str, Any]:
     """Return the snapshot's record when every chunk is done.
 
     Args:
         epoch: The snapshot's epoch.
         lowest: Where the drain begins.
+        repeated: Whether the stream went on behind an earlier one, so that consumers know the rows already.
     """
-    return {"epoch": epoch, "status": "done", "offset": lowest.to_json()}
+    return {"epoch": epoch, "status": "done", "offset": lowest.to_json(), "repeated": repeated}

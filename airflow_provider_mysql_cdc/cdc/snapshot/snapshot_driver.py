@@ -366,12 +366,10 @@ class _Snapshot:
             with connect(self.cfg.connection_settings()) as conn:
                 require_one_binlog(self.cfg, conn, ledger, self.plan.epoch)
         first = lowest(offsets)
-        self.job.put(SNAPSHOT_KEY, done_record(self.plan.epoch, first))
-        forget_chunks(
-            self.job,
-            ledger,
-            [r for r in done.values() if order(BinlogOffset.from_json(held_back(r)["offset"]), first) > 0],
-        )
+        repeated = self.plan.gapless
+        self.job.put(SNAPSHOT_KEY, done_record(self.plan.epoch, first, repeated=repeated))
+        later = [r for r in done.values() if order(BinlogOffset.from_json(held_back(r)["offset"]), first) > 0]
+        forget_chunks(self.job, ledger, [] if repeated else later)
         return self._rows(ledger), first
 
     def _rows(self, ledger: LedgerState) -> dict[str, int]:
