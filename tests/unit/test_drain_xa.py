@@ -20,7 +20,7 @@ PREPARED = PreparedXa(XID, START.file, 300, 400)
 
 
 def event(kind: int, pos: int, file: str = START.file, **more: Any) -> Any:
-    return SimpleNamespace(type=kind, file=file, start_pos=pos - 9, end_pos=pos, buf=b"\0", body=0, **more)
+    return SimpleNamespace(type=kind, file=file, start_pos=pos - 9, end_pos=pos, buf=b"\0", body=0, server_id=1, **more)
 
 
 def gtid(pos: int, file: str = START.file) -> Any:
