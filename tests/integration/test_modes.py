@@ -131,6 +131,29 @@ def test_a_batch_ends_with_a_heartbeat_when_asked(pipeline: Pipeline, root: Any,
     )
 
 
+@pytest.mark.req("SNAP-07", "SCH-18", "EVT-32", "STRM-29", "CFG-25", "CFG-38", "CFG-57")
+def test_what_is_switched_off_is_in_no_topic(pipeline: Pipeline, root: Any, database: str) -> None:
+    tables(root, database)
+    execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1), (2, 2)")
+    prefix = pipeline.properties["topic.prefix"]
+    pipeline.properties |= {
+        "snapshot.mode": "no_data",
+        "include.schema.changes": "false",
+        "tombstones.on.delete": "false",
+        "heartbeat.interval.ms": "1",
+        "heartbeat.topics.prefix": f"hb-{prefix}",
+    }
+    assert pipeline.snapshot().complete
+    execute(root, f"ALTER TABLE `{database}`.a ADD w INT", f"DELETE FROM `{database}`.a WHERE id = 1")
+    pipeline.drain()
+    values = [payload(r.value) for r in pipeline.records("a")]
+    assert [v and (v["op"], v["before"]) for v in values] == [("d", {"id": 1, "v": 1, "w": None})]
+    everything = all_partition_counts(make_admin(pipeline.cfg.kafka_settings()))
+    assert prefix not in everything, "there is a topic of schema changes"
+    assert f"__debezium-heartbeat.{prefix}" not in everything
+    assert {payload(r.key)["serverName"] for r in pipeline.read(f"hb-{prefix}.{prefix}")} == {prefix}
+
+
 @pytest.mark.req("STRM-24", "FAULT-14", "CFG-29")
 @pytest.mark.parametrize("mode", ["fail", "warn", "skip"])
 def test_rows_of_a_table_that_the_history_does_not_know(

@@ -12,15 +12,18 @@ import pytest
 from kit import Pipeline, compacted, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ConfigError,
     LedgerMissingError,
     NoOffsetError,
     RunInProgressError,
+    StateError,
 )
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 TABLES = {
@@ -107,6 +110,62 @@ def test_snapshot_then_drain_equals_the_tables(pipeline: Pipeline, root: Any, da
     check_table(pipeline, root, database, "names")
     logs = [payload(r.value) for r in pipeline.records("log")]
     assert [v and v["op"] for v in logs] == ["r", "r", "r", "c", "d", None]
+
+
+@pytest.mark.req("STRM-03", "STRM-04", "STRM-11", "FAULT-10")
+@pytest.mark.parametrize("point", ["writer.before_commit", "writer.after_commit", "airflow.before_commit"])
+def test_a_batch_begins_at_the_stored_offset_ends_where_planned_and_moves_it_last(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, point: str
+) -> None:
+    """A crash at any point leaves the offset; the next run goes on from it, and shows nothing twice."""
+
+    def shown() -> list[int]:
+        return [payload(r.value)["after"]["id"] for r in pipeline.records("t")]
+
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
+    pipeline.snapshot()
+    begun = pipeline.store.load()
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2)")
+    job = pipeline.prepare("drain")
+    execute(root, f"INSERT INTO `{database}`.t VALUES (3)")
+    planned = pipeline.store.load()
+    assert begun is not None and planned is not None
+    assert planned.committed == begun.committed == job.plan.start and planned.pending == job.plan
+    fired = tmp_path / "fired"
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps({"point": point, "fired": str(fired)}))
+    if point == "airflow.before_commit":
+        run_drain(job.spec, ThreadRunner(3), pipeline.log)
+        with pytest.raises(FaultRaised):
+            pipeline.settle()
+        assert shown() == [1, 2], "what was committed after the plan is the next batch's"
+    else:
+        with pytest.raises((FaultRaised, StateError)):
+            run_drain(job.spec, ThreadRunner(3), pipeline.log)
+    stored = pipeline.store.load()
+    assert fired.exists() and stored is not None and stored.committed == begun.committed
+
+    next_run = Pipeline(pipeline.properties, pipeline.store)
+    if not next_run.settle().complete:
+        next_run.drain()
+    moved = next_run.store.load()
+    assert shown() == [1, 2] and moved is not None and moved.committed is not None
+    assert (moved.committed.file, moved.committed.pos) == (job.plan.end.file, job.plan.end.pos)
+    assert moved.committed.gtids == job.plan.end.gtids and moved.committed.server_uuid == job.plan.end.server_uuid
+    next_run.drain()
+    assert shown() == [1, 2, 3] and duplicates(pipeline.records("t")) == []
+
+
+def test_a_batch_that_would_be_larger_ends_with_a_file(pipeline: Pipeline, root: Any, database: str) -> None:
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)")
+    pipeline.snapshot()
+    for number in (1, 2):
+        execute(root, f"INSERT INTO `{database}`.t VALUES ({number})", "FLUSH BINARY LOGS")
+    pipeline.properties["max.batch.bytes"] = "1"
+    assert pipeline.drain() is not None
+    assert [payload(r.value)["after"]["id"] for r in pipeline.records("t")] == [1]
+    del pipeline.properties["max.batch.bytes"]
+    pipeline.drain()
+    assert [payload(r.value)["after"]["id"] for r in pipeline.records("t")] == [1, 2]
 
 
 @pytest.mark.req("EVT-23", "EVT-35", "STRM-18")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import signal
 import subprocess
 import sys
@@ -244,21 +243,32 @@ def test_unreachable_brokers_are_named_in_time(unique: str) -> None:
 
 
 @pytest.mark.req("STRM-31", "FAULT-23")
-def test_memory_stays_flat_while_the_queue_is_full(settings: dict[str, str], topic: str, unique: str) -> None:
+def test_a_full_queue_holds_the_writer_back(
+    settings: dict[str, str], topic: str, unique: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     small = {"queue.buffering.max.kbytes": "1024", "queue.buffering.max.messages": "100000"}
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     value = bytes(range(256)) * 20
+    most, waits = 0, 0
     with writer(settings | small, f"{unique}.0") as w:
-        for number in range(20_000):
+        plain = w._produce_slowly
+
+        def produce_slowly(*args: Any) -> None:
+            nonlocal waits
+            waits += 1
+            plain(*args)
+
+        monkeypatch.setattr(w, "_produce_slowly", produce_slowly)
+        for number in range(5_000):
             w.produce(topic, b"%d" % number, value, number % 3)
+            most = max(most, len(w._client()))
         w.commit()
-    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    assert grown < 60, f"{grown} MB for 100 MB of records"
+    assert waits > 0, "the queue was never full"
+    assert most <= 2 * 1024 * 1024 / len(value), f"{most} records waited in a queue of a megabyte"
     seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for record in read_topic_committed(settings, topic, timeout_s=20):
         assert record.key is not None and record.value == value
         seen[record.partition].append(int(record.key))
-    assert seen == {p: list(range(p, 20_000, 3)) for p in range(3)}
+    assert seen == {p: list(range(p, 5_000, 3)) for p in range(3)}
 
 
 def test_a_transaction_that_timed_out_is_refused_loudly(settings: dict[str, str], topic: str, unique: str) -> None:
