@@ -202,6 +202,33 @@ def test_an_older_copy_of_the_value_is_brought_up_to_date() -> None:
     assert going_on.state.committed == END
 
 
+@pytest.mark.parametrize(
+    ("stored", "epoch"), [(committed(FIRST), 5), (pending(SECOND), 3)], ids=["far behind", "one behind, with a plan"]
+)
+def test_an_older_copy_need_not_end_where_a_much_newer_batch_begins(stored: StoredState, epoch: int) -> None:
+    newer = plan(epoch, LATER, LATER.at("binlog.000020", 4))
+    result = reconcile(stored, ledger(newer, 1))
+    assert (result.action, result.state.committed, result.state.pending) == ("resume", LATER, newer)
+
+
+def test_of_two_plans_of_one_epoch_the_snapshot_in_the_ledger_may_begin_elsewhere() -> None:
+    again = replace(plan(2, LATER, LATER), kind="snapshot")
+    result = reconcile(pending(SECOND), ledger(again))
+    assert (result.action, result.state.pending, result.state.committed) == ("resume", again, END)
+
+
+def test_what_is_left_to_do_is_told() -> None:
+    assert reconcile(None, ledger(SECOND, 1)).reason.endswith("epoch 2 is to be carried out")
+    assert f"everything up to {LATER} is done" in reconcile(None, ledger(SECOND, 2)).reason
+
+
+def test_a_plan_without_its_topics_in_the_store_is_the_ledgers_plan() -> None:
+    digest = replace(pending(), pending=SECOND.without_topics())
+    assert reconcile(digest, ledger(SECOND, 1)).changed is False
+    other = replace(SECOND, partitions={"p.d.t": 3})
+    assert reconcile(digest, ledger(other, 1)).changed is True
+
+
 def test_a_much_older_copy_with_its_own_plan_is_brought_up_to_date() -> None:
     fifth = plan(5, LATER, LATER.at("binlog.000020", 4))
     result = reconcile(pending(SECOND), ledger(fifth, 1))
@@ -229,6 +256,10 @@ def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
         pytest.param(committed(SECOND), ledger(SECOND, 1), r"writers \[1\] are not", id="done-but-markers-missing"),
         pytest.param(committed(SECOND), ledger(FIRST, 2), "ahead of the ledger", id="stored-one-epoch-ahead"),
         pytest.param(pending(SECOND), ledger(FIRST, 1), "ahead of the ledger", id="planned-over-unfinished"),
+        pytest.param(pending(SECOND, None), ledger(FIRST, 1), "ahead of the ledger", id="planned-over-nothing"),
+        pytest.param(
+            replace(committed(FIRST), committed=None), ledger(FIRST, 1), r"writers \[1\] are not", id="done-nowhere"
+        ),
         pytest.param(pending(plan(3, END, LATER)), ledger(FIRST, 2), "ahead of the ledger", id="two-epochs-ahead"),
         pytest.param(pending(SECOND, LATER), ledger(FIRST, 2), "ahead of the ledger", id="ahead-at-another-place"),
         pytest.param(
@@ -248,9 +279,12 @@ def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
     ],
 )
 def test_contradictions_stop(stored: StoredState, found: LedgerState, why: str) -> None:
+    assert found.plan is not None
     with pytest.raises(LedgerMismatchError, match=why) as caught:
         reconcile(stored, found)
-    assert not caught.value.can_retry
+    assert not caught.value.can_retry and "reset to that offset" in caught.value.remedy
+    assert f"stored {stored.committed}, epoch {stored.epoch}; ledger epoch {found.plan.epoch}, " in caught.value.where
+    assert caught.value.where.endswith(f"{found.plan.start} to {found.end() or found.plan.end}")
 
 
 def test_markers_without_a_plan_stop() -> None:
