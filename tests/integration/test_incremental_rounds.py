@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from typing import Any
 
@@ -11,6 +12,10 @@ from kit import Pipeline, execute, payload, rows
 from table_rig import filled
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.job.wiring import record_writer
+from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 
 @pytest.fixture
@@ -22,6 +27,7 @@ def states(pipeline: Pipeline) -> list[str]:
     return [scan.state for _, scan in sorted(books(pipeline).scans.items())]
 
 
+@pytest.mark.req("INC-03", "INC-04", "INC-09", "INC-10", "INC-13", "INC-26", "EX-12", "EX-14", "SNAP-47")
 def test_tables_are_read_again_beside_the_stream(pipeline: Pipeline, root: Any, database: str) -> None:
     execute(root, *filled(database, "a", "b", count=100))
     pipeline.snapshot()
@@ -35,6 +41,7 @@ def test_tables_are_read_again_beside_the_stream(pipeline: Pipeline, root: Any, 
     assert books(pipeline).done == ()
 
 
+@pytest.mark.req("INC-15", "INC-16", "INC-20", "INC-21", "INC-22", "INC-23", "INC-24", "INC-25", "INC-27")
 def test_nothing_is_lost_or_goes_back_while_keys_change_in_the_window(
     pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,3 +127,51 @@ def test_a_blocking_snapshot_reads_everything_while_the_stream_waits(
     told = [v["source"]["snapshot"] for r in pipeline.records("a") if (v := payload(r.value)) and v["op"] == "r"]
     assert told[100:].count("first") == 1 and "last_in_data_collection" in told[100:]
     assert len(reads(pipeline, "a", "true")) > 90
+
+
+@pytest.mark.req("INC-36", "INC-37", "INC-40", "INC-41", "INC-42", "INC-43", "INC-46", "EX-15")
+def test_a_message_of_the_signal_topic_asks_for_a_snapshot_and_nothing_is_written_to_the_source(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    prefix = properties["topic.prefix"]
+    kafka = {"signal.enabled.channels": "kafka", "signal.kafka.topic": f"{prefix}-asks"}
+    pipeline = Pipeline(properties | FLAT | kafka | {"read.only": "true"})
+    execute(root, *filled(database, "a", "b", count=40))
+    pipeline.snapshot()
+    end = rows(root, "SHOW BINARY LOG STATUS")
+    data = {"data-collections": [f"{database}.a", f"{database}.nothing"], "type": "INCREMENTAL"}
+    with record_writer(pipeline.cfg, "asks") as asks:
+        asks.init()
+        ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {f"{prefix}-asks": TopicSpec(1, 1)})
+        for key, value in (
+            ("another", {"type": "execute-snapshot", "data": data}),
+            (prefix, {"type": "execute-snapshot", "data": data}),
+            (prefix, {"type": "no-such-signal", "data": {}}),
+        ):
+            asks.produce(f"{prefix}-asks", key.encode(), json.dumps(value).encode(), 0)
+        asks.commit()
+    assert pipeline.drain() is not None
+    assert sorted(reads(pipeline, "a").values()) == [1] * 40 and reads(pipeline, "b") == {}
+    check_exact(pipeline, root, "a")
+    assert rows(root, "SHOW BINARY LOG STATUS") == end
+    assert any("no-such-signal" in line and "refused" in line for line in pipeline.lines)
+    assert any("nothing" in line and "no captured table" in line for line in pipeline.lines)
+    assert pipeline.drain() is None, "each message is carried out once"
+
+
+@pytest.mark.req("INC-17", "INC-18", "FAULT-19")
+def test_a_snapshot_that_rests_goes_on_where_it_stopped(pipeline: Pipeline, root: Any, database: str) -> None:
+    execute(root, *filled(database, "a", count=64))
+    pipeline.snapshot()
+    for kind, data in (("execute-snapshot", {"data-collections": [f"{database}.a"]}), ("pause-snapshot", {})):
+        send(pipeline.cfg, kind, data)
+    pipeline.drain()
+    assert states(pipeline) == ["waiting"] and reads(pipeline, "a") == {}
+    assert pipeline.drain() is None, "nothing is read while it rests, and no job is started for it"
+    send(pipeline.cfg, "resume-snapshot", {})
+    pipeline.drain()
+    assert states(pipeline) == ["done"] and sorted(reads(pipeline, "a").values()) == [1] * 64
+    send(pipeline.cfg, "execute-snapshot", {"data-collections": [f"{database}.a"]}, "again")
+    send(pipeline.cfg, "stop-snapshot", {"data-collections": [f"{database}.a"]})
+    pipeline.drain()
+    assert states(pipeline) == ["done", "aborted"] and sorted(reads(pipeline, "a").values()) == [1] * 64

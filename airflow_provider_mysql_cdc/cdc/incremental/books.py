@@ -168,15 +168,6 @@ def books_of(ledger: LedgerState) -> Books:
         return Books(scans, tuple(done), requests, state.flag("paused", False), state.whole("next_order", 0))
 
 
-def work_waits(ledger: LedgerState) -> bool:
-    """Return whether a drain has something to do although nothing is new in the binlog.
-
-    Args:
-        ledger: The ledger.
-    """
-    return bool(ledger.signals) or bool(books_of(ledger).work)
-
-
 def changes(before: Books, after: Books) -> list[Change]:
     """Return what has to be written to get from one to the other; stretches are only ever deleted.
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental import notices
@@ -30,6 +31,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     ResumeSnapshot,
     StopSnapshot,
 )
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaChannel, Polled
 from airflow_provider_mysql_cdc.cdc.signals.notify import NotificationType
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, read_action, waiting
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
@@ -158,13 +160,18 @@ def take_signals(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: Ledger
     """
     before = books_of(ledger)
     taking = Taking(cfg, conn, ledger.end(), log, before.folded())
-    signals = waiting(ledger.signals)
-    for _, signal in signals:
+    waits = waiting(ledger.signals)
+    polled = KafkaChannel(cfg).poll(ledger) if cfg.takes_signals_from("kafka") else Polled()
+    for line in polled.notes:
+        log(line)
+    for _, signal in (*waits, *polled.signals):
         taking.take(signal)
     told = [notify.refusal(cfg, signal, reason, _now()) for signal, reason in taking.refused]
     records = book_records(cfg, job, before, taking.books, taking.notices)
     records += [record for record in told if record is not None]
-    records += [(cfg.ledger_topic, key.encode(), None) for key, _ in signals]
+    records += [(cfg.ledger_topic, key.encode(), None) for key, _ in waits]
+    if polled.place is not None:
+        records.append(job.record(SIGNAL_OFFSET_KEY, polled.place))
     if records:
         job.commit(records)
     return taking.books
@@ -195,3 +202,15 @@ def book_records(
 
 def _now() -> int:
     return time.time_ns() // 1_000_000
+
+
+def work_waits(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
+    """Return whether a drain has something to do although nothing is new in the binlog.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: The ledger.
+    """
+    if ledger.signals or books_of(ledger).work:
+        return True
+    return cfg.takes_signals_from("kafka") and bool(KafkaChannel(cfg).poll(ledger).signals)

@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import problems, read_facts
 
 OPEN, CLOSE = "snapshot-window-open", "snapshot-window-close"
 SETTLE_S = 10.0
@@ -68,10 +69,11 @@ def unable(cfg: ConnectorConfig, conn: Any) -> str | None:
         cfg: The connector's configuration.
         conn: An open connection to the source.
     """
-    if signal_table(cfg) is not None:
-        ordered = fetch_all(conn, "SELECT @@GLOBAL.binlog_order_commits")[0][0]
-        return None if ordered else "binlog_order_commits is OFF: set it ON, or set read.only=true where GTIDs are on"
-    if fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0] == "ON":
+    facts = read_facts(conn, cfg)
+    problem = next(problems(facts, cfg), None)
+    if problem is not None:
+        return "; ".join(part for part in (problem.what, problem.why, problem.remedy) if part)
+    if signal_table(cfg) is not None or facts.variables.get("gtid_mode") == "ON":
         return None
     return "there is neither a signal table to write to (signal.data.collection) nor gtid_mode=ON"
 
@@ -122,19 +124,22 @@ def take_high(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
         return
     if str(cfg[F.INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY]) == "insert_delete":
         with conn.cursor() as cursor:
-            cursor.execute(f"DELETE FROM {table.quoted()} WHERE {_id_column(conn, table)} = %s", (low.row,))
+            cursor.execute(f"DELETE FROM {table.quoted()} WHERE {_columns(conn, table)[0]} = %s", (low.row,))
         return
     _write(conn, table, low.row.removesuffix("-open") + "-close", CLOSE, {"closeWindowTimestamp": _now()})
 
 
 def _write(conn: Any, table: TableId, row: str, kind: str, data: dict[str, str]) -> None:
+    names = ", ".join(_columns(conn, table))
     with conn.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table.quoted()} VALUES (%s, %s, %s)", (row, kind, json.dumps(data)))
+        cursor.execute(f"INSERT INTO {table.quoted()} ({names}) VALUES (%s, %s, %s)", (row, kind, json.dumps(data)))
 
 
-def _id_column(conn: Any, table: TableId) -> str:
+def _columns(conn: Any, table: TableId) -> list[str]:
+    """Return the first three columns, whatever their names, as SQL."""
     sql = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
-    return quote_name(str(fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 1", (table.db, table.table))[0][0]))
+    found = fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 3", (table.db, table.table))
+    return [quote_name(str(name)) for (name,) in found]
 
 
 def _now() -> str:

@@ -24,9 +24,16 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pins import pins
 from airflow_provider_mysql_cdc.cdc.drain.batch import dealt, plan_drain
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, NoOffsetError, StateError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    CdcError,
+    ConfigError,
+    NoOffsetError,
+    StateError,
+    from_json,
+)
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.incremental.books import work_waits
+from airflow_provider_mysql_cdc.cdc.incremental.taking import work_waits
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -37,6 +44,7 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.operate.structures import rebuild_for_batch
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.gap import require_drained
 
@@ -299,6 +307,7 @@ def prepare_drain(
         require_known_history(cfg, ledger)
     with connect(cfg.connection_settings()) as conn:
         require(preflight(conn, cfg, snapshot=False))
+        _look_at_signal_table(cfg, conn, log)
         start = state.committed or _first_offset(cfg, conn)
         epoch = state.epoch + 1
         plan = plan_drain(
@@ -309,12 +318,20 @@ def prepare_drain(
             owner,
             _weights(ledger),
             ledger.prepared() if ledger else (),
-            even_empty=even_empty or (ledger is not None and work_waits(ledger)),
+            even_empty=even_empty or (ledger is not None and work_waits(cfg, ledger)),
         )
     if plan is None:
         log(f"nothing new since {start}")
         return None
     return _job(cfg, plan, store, state, ledger, run_for_s)
+
+
+def _look_at_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
+    """Create the signal table where that is asked for; say what keeps it from working, which keeps no drain."""
+    try:
+        require_watermarks(conn, cfg, log)
+    except ConfigError as error:
+        log(f"WARNING: ad-hoc snapshots are refused: {error.message()}")
 
 
 def _weights(ledger: LedgerState | None) -> dict[str, int]:
