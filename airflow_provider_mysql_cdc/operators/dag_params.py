@@ -90,7 +90,7 @@ def again_param() -> dict[str, Param]:
             title="Snapshot again",
             description=(
                 "Take a new snapshot although an offset is stored already; every row is written once more. Refused "
-                "while changes are not drained: run the drain first, and the snapshot right after it."
+                "while changes are not drained. To read tables again beside the stream use mysql_cdc_adhoc_snapshot."
             ),
         )
     }

@@ -16,7 +16,8 @@ class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
     """Read the binlog from the stored offset to an end fixed before reading, and move the offset there.
 
     With ``run_for`` one Spark session drains batch after batch until the time is over; before the first event there is
-    no Spark session, the task only looks for new events every few seconds.
+    no Spark session, the task only looks for new events every few seconds. While another run of the same stream is at
+    work, a long snapshot for example, it does nothing, or waits until ``run_for`` is over.
 
     Args:
         kwargs: As for ``MySqlCdcSparkOperator``.
@@ -29,4 +30,4 @@ class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
         """Plan the batch, or return None when the server stands at the stored offset."""
         from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
 
-        return prepare_drain(cfg, store, owner, self.log.info, run_for_s=run_for_s)
+        return prepare_drain(cfg, store, owner, self.log.info, run_for_s=run_for_s, give_way=True)

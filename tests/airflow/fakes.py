@@ -102,7 +102,7 @@ class FakePipeline(ModuleType):
         return FakeJob(JobSpec(mode, cfg.properties(), {"epoch": 1}, owner, run_for_s))
 
     def prepare_drain(
-        self, cfg: ConnectorConfig, store: Any, owner: str, log: Any, *, run_for_s: float = 0.0
+        self, cfg: ConnectorConfig, store: Any, owner: str, log: Any, *, run_for_s: float = 0.0, **_: Any
     ) -> FakeJob | None:
         log("planning a drain")
         return self._job("drain", cfg, store, owner, run_for_s)

@@ -12,7 +12,9 @@ from kit import Pipeline, execute, payload, rows
 from table_rig import filled
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.wiring import record_writer
+from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
@@ -175,3 +177,14 @@ def test_a_snapshot_that_rests_goes_on_where_it_stopped(pipeline: Pipeline, root
     send(pipeline.cfg, "stop-snapshot", {"data-collections": [f"{database}.a"]})
     pipeline.drain()
     assert states(pipeline) == ["done", "aborted"] and sorted(reads(pipeline, "a").values()) == [1] * 64
+
+
+def test_a_drain_gives_way_to_another_run_that_is_at_work(pipeline: Pipeline, root: Any, database: str) -> None:
+    execute(root, *filled(database, "a", count=3))
+    pipeline.snapshot()
+    execute(root, f"UPDATE `{database}`.a SET v = 1")
+    cfg = pipeline.cfg
+    with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, "other/run/snapshot/-1"):
+        assert prepare_drain(cfg, pipeline.store, pipeline.owner, pipeline.log, give_way=True) is None
+        assert any("passed over" in line for line in pipeline.lines)
+    assert prepare_drain(cfg, pipeline.store, pipeline.owner, pipeline.log, give_way=True) is not None

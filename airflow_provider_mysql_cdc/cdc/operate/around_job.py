@@ -29,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ConfigError,
     NoOffsetError,
+    RunInProgressError,
     StateError,
     from_json,
 )
@@ -264,6 +265,7 @@ def prepare_drain(
     *,
     run_for_s: float = 0.0,
     even_empty: bool = False,
+    give_way: bool = False,
 ) -> PreparedJob | None:
     """Plan the next batch, or take up the one that was interrupted.
 
@@ -274,6 +276,8 @@ def prepare_drain(
         log: Takes one line of text.
         run_for_s: Seconds for which one Spark session goes on with batch after batch.
         even_empty: Whether to plan a batch although nothing is new; its driver also asks the Kafka signal topic.
+        give_way: Whether there is nothing to do while another run of the same stream is at work: a snapshot, or a drain
+            with an ad-hoc snapshot behind it, may take hours. Otherwise the driver refuses to start beside it.
 
     Returns:
         The job, or None when nothing happened since the last batch, and nothing waits in the ledger.
@@ -281,6 +285,9 @@ def prepare_drain(
     Raises:
         NoOffsetError: There is no offset and the configuration asks for a snapshot first.
     """
+    if give_way and (other := other_run(cfg, owner)) is not None:
+        log(f"this drain is passed over: {other}; the next one goes on at the same place")
+        return None
     require_kept(cfg, log)
     result, ledger = synchronise(cfg, store, log, owner)
     state = result.state
@@ -324,6 +331,24 @@ def prepare_drain(
         log(f"nothing new since {start}")
         return None
     return _job(cfg, plan, store, state, ledger, run_for_s)
+
+
+def other_run(cfg: ConnectorConfig, owner: str) -> str | None:
+    """Return which other run of the stream is at work now; None when none is.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    try:
+        with connect(cfg.connection_settings()) as conn:
+            run_lock.require_no_other(conn, cfg.topic_prefix, owner)
+    except RunInProgressError as error:
+        return f"{error.what} ({error.where}, {error.why})"
+    return None
 
 
 def _look_at_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:

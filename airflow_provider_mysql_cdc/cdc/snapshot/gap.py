@@ -43,8 +43,10 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
             where=f"{found}, behind {start}",
             why="the drain goes on where the snapshot's view stands, so these changes would be left out for good, also "
             "those of tables that the snapshot does not read",
-            remedy="run the drain until nothing is left and the snapshot right after it, at a quiet moment; or decide "
-            "to leave them out: mysql_cdc_reset_offset with current, then mysql_cdc_snapshot with again=true",
+            remedy="read the tables again beside the stream (signal execute-snapshot, incremental or blocking; DAG "
+            "mysql_cdc_adhoc_snapshot), which drains by itself; or run the drain until nothing is left and the "
+            "snapshot right after it, at a quiet moment; or decide to leave the changes out: mysql_cdc_reset_offset "
+            "with current, then mysql_cdc_snapshot with again=true",
             retriable=False,
         )
 
