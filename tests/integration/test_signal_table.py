@@ -109,7 +109,8 @@ def test_signals_of_the_table_are_handed_over_once_whether_it_is_captured_or_not
     monkeypatch.delenv("MYSQL_CDC_FAULT")
     assert (tmp_path / "fired").exists()
 
-    pipeline.drain()
+    # The writers alone: nobody takes the signals.
+    run_drain(pipeline.prepare("drain").spec, ThreadRunner(1), pipeline.log)
     found = committed(pipeline)
     assert [id_ for _, id_ in found] == ["ad-hoc-1", "ä", "same", "€"]
     assert len({key for key, _ in found}) == 4
@@ -175,6 +176,45 @@ def test_signals_of_the_kafka_topic_are_read_from_the_place_that_the_ledger_keep
     later = channel.poll(after(first.place))
     assert len(later.signals) == 1 and later.place is not None
     assert channel.poll(after(later.place)).signals == []
+
+
+@pytest.mark.req("INC-36", "INC-40")
+def test_signals_of_the_topic_are_carried_out_once_though_nothing_is_new_in_the_binlog(
+    properties: dict[str, str], stack: Any, root: Any, database: str, unique: str
+) -> None:
+    """With read.only nothing is written to the source: neither signals nor watermarks are rows (INC-36)."""
+    given = {"signal.enabled.channels": "kafka", "read.only": "true"}
+    pipeline = Pipeline(properties | FLAT | given)
+    execute(
+        root, f"CREATE TABLE `{database}`.orders (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.orders VALUES (1)"
+    )
+    pipeline.snapshot()
+    assert pipeline.drain() is None
+    topic = f"{unique}-signal"
+    ensure_topics(make_admin(pipeline.cfg.kafka_settings()), {topic: TopicSpec(1, 1)})
+    producer = Producer({"bootstrap.servers": stack.kafka})
+    for type_, data in (
+        ("log", {"message": "hello at {}"}),
+        ("execute-snapshot", {"data-collections": [f"{database}.orders"]}),
+        ("execute-snapshot", {"data-collections": [f"{database}.nothing"]}),
+        (
+            "execute-snapshot",
+            {"data-collections": [], "additional-conditions": [{"data-collection": "a", "filter": "1"}]},
+        ),
+    ):
+        producer.produce(topic, json.dumps({"type": type_, "data": data}), unique, 0)
+    producer.produce(topic, "{", unique, 0)
+    producer.flush(30)
+    assert pipeline.drain() is not None
+    lines = [line for line in pipeline.lines if "hello at" in line or "is refused" in line]
+    assert lines[0].startswith("hello at binlog.")
+    assert [line.partition(":")[0] for line in lines[1:]] == [
+        *(f"signal kafka-{n} (execute-snapshot, channel kafka) is refused" for n in (2, 3)),
+        "signal kafka-4 (, channel kafka) is refused",
+    ]
+    assert "no captured table matches" in lines[1] and "signal.trusted.channels" in lines[2] and "not JSON" in lines[3]
+    assert [payload(r.value)["op"] for r in pipeline.records("orders")] == ["r", "r"]
+    assert pipeline.drain() is None, "each is carried out once"
 
 
 def test_a_signal_from_airflow_is_seen_while_a_writer_has_a_transaction_open(properties: dict[str, str]) -> None:

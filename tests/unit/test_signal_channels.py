@@ -256,3 +256,18 @@ def test_a_plain_producer_is_as_safe_as_one_with_transactions() -> None:
     assert settings["delivery.timeout.ms"] == 60_000
     with pytest.raises(ConfigError, match="acks"):
         plain_producer_settings({"acks": "1"}, 60_000)
+
+
+@pytest.mark.parametrize("place, waits", [(None, True), (1, True), (2, False)])
+def test_a_drain_has_something_to_do_when_signals_wait(
+    monkeypatch: pytest.MonkeyPatch, place: int | None, waits: bool
+) -> None:
+    topic = Topic(monkeypatch, LOG, LOG)
+    ledger = LedgerState.from_records({} if place is None else {"signal-offset": encode(at(place))})
+    assert kafka_channel.signals_wait(config(), ledger) is waits
+    topic.there = False
+    assert not kafka_channel.signals_wait(config(), ledger)
+    topic.there = True
+    off = config(**{"signal.enabled.channels": "source"})
+    assert not kafka_channel.signals_wait(off, ledger) and kafka_channel.poll(off, ledger) == Polled()
+    assert len(kafka_channel.poll(config(), ledger).signals) == 2 - (place or 0)

@@ -8,6 +8,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.signals import signal_table
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import ColumnFact, TableFacts, problems
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
@@ -124,3 +125,15 @@ def test_without_writing_a_multi_threaded_replica_must_keep_the_order(
         assert problems_found[0].what == f"{name}_preserve_commit_order is OFF"
         assert f"{name}_parallel_workers is {workers}" in problems_found[0].why
     assert found(TABLE, facts(replica_preserve_commit_order="OFF")) == [], "rows of the table need no such order"
+
+
+def test_whoever_asks_for_a_snapshot_is_told_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    def reason(given: dict[str, str], found_facts: TableFacts) -> str | None:
+        monkeypatch.setattr(signal_table, "read_facts", lambda conn, cfg: found_facts)
+        return signal_table.unfit(None, ConnectorConfig.from_properties(BASE | given))
+
+    assert reason(TABLE, facts()) is reason({}, facts(())) is None
+    assert (reason(TABLE, facts(())) or "").startswith("the signal table does not exist: ")
+    assert (reason(READ_ONLY, facts(gtid_mode="OFF")) or "").startswith("GTIDs are off: ")
+    assert (reason({}, facts(gtid_mode="OFF")) or "").startswith("there is no signal table, and GTIDs are off: ")
+    assert "replica_preserve_commit_order" in (reason({}, facts(replica_preserve_commit_order="OFF")) or "")

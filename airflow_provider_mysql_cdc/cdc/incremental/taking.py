@@ -1,6 +1,7 @@
 """Carry out the signals that wait, between two batches: each exactly once, whatever ends the run.
 
-New books, the notifications, and the deletion of the signals' own records are one Kafka transaction.
+New books, the notifications, the deletion of the signals' own records and the place in the Kafka signal topic are one
+Kafka transaction.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     ResumeSnapshot,
     StopSnapshot,
 )
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaChannel, Polled
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import poll, signals_wait
 from airflow_provider_mysql_cdc.cdc.signals.notify import NotificationType
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, read_action, waiting
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
@@ -161,7 +162,7 @@ def take_signals(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: Ledger
     before = books_of(ledger)
     taking = Taking(cfg, conn, ledger.end(), log, before.folded())
     waits = waiting(ledger.signals)
-    polled = KafkaChannel(cfg).poll(ledger) if cfg.takes_signals_from("kafka") else Polled()
+    polled = poll(cfg, ledger)
     for line in polled.notes:
         log(line)
     for _, signal in (*waits, *polled.signals):
@@ -213,4 +214,4 @@ def work_waits(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
     """
     if ledger.signals or books_of(ledger).work:
         return True
-    return cfg.takes_signals_from("kafka") and bool(KafkaChannel(cfg).poll(ledger).signals)
+    return signals_wait(cfg, ledger)

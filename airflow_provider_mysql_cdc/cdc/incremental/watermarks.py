@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
-from airflow_provider_mysql_cdc.cdc.signals.signal_table import problems, read_facts
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
 
 OPEN, CLOSE = "snapshot-window-open", "snapshot-window-close"
 SETTLE_S = 10.0
@@ -69,13 +69,7 @@ def unable(cfg: ConnectorConfig, conn: Any) -> str | None:
         cfg: The connector's configuration.
         conn: An open connection to the source.
     """
-    facts = read_facts(conn, cfg)
-    problem = next(problems(facts, cfg), None)
-    if problem is not None:
-        return "; ".join(part for part in (problem.what, problem.why, problem.remedy) if part)
-    if signal_table(cfg) is not None or facts.variables.get("gtid_mode") == "ON":
-        return None
-    return "there is neither a signal table to write to (signal.data.collection) nor gtid_mode=ON"
+    return unfit(conn, cfg)
 
 
 def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:

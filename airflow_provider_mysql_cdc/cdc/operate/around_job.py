@@ -167,6 +167,7 @@ def prepare_snapshot(
         if not again and not _snapshot_wanted(cfg, conn, state.committed, log):
             return None
         require(preflight(conn, cfg, snapshot=True))
+        _look_at_signal_table(cfg, conn, log)
         require_own_history(cfg)
         here = end_of_binlog(conn, cfg.connection_settings())
         start = _stream_start(cfg, conn, state.committed, ledger, log)

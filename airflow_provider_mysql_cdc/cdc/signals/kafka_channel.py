@@ -49,6 +49,32 @@ class Polled:
     notes: list[str] = field(default_factory=list)
 
 
+def poll(cfg: ConnectorConfig, ledger: LedgerState) -> Polled:
+    """Return the signals of the Kafka topic that are new; none where the channel is off.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: What the ledger holds.
+
+    Raises:
+        ConfigError: librdkafka does not take a setting.
+    """
+    return KafkaChannel(cfg).poll(ledger) if cfg.takes_signals_from("kafka") else Polled()
+
+
+def signals_wait(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
+    """Return whether the Kafka topic holds records behind the place that the ledger keeps.
+
+    Args:
+        cfg: The connector's configuration.
+        ledger: What the ledger holds.
+
+    Raises:
+        ConfigError: librdkafka does not take a setting.
+    """
+    return cfg.takes_signals_from("kafka") and KafkaChannel(cfg).waits(ledger)
+
+
 class KafkaChannel:
     """Read signals of one connector.
 
@@ -82,6 +108,24 @@ class KafkaChannel:
             why = f"an open transaction hides the rest ({hidden})"
             return Polled(notes=[f"signals of topic {self._topic} cannot be read now: {why}"])
         return found
+
+    def waits(self, ledger: LedgerState) -> bool:
+        """Return whether there is something to read; no when the topic cannot be asked.
+
+        Args:
+            ledger: What the ledger holds.
+
+        Raises:
+            ConfigError: librdkafka does not take a setting.
+        """
+        try:
+            if self._topic not in partition_counts(self._admin(), [self._topic]):
+                return False
+            number = topic_id(self._admin(), self._topic)
+            start, end = self._range(ledger.others.get(SIGNAL_OFFSET_KEY), number, Polled())
+        except SinkError:
+            return False
+        return start < end
 
     def _admin(self) -> Admin:
         if self._admin_client is None:

@@ -91,6 +91,25 @@ def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Callable[[str], Non
         raise problem
 
 
+def unfit(conn: Any, cfg: ConnectorConfig) -> str | None:
+    """Return why no watermarks can be taken, for whoever asked for a snapshot; None when they can.
+
+    Args:
+        conn: An open connection of the configured account.
+        cfg: The connector's configuration.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    facts = read_facts(conn, cfg)
+    table = cfg[F.SIGNAL_DATA_COLLECTION]
+    found = next(_read_only(facts) if table is None else problems(facts, cfg), None)
+    if found is None:
+        return None
+    reason = f"{found.what}: {found.why}; what to do: {found.remedy}"
+    return reason if table is not None or cfg[F.READ_ONLY] else f"there is no signal table, and {reason}"
+
+
 def create(conn: Any, table: TableId) -> None:
     """Create the signal table.
 
