@@ -29,7 +29,7 @@ def get_provider_info() -> dict[str, Any]:
             }
         ],
         "hooks": [_modules("hooks", "mysql_cdc", "spark_submit")],
-        "operators": [_modules("operators", "snapshot", "drain", "reset")],
+        "operators": [_modules("operators", "snapshot", "drain", "reset", "signal", "incremental")],
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "triggers": [_modules("triggers", "binlog", "incremental")],
         "connection-types": [_connection_type()],
@@ -113,5 +113,15 @@ def _options() -> dict[str, Any]:
             "type": "string",
             "example": "@hourly",
             "default": "none",
+        },
+        "backfill_schedule": {
+            "description": (
+                "Cron expression of the DAG mysql_cdc_backfill, whose data intervals are read again; none: not "
+                "scheduled, and Airflow refuses to backfill it."
+            ),
+            "version_added": __version__,
+            "type": "string",
+            "example": "@hourly",
+            "default": "@daily",
         },
     }

@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 from airflow.providers.common.compat.sdk import conf
-from airflow.sdk import Param
+from airflow.sdk import Asset, Param
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.operators.common import DEFAULT_ASSET
 
 PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
+
+BACKFILL_VARIABLE = "mysql_cdc_backfill"
+"""Airflow Variable (JSON) with tables, column and time_zone of scheduled backfills."""
+MAX_COLUMN = 64
+"""Characters of a column's name in MySQL."""
+
+Interval = tuple[datetime | None, datetime | None]
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": "mysql-cdc",
@@ -117,6 +129,178 @@ def drain_params() -> dict[str, Param]:
     }
 
 
+def adhoc_params() -> dict[str, Param]:
+    """Return the form fields of an ad-hoc snapshot."""
+    return {
+        "tables": Param(
+            [],
+            type="array",
+            items={"type": "string", "minLength": 1},
+            minItems=1,
+            title="Tables",
+            description='One database.table, or a regular expression for such names, per line; "db"."t.x" for a dot.',
+        ),
+        "condition": Param(
+            None,
+            type=["null", "string"],
+            title="Condition",
+            description="SQL that the rows have to fulfil, as behind WHERE; it runs with the rights of the account.",
+        ),
+        "kind": Param(
+            "incremental",
+            type="string",
+            enum=["incremental", "blocking"],
+            title="Kind",
+            description="incremental reads beside the stream; blocking lets the stream wait until the tables are read.",
+        ),
+        "channel": Param(
+            "airflow",
+            type="string",
+            enum=["airflow", "source", "kafka"],
+            title="Channel",
+            description=(
+                "How the drain is asked: a record of the ledger (airflow), a row of signal.data.collection (source), "
+                "a record of signal.kafka.topic (kafka)."
+            ),
+        ),
+        "surrogate_key": Param(
+            None,
+            type=["null", "string"],
+            title="Surrogate key",
+            description="Column to cut the tables by in place of the key.",
+        ),
+        **reading_params(),
+    }
+
+
+def reading_params() -> dict[str, Param]:
+    """Return the form fields that say how an ad-hoc snapshot reads, and how long."""
+    return {
+        "chunk_size": Param(
+            None,
+            type=["null", "integer"],
+            minimum=1,
+            maximum=2**31 - 1,
+            title="Chunk size (rows)",
+            description="incremental.snapshot.chunk.size of the drains that this task runs; empty: as configured.",
+        ),
+        "timeout_minutes": Param(
+            360,
+            type="number",
+            exclusiveMinimum=0,
+            title="Timeout (minutes)",
+            description="The task fails then; what is read is kept, and the next drain goes on with the rest.",
+        ),
+    }
+
+
+def backfill_params() -> dict[str, Param]:
+    """Return the form fields of a backfill."""
+    return {
+        "tables": Param(
+            [],
+            type="array",
+            items={"type": "string", "minLength": 1},
+            title="Tables",
+            description=(
+                "One database.table per line, each a task of its own. Empty: those of the Airflow Variable "
+                f"{BACKFILL_VARIABLE}; without it the run does nothing."
+            ),
+        ),
+        "column": Param(
+            None,
+            type=["null", "string"],
+            title="Column",
+            description=f"Column that tells the time of a row. Empty: that of {BACKFILL_VARIABLE}, or updated_at.",
+        ),
+        "time_zone": Param(
+            None,
+            type=["null", "string"],
+            title="Time zone of the column",
+            description=(
+                "UTC for TIMESTAMP, whatever the server's zone. DATETIME has no zone: the one in which the application "
+                f"writes. Empty: that of {BACKFILL_VARIABLE}, or UTC."
+            ),
+        ),
+        **reading_params(),
+    }
+
+
+def adhoc_arguments() -> dict[str, Any]:
+    """Return the arguments of ``MySqlCdcIncrementalSnapshotOperator`` that read the form of ``adhoc_params``."""
+    return {
+        "tables": "{{ params.tables | tojson }}",
+        "condition": "{{ params.condition or '' }}",
+        "kind": "{{ params.kind }}",
+        "channel": "{{ params.channel }}",
+        "surrogate_key": "{{ params.surrogate_key or '' }}",
+        **reading_arguments(),
+    }
+
+
+def reading_arguments() -> dict[str, Any]:
+    """Return the operator arguments that read the form of ``reading_params``."""
+    return {
+        "chunk_size": "{{ params.chunk_size or '' }}",
+        "timeout": "{{ params.timeout_minutes * 60 }}",
+    }
+
+
+def backfill_of(params: Mapping[str, Any], stored: Mapping[str, Any], interval: Interval) -> list[dict[str, str]]:
+    """Return the arguments that differ from table to table: which one, and the condition on its rows.
+
+    Args:
+        params: The form of ``backfill_params``.
+        stored: The Variable ``mysql_cdc_backfill``; the form wins.
+        interval: Start and end of the run's data interval, which it may lack.
+
+    Raises:
+        ConfigError: The run has no data interval, or the column or its time zone cannot be used.
+    """
+    given = {name: params.get(name) or stored.get(name) for name in ("tables", "column", "time_zone")}
+    tables = given["tables"] or []
+    if not tables:
+        return []
+    condition = interval_condition(str(given["column"] or "updated_at"), interval, str(given["time_zone"] or "UTC"))
+    return [{"tables": str(table), "condition": condition} for table in dict.fromkeys(tables)]
+
+
+def interval_condition(column: str, interval: Interval, time_zone: str = "UTC") -> str:
+    """Return SQL for the rows of a data interval: its start belongs to it, its end to the next one.
+
+    The tables are read with ``time_zone='+00:00'``, so a TIMESTAMP compares in UTC whatever the server's zone is. A
+    DATETIME compares as it was written.
+
+    Args:
+        column: The column, without quotes.
+        interval: Its start and end.
+        time_zone: Zone in which the column's values are to be read.
+
+    Raises:
+        ConfigError: There is no interval, no such zone, or no column of that name can exist.
+    """
+    from airflow_provider_mysql_cdc.cdc.model.table import quote_name
+
+    start, end = interval
+    if start is None or end is None:
+        raise ConfigError(
+            "the run has no data interval",
+            where="data_interval_start, data_interval_end",
+            remedy="use a schedule with data intervals ([mysql_cdc] backfill_schedule), or trigger with a logical date",
+        )
+    if not column.strip() or len(column) > MAX_COLUMN or "\0" in column:
+        raise ConfigError("no column has this name", where=f"column={column!r}", remedy="name a column of the tables")
+    try:
+        zone = ZoneInfo(time_zone)
+    except (KeyError, ValueError, OSError) as error:
+        raise ConfigError(
+            "the time zone is not known", where=f"time_zone={time_zone!r}", remedy="name one as in Europe/Berlin"
+        ) from error
+    low, high = (at.astimezone(zone).strftime("%Y-%m-%d %H:%M:%S.%f") for at in (start, end))
+    name = quote_name(column.strip())
+    return f"{name} >= '{low}' AND {name} < '{high}'"
+
+
 def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool = True) -> dict[str, Any]:
     """Return the operator arguments that read the form.
 
@@ -142,6 +326,11 @@ def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool
     if drain:
         arguments |= {"run_for": "{{ params.run_for_minutes * 60 }}", "writers": "{{ params.writers or '' }}"}
     return arguments
+
+
+def offset_assets() -> dict[str, list[Asset]]:
+    """Return inlets and outlets of a mapped task: of one that is not unmapped yet Airflow knows no others."""
+    return {"inlets": [Asset(DEFAULT_ASSET)], "outlets": [Asset(DEFAULT_ASSET)]}
 
 
 def schedule(option: str, default: str | None) -> str | None:

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import os
 import sys
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
+from airflow_provider_mysql_cdc.cdc.incremental.books import Books, changes
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, send_signal
+from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 OPERATE = "airflow_provider_mysql_cdc.cdc.operate.around_job"
 PASSWORD = "pa55-of-mysql"
@@ -90,6 +97,8 @@ class FakePipeline(ModuleType):
         self.cfg: ConnectorConfig | None = None
         self.store: Any = None
         self.again: bool | None = None
+        self.even_empty: list[bool] = []
+        self.settled: Callable[[], None] = lambda: None
 
     def _job(self, mode: str, cfg: ConnectorConfig, store: Any, owner: str, run_for_s: float) -> FakeJob | None:
         self.calls.append((mode, owner))
@@ -102,9 +111,18 @@ class FakePipeline(ModuleType):
         return FakeJob(JobSpec(mode, cfg.properties(), {"epoch": 1}, owner, run_for_s))
 
     def prepare_drain(
-        self, cfg: ConnectorConfig, store: Any, owner: str, log: Any, *, run_for_s: float = 0.0, **_: Any
+        self,
+        cfg: ConnectorConfig,
+        store: Any,
+        owner: str,
+        log: Any,
+        *,
+        run_for_s: float = 0.0,
+        even_empty: bool = False,
+        **_: Any,
     ) -> FakeJob | None:
         log("planning a drain")
+        self.even_empty.append(even_empty)
         return self._job("drain", cfg, store, owner, run_for_s)
 
     def prepare_snapshot(
@@ -119,7 +137,46 @@ class FakePipeline(ModuleType):
 
     def settle(self, cfg: ConnectorConfig, store: Any, log: Any) -> FakeOutcome:
         self.calls.append(("settle", ""))
+        self.settled()
         return self.outcome
+
+
+class FakeStream:
+    """Stand in for the ledger of a stream: signals that wait, and the books of a drain that takes them.
+
+    Args:
+        monkeypatch: Puts it in place.
+        drains: Drains until a snapshot is done; the first one takes the signal.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, drains: int = 2) -> None:
+        self.sent: list[Signal] = []
+        self.books, self.drains = Books(), drains
+        self.busy: list[CdcError] = []
+        for channel in send_signal.CHANNELS:
+            monkeypatch.setitem(send_signal._SENDERS, channel, lambda cfg, signal: self.sent.append(signal))
+        monkeypatch.setattr(asked_snapshot, "look_at_ledger", lambda cfg: self.ledger())
+        monkeypatch.setattr(asked_snapshot, "require_nobody_else", lambda cfg, owner: self.require_nobody_else())
+
+    def ledger(self) -> LedgerState:
+        """Return what the ledger says."""
+        others = {key: value for key, value in changes(Books(), self.books) if value is not None}
+        waiting = [signal for signal in self.sent if signal.id not in self.books.requests]
+        return LedgerState(others=others, signals={f"airflow/{s.id}": s.to_json() for s in waiting})
+
+    def require_nobody_else(self) -> None:
+        """Raise what another run at work leads to, as often as a test says."""
+        if self.busy:
+            raise self.busy.pop(0)
+
+    def drain(self) -> None:
+        """Take the signals that wait, and read on: seven rows of each table in its last drain."""
+        self.drains -= 1
+        for signal in self.sent:
+            tables = [TableId(*name.split(".")) for name in json.loads(signal.data)["data-collections"]]
+            self.books = ask(self.books, Wanted(signal.id, "incremental", tables, {}), 1)
+        if self.drains <= 0:
+            self.books = self.books.with_scans(replace(scan, rows=7).finish() for scan in self.books.active)
 
 
 def connections(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:

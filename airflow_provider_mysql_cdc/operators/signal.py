@@ -1,0 +1,101 @@
+"""The operator that sends a signal to a stream."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import BaseOperator
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.common import (
+    Properties,
+    airflow_error,
+    generation_of,
+    mask_rendered,
+    merge_properties,
+    owner_of,
+)
+
+
+class MySqlCdcSignalOperator(BaseOperator):  # type: ignore[misc]
+    """Send a signal, which the next drain carries out: ask for a snapshot, stop or pause it, write a line into the log.
+
+    What the drain would refuse for its form is refused here, before anything is sent. Every try of a task sends the
+    same id, so a retry asks for nothing twice.
+
+    Args:
+        signal_type: ``execute-snapshot``, ``stop-snapshot``, ``pause-snapshot``, ``resume-snapshot``, ``log``,
+            ``schema-changes`` or ``set-binlog-position``. (templated)
+        data: The signal's parameters as a mapping, or its JSON text. (templated)
+        channel: ``airflow`` (a record of the ledger), ``source`` (a row of signal.data.collection) or ``kafka`` (a
+            record of signal.kafka.topic). (templated)
+        signal_id: The signal's id; None derives one from the task instance. (templated)
+        mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
+        kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
+        properties: Connector properties, as for ``MySqlCdcSparkOperator``. (templated)
+        kwargs: Arguments of ``BaseOperator``.
+
+    Raises:
+        AirflowFailException: A retry will not help; the text names the error and what to do.
+        AirflowException: A retry can help.
+    """
+
+    template_fields: Sequence[str] = (
+        "signal_type",
+        "data",
+        "channel",
+        "signal_id",
+        "mysql_cdc_conn_id",
+        "kafka_conn_id",
+        "properties",
+    )
+    template_fields_renderers: ClassVar[dict[str, str]] = {"data": "json", "properties": "json"}
+    ui_color = "#efe3f5"
+
+    def __init__(
+        self,
+        *,
+        signal_type: str,
+        data: Mapping[str, Any] | str | None = None,
+        channel: str = "airflow",
+        signal_id: str | None = None,
+        mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
+        kafka_conn_id: str | None = None,
+        properties: Properties | Sequence[Properties] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.signal_type = signal_type
+        self.data = data
+        self.channel = channel
+        self.signal_id = signal_id
+        self.mysql_cdc_conn_id = mysql_cdc_conn_id
+        self.kafka_conn_id = kafka_conn_id
+        self.properties = properties
+
+    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
+        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
+        super().render_template_fields(context, jinja_env)
+        mask_rendered(self.properties)
+
+    def execute(self, context: Any) -> str:
+        """Check the signal and send it.
+
+        Returns:
+            The signal's id, also pushed as XCom.
+        """
+        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import signal_id
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
+
+        text = self.data if isinstance(self.data, str) else json.dumps(self.data or {})
+        id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))
+        try:
+            cfg = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(merge_properties(self.properties))
+            sent = send_signal(cfg, self.signal_type, text, channel=self.channel, id_=id_)
+        except CdcError as error:
+            raise airflow_error(error) from error
+        self.log.info("Sent signal %s (%s) over channel %s.", sent, self.signal_type, self.channel)
+        return sent
