@@ -188,3 +188,38 @@ def test_a_drain_gives_way_to_another_run_that_is_at_work(pipeline: Pipeline, ro
         assert prepare_drain(cfg, pipeline.store, pipeline.owner, pipeline.log, give_way=True) is None
         assert any("passed over" in line for line in pipeline.lines)
     assert prepare_drain(cfg, pipeline.store, pipeline.owner, pipeline.log, give_way=True) is not None
+
+
+@pytest.mark.parametrize("born", ["before the first snapshot", "in the stream"])
+@pytest.mark.req("INC-01", "INC-18")
+def test_a_table_that_is_new_in_the_list_comes_whole_while_the_stream_goes_on(
+    pipeline: Pipeline, root: Any, database: str, stack: Any, born: str
+) -> None:
+    early = ("a", "b") if born == "before the first snapshot" else ("a",)
+    execute(root, *filled(database, *early, count=60))
+    pipeline.properties["table.include.list"] = f"{database}.a"
+    pipeline.snapshot()
+    if born == "in the stream":
+        execute(root, *filled(database, "b", count=60))
+        pipeline.drain()
+    execute(root, f"UPDATE `{database}`.b SET v = 1 WHERE id = 7", f"UPDATE `{database}`.a SET v = 1 WHERE id = 7")
+    pipeline.properties["table.include.list"] = f"{database}.a,{database}.b"
+    writer = Writer(stack, database, ["a", "b"], 70, seed=11)
+    writer.start()
+    try:
+        pipeline.drain()
+        send(pipeline.cfg, "execute-snapshot", {"data-collections": [f"{database}.b"]})
+        pipeline.drain()
+    finally:
+        writer.stop()
+    pipeline.drain()
+    assert states(pipeline) == ["done"]
+    check_exact(pipeline, root, "a")
+    check_exact(pipeline, root, "b", known=False)
+    # A table that is taken out again ends where the drain stands that knows no more of it.
+    pipeline.properties["table.include.list"] = f"{database}.a"
+    execute(root, f"DELETE FROM `{database}`.b", f"UPDATE `{database}`.a SET v = v + 1")
+    ended = len(pipeline.records("b"))
+    assert pipeline.drain() is not None
+    assert len(pipeline.records("b")) == ended
+    check_exact(pipeline, root, "a")
