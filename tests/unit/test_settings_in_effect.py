@@ -10,8 +10,11 @@ from memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.drain import batch
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.wiring import decoder_options, side_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.schema import history, internal_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 
 @pytest.mark.parametrize(
@@ -85,3 +88,27 @@ def test_a_batch_ends_with_the_file_that_makes_it_large_enough(
     monkeypatch.setattr(batch, "binary_logs", lambda conn: [*reversed(files), ("binlog.000004", 9000)])
     end = batch.choose_end(None, BinlogOffset("binlog.000001", 700, "s:1-3", "s"), most)
     assert end == (here if file is None else BinlogOffset(f"binlog.00000{file}", 4, None, "s"))
+
+
+INFO = TopicInfo(1, "id", 1)
+
+
+@pytest.mark.parametrize("verified", [False, True])
+def test_topic_settings_that_a_person_has_verified_need_not_be_readable(
+    monkeypatch: pytest.MonkeyPatch, verified: bool
+) -> None:
+    looked: list[tuple[str, bool]] = []
+    for module in (internal_topics, history):
+        monkeypatch.setattr(module, "make_admin", lambda settings: None)
+        monkeypatch.setattr(
+            module, "require_settings", lambda admin, topic, rule, verified: looked.append((topic, verified))
+        )
+    monkeypatch.setattr(internal_topics, "describe_topics", lambda admin, topics, at: dict.fromkeys(topics, INFO))
+    monkeypatch.setattr(internal_topics, "broker_count", lambda admin: 1)
+    monkeypatch.setattr(history, "partition_counts", lambda admin, topics: dict.fromkeys(topics, 1))
+    monkeypatch.setattr(history, "end_offsets", lambda admin, topic, partitions: {0: (0, 5)})
+    cfg = config(topic__settings__verified=str(verified).lower())
+    internal_topics.require_kept(cfg, pytest.fail)
+    history.require_history(cfg)
+    assert looked == [(cfg.ledger_topic, verified), (cfg.history_topic, verified), (cfg.history_topic, verified)]
+    assert wiring.ledger(cfg)._verified is verified

@@ -68,6 +68,19 @@ def test_without_a_gtid_the_id_is_the_place_of_begin() -> None:
     assert payload(transactions.begin_record())["id"] == "file=b.000003,pos=411"
 
 
+@pytest.mark.req("TXN-07", "TXN-09")
+@pytest.mark.parametrize(("gtid", "expected"), [("u:7", "u:7"), (None, "file=b.000003,pos=411")])
+def test_events_and_boundaries_of_a_transaction_have_one_id(gtid: str | None, expected: str) -> None:
+    transactions = Transactions(CFG)
+    transactions.begin(gtid, "b.000003", 411)
+    begin = payload(transactions.begin_record())
+    ((_, value, *_),) = transactions.number(A, [ROW])
+    end = payload(transactions.end_record())
+    event = json.loads(value or b"")["transaction"]
+    assert [begin["id"], event["id"], end["id"]] == [expected] * 3
+    assert list(event) == ["id", "total_order", "data_collection_order"]
+
+
 def test_tables_stand_in_the_order_of_a_java_hash_map() -> None:
     """String.hashCode gives 97623, 97624 and 97625; a HashMap of 16 puts ``h ^ h >>> 16`` into buckets 6, 9 and 8."""
     transactions = Transactions(CFG)
