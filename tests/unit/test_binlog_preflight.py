@@ -100,7 +100,7 @@ def without(*names: str) -> str:
     return grant
 
 
-@pytest.mark.req("SETUP-10", "SETUP-03", "SETUP-04")
+@pytest.mark.req("SETUP-10", "SETUP-03", "SETUP-04", "SETUP-08")
 @pytest.mark.parametrize(
     ("missing", "demand", "phase"),
     [
@@ -214,9 +214,16 @@ def test_what_is_allowed_but_unwise_is_a_warning(change: dict[str, str], demand:
     require([finding])
 
 
-def test_binlogs_kept_for_ever_or_for_days_are_fine() -> None:
+@pytest.mark.req("SETUP-18", "CFG-114")
+def test_binlogs_kept_for_ever_or_for_days_are_fine_and_for_one_day_a_warning() -> None:
     assert check(facts(binlog_expire_logs_seconds="0"), DRAIN) == []
-    assert check(facts(binlog_expire_logs_seconds=None, expire_logs_days="10"), DRAIN) == []
+    assert check(facts(binlog_expire_logs_seconds="86401"), DRAIN) == []
+    assert check(facts(binlog_expire_logs_seconds=None, expire_logs_days="2"), DRAIN) == []
+    for variables in (
+        {"binlog_expire_logs_seconds": "86400"},
+        {"binlog_expire_logs_seconds": None, "expire_logs_days": "1"},
+    ):
+        assert "86400 s only" in only(check(facts(**variables), DRAIN)).what
 
 
 def test_require_raises_the_first_error() -> None:

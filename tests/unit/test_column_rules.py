@@ -242,6 +242,19 @@ def test_hashes_are_those_of_debezium(read: Any) -> None:
     assert read(ten, v1, "k1", None) == ({"a": "k1"}, {"a": "k1", "y": None})
 
 
+@pytest.mark.req("COL-06", "COL-09")
+def test_each_rule_has_an_algorithm_and_a_salt_of_its_own() -> None:
+    """The expected texts are what ``printf peppervalue | md5sum`` and ``printf saltvalue | sha512sum`` print."""
+    made = table(varchar("a"), *(column(n, "TEXT", charset="utf8mb4") for n in "bc"), key=("a",))
+    rules = {
+        "column.mask.hash.v2.MD5.with.salt.pepper": "db.t.b",
+        "column.mask.hash.v2.SHA-512.with.salt.salt": "db.t.c",
+    }
+    shown = from_text(made, rules, "x", "value", "value")[1]
+    assert shown["b"] == "f491f3bde4f38dbcc526ccffc7fb9f25"
+    assert shown["c"].startswith("3f8f28429ed13ed3c4164f6649346611") and len(shown["c"]) == 128
+
+
 @pytest.mark.req("COL-10")
 def test_the_second_kind_of_hash_is_that_of_salt_and_text() -> None:
     """The expected text is what ``printf peppervalue | sha256sum`` prints."""

@@ -39,7 +39,7 @@ def payload(record: Any) -> dict[str, Any]:
     return found
 
 
-@pytest.mark.req("TXN-03", "TXN-05")
+@pytest.mark.req("TXN-03", "TXN-05", "TXN-09")
 def test_events_are_counted_in_the_transaction_and_in_their_table() -> None:
     transactions = Transactions(CFG)
     for gtid in ("u:1", "u:2"):

@@ -318,7 +318,7 @@ def _comforts(facts: Facts, demand: Demand) -> Iterator[Finding]:
             "set gtid_mode and enforce_gtid_consistency to ON if capture should survive a failover",
         )
     retention = _retention_s(facts)
-    if 0 < retention < _SHORT_RETENTION_S:
+    if 0 < retention <= _SHORT_RETENTION_S:
         yield Finding(
             WARNING,
             f"the server keeps its binlog for {retention} s only",
