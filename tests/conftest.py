@@ -7,6 +7,7 @@ import itertools
 import os
 import re
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -56,6 +57,7 @@ TAG = "MYSQL_CDC_SUITE"
 WORKERS = ROOT / ".stack" / "workers"
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ[TAG] = str(os.getpid())
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -131,6 +133,8 @@ def root(stack: Any) -> Iterator[Any]:
         password=stack.root_password,
         charset="utf8mb4",
         autocommit=True,
+        # Reading the machine's certificates takes longer than most that is asked.
+        ssl_disabled=True,
     )
     yield conn
     conn.close()

@@ -53,7 +53,13 @@ class PrivateServer:
     def connect(self) -> Any:
         """Return an open root connection, autocommit, utf8mb4."""
         return pymysql.connect(
-            host="127.0.0.1", port=self.port, user="root", password="", charset="utf8mb4", autocommit=True
+            host="127.0.0.1",
+            port=self.port,
+            user="root",
+            password="",
+            charset="utf8mb4",
+            autocommit=True,
+            ssl_disabled=True,
         )
 
     def properties(self) -> dict[str, str]:

@@ -89,7 +89,9 @@ class Captured:
             note.write_text(f"{type(self.error).__name__}: {self.error}\n", encoding="utf-8")
 
 
-def capture(workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: Log = lambda _: None) -> Captured:
+def capture(
+    workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: Log = lambda _: None, *, few: bool = False
+) -> Captured:
     """Run a workload and return the records of all topics.
 
     Args:
@@ -97,6 +99,7 @@ def capture(workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: 
         mode: Properties that differ from the base.
         stack: The scratch servers; their databases are dropped.
         log: Takes one line of text.
+        few: Drain all sections in one batch and the sentinel's changes in another, instead of two batches a section.
 
     Raises:
         ConfigError: The mode asks for something that is not supported; nothing was touched.
@@ -107,7 +110,7 @@ def capture(workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: 
     client = Client.of(stack)
     conn = scratch.root(stack)
     try:
-        run = _Run(cfg, workload, client, conn, log)
+        run = _Run(cfg, workload, client, conn, log, few)
         with scratch.left_as_found(conn):
             scratch.prepare_server(conn)
             scratch.empty_source(client)
@@ -131,6 +134,7 @@ class _Run:
     client: Client
     conn: Any
     log: Log
+    few: bool = False
     batches: int = 0
     error: CdcError | None = None
     _store: MemoryOffsetStore = field(default_factory=MemoryOffsetStore)
@@ -143,11 +147,20 @@ class _Run:
         self._guarded(self._snapshot)
         for group in self.workload.streaming():
             self._group(group)
+            self._between()
+        if self.few:
             self._guarded(self._drain)
         for text in _SENTINEL_DML:
             self.client.run(text, "sentinel")
+            self._between()
+        if self.few:
             self._guarded(self._drain)
         return self.error
+
+    def _between(self) -> None:
+        """Drain a batch between two parts of the workload."""
+        if not self.few:
+            self._guarded(self._drain)
 
     def _guarded(self, part: Callable[[], Outcome | None]) -> None:
         if self.error is not None:
@@ -196,7 +209,7 @@ class _Run:
         session = self.client.open(section.kind)
         half = len(lines) // 2
         session.feed("".join(lines[:half]))
-        if half:
+        if half and not self.few:
             scratch.wait_idle(self.conn)
             self._guarded(self._drain)
         session.feed("".join(lines[half:]))

@@ -25,6 +25,9 @@ UNSUPPORTED = {
     "signals/incremental": "signal.data.collection",
     "signals/incremental_insert_delete": "signal.data.collection",
 }
+# Modes that change how values and rows are written and nothing that goes from one batch to the next: the workload's
+# mode "default" shows that the places where batches end cannot be told from the records.
+WRITTEN_ONLY = ("types/", "dml/")
 
 
 @pytest.fixture(scope="session")
@@ -68,7 +71,8 @@ def test_records_equal_the_recorded_ones(case: str, proof_stack: Any, tmp_path: 
     from prooflib.workload import read_workload
 
     workload = read_workload(PEER / "workloads" / f"{case.partition('/')[0]}.sql")
-    done = capture(workload, mode_of(case), proof_stack)
+    few = case.startswith(WRITTEN_ONLY) and not case.endswith("/default")
+    done = capture(workload, mode_of(case), proof_stack, few=few)
     expected = STOPS.get(case)
     if expected is None:
         assert done.error is None
