@@ -54,10 +54,10 @@ _serial = itertools.count()
 # What a run starts has its id in the environment, so that a run that is interrupted leaves nothing either. It is set
 # here because the conftest of a folder may come before the first hook.
 TAG = "MYSQL_CDC_SUITE"
-WORKERS = ROOT / ".stack" / "workers"
 if "PYTEST_XDIST_WORKER" not in os.environ:
     os.environ[TAG] = str(os.getpid())
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+WORKERS = ROOT / ".stack" / f"workers-{os.environ[TAG]}"
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -95,15 +95,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         elif _module_fixtures(item.path).intersection(names):
             # A module's servers are started once when one worker has all the tests that use them.
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
-    parallel = "PYTEST_XDIST_WORKER" in os.environ
-    items.sort(key=lambda i: _place(i, parallel))
+    items.sort(key=_place)
 
 
-def _place(item: pytest.Item, parallel: bool) -> float:
-    """Return where a test stands: in one process what is quick comes first, else it fills what the long ones leave."""
-    if item.get_closest_marker("quick"):
-        return 1 if parallel else -1000
-    return -LONGEST.get(item.path.stem, 0)
+def _place(item: pytest.Item) -> float:
+    return -1000 if item.get_closest_marker("quick") else -LONGEST.get(item.path.stem, 0)
 
 
 @pytest.fixture(scope="session")
