@@ -133,7 +133,6 @@ def test_second_opinion_of_mysql_replication(root: Any, sql: Sql, stack: Any, se
     assert [(e.type, e.end_pos, e.timestamp) for e in ours] == theirs
 
 
-@pytest.mark.req("STRM-05")
 def test_by_gtid_gives_the_events_that_follow_the_set(
     stack: Any, root: Any, sql: Sql, settings: ConnectionSettings
 ) -> None:

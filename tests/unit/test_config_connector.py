@@ -216,7 +216,7 @@ def test_what_has_no_effect_is_accepted_and_noted(name: str) -> None:
     assert cfg.properties()[name] == "5"
 
 
-@pytest.mark.req("FAULT-20", "STRM-12", "STRM-13", "STRM-07")
+@pytest.mark.req("FAULT-20", "STRM-12", "STRM-13")
 @pytest.mark.parametrize(
     "pair",
     [
