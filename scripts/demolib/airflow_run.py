@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from demolib import family
 Say = Callable[[str], None]
 
 USER = "admin"
-DAGS = ("mysql_cdc_snapshot", "mysql_cdc_drain")
+DAGS = ("mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_adhoc_snapshot")
 _HEALTHY_S = 240.0
 _STOP_S = 6.0
 _SAY_EVERY_S = 5.0
@@ -49,6 +49,7 @@ class RunResult:
         wall_s: Seconds from trigger to end.
         task_s: Seconds of the task alone.
         counts: Records by topic (drain) or rows by chunk (snapshot).
+        again: Rows by table that an ad-hoc snapshot read.
     """
 
     dag_id: str
@@ -57,6 +58,7 @@ class RunResult:
     wall_s: float
     task_s: float
     counts: Mapping[str, int]
+    again: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def records(self) -> int:
@@ -263,19 +265,28 @@ class Airflow:
 
     # -- DAG runs ---------------------------------------------------------------------------------------------------
 
-    def run_dag(self, dag_id: str, seconds: float, tick: Callable[[], None] = lambda: None) -> RunResult:
+    def run_dag(
+        self,
+        dag_id: str,
+        seconds: float,
+        tick: Callable[[], None] = lambda: None,
+        form: Mapping[str, Any] | None = None,
+    ) -> RunResult:
         """Trigger a DAG of one task and wait for its end.
 
         Args:
             dag_id: The DAG.
             seconds: How long it may take.
             tick: Called again and again while waiting; what it raises ends the waiting.
+            form: Values of the trigger form.
 
         Raises:
             AirflowError: The run failed or took too long; the text ends with the task's log.
         """
         began = told = time.monotonic()
-        run_id = self.call("POST", f"dags/{dag_id}/dagRuns", {"logical_date": None})["dag_run_id"]
+        run_id = self.call("POST", f"dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(form or {})})[
+            "dag_run_id"
+        ]
         self._say(f"triggered {dag_id}")
         while True:
             state = self.call("GET", f"dags/{dag_id}/dagRuns/{run_id}")["state"]
@@ -298,7 +309,8 @@ class Airflow:
         task = self.call("GET", base)["task_instances"][0]
         value = self.call("GET", f"{base}/{task['task_id']}/xcomEntries/return_value")["value"]
         found = json.loads(value) if isinstance(value, str) else value
-        return RunResult(dag_id, run_id, state, wall_s, float(task["duration"] or 0), dict(found["counts"]))
+        seconds = float(task["duration"] or 0)
+        return RunResult(dag_id, run_id, state, wall_s, seconds, dict(found["counts"]), dict(found.get("rows", {})))
 
     def _task_lines(self, run_id: str) -> list[str]:
         """Return the lines of a run's newest task log; its records are JSON, one a line."""

@@ -83,6 +83,9 @@ class Place:
     numbers: tuple[int, ...]
 
 
+_AGAIN = (b"incremental/", b"blocking/")
+
+
 @dataclass(frozen=True, slots=True)
 class Event:
     """Hold one change event or tombstone.
@@ -110,17 +113,22 @@ class Event:
     file: tuple[int, int] | None
     lag_ms: int | None = None
 
+    @property
+    def again(self) -> bool:
+        """Whether it is a row that an ad-hoc snapshot read beside the stream."""
+        return self.identity.startswith(_AGAIN)
+
 
 def place_of(identity: bytes) -> Place | None:
     """Return the place that an event identity names, None for a snapshot row.
 
     Args:
-        identity: ``GTID/event/row/leg``, ``uuid/file:position/event/row/leg`` or ``snapshot/...``.
+        identity: ``GTID/event/row/leg``, ``uuid/file:position/event/row/leg``, or ``snapshot/...`` and the like.
 
     Raises:
         RecordError: It has another form.
     """
-    if identity.startswith(b"snapshot/"):
+    if identity.startswith((b"snapshot/", *_AGAIN)):
         return None
     match = _IDENTITY.fullmatch(identity.decode("utf-8", "replace"))
     if match is None:

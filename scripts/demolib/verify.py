@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -214,6 +214,17 @@ def schema_changes(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
             yield document.get("payload", document)
 
 
+def check_again(verdict: Verdict, rows: int | None) -> None:
+    """Report when the rows that were read again are not as many as the snapshot says; each is there once.
+
+    Args:
+        verdict: The table's verdict.
+        rows: What the snapshot says; None when the table was not to be read again.
+    """
+    if verdict.again != (rows or 0) or rows == 0:
+        verdict.report("again", f"{verdict.again} rows were read again, the ad-hoc snapshot tells of {rows or 'none'}")
+
+
 def verify(
     connect: Callable[[], Any],
     database: str,
@@ -221,6 +232,7 @@ def verify(
     prefix: str,
     *,
     altered: tuple[str, str] | None,
+    again: Mapping[str, int] | None = None,
     say: Callable[[str], None],
 ) -> Result:
     """Verify every table of a database against its topic, and the schema change topic.
@@ -231,6 +243,7 @@ def verify(
         bootstrap: Kafka's addresses.
         prefix: ``topic.prefix``.
         altered: Table and the column that an ALTER TABLE gave it, None when there was none.
+        again: Rows that ad-hoc snapshots say they have read, by table; None when there were none.
         say: Takes a line for every table.
 
     Raises:
@@ -245,6 +258,7 @@ def verify(
             check = TableCheck(layout, seen)
             check.feed(read_events(layout, read_topic(bootstrap, f"{prefix}.{database}.{layout.name}")))
             verdict = check.finish(read_rows(conn, database, table))
+            check_again(verdict, (again or {}).get(layout.name))
             word = "ok" if verdict.ok else "FAILED"
             say(f"{layout.name}: {verdict.events:,} events, {verdict.rows_table:,} rows, {word}")
             verdicts.append(verdict)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from demolib.checks import Verdict, check_alter, check_table, checksum
 from demolib.events import Event, Layout, Reader, Record, RecordError, place_of
+from demolib.verify import check_again
 
 GTID = "a1730108-e599-11f1-8bb7-02fc00000001"
 KEYED = Layout("orders", ("id", "status", "channel"), ("id",), (None, None, "web"))
@@ -276,3 +277,26 @@ def test_binary_values_are_decoded() -> None:
     key = {"schema": {"type": "struct", "fields": fields[:1]}, "payload": {"id": 1}}
     record = Record(0, 0, json.dumps(key).encode(), json.dumps(value).encode(), {"cdc-id": b"snapshot/1/t/1"})
     assert Reader(layout).event(record).after == (1, b"\x00\xff")
+
+
+def read_again(value: str, *, rows: int | None = 1) -> dict[str, Any]:
+    """Return the problems of a topic in which one row is read again behind a change of it."""
+    topic = Topic(KEYED)
+    topic.read(1, "new")
+    topic.change((1, "new"), (1, "paid"))
+    topic._add("incremental/7/t/1", 1, topic._value("r", None, (1, value), 110 + 10))
+    topic.change((1, value), (1, "sent"))
+    found = verdict(KEYED, topic.records, [(1, "sent", "web")])
+    check_again(found, rows)
+    return found.problems
+
+
+def test_a_row_that_is_read_again_is_what_the_topic_has_told() -> None:
+    assert read_again("paid") == {}
+    assert list(read_again("new")) == ["gap"], "an older row behind a newer change"
+
+
+def test_rows_that_are_read_again_are_as_many_as_the_snapshot_says() -> None:
+    assert list(read_again("paid", rows=2)) == ["again"]
+    assert list(read_again("paid", rows=None)) == ["again"], "nobody asked for it"
+    assert list(read_again("paid", rows=0)) == ["again"], "the snapshot read nothing"
