@@ -25,7 +25,7 @@ While `mysql_cdc_drain` is at work on the same `topic.prefix`, that run reads th
 `stop-snapshot` (`MySqlCdcSignalOperator`) gives it up.
 
 Needs the connections `mysql_cdc_default` (type MySQL CDC) and `spark_cdc` (type Spark, for example host `local[2]`),
-and either `signal.data.collection` or `read.only=true` with GTIDs.
+and GTIDs (`gtid_mode=ON`) or a signal table (`signal.data.collection`).
 """
 
 with DAG(
