@@ -34,7 +34,6 @@ class Verdict:
         table: Table name.
         events: Records read, tombstones included.
         ops: Records by op; ``t`` is a tombstone.
-        again: Rows that ad-hoc snapshots read.
         rows_topic: Rows of the compacted topic.
         rows_table: Rows of the table.
         sum_topic: Checksum of the compacted topic's rows, in no order.
@@ -42,18 +41,19 @@ class Verdict:
         lags_ms: Milliseconds from commit to Kafka of every streamed event.
         problems: Violations by kind: ``unreadable``, ``twice``, ``order``, ``partition``, ``gap``, ``tombstone``,
             ``key``, ``rows``.
+        again: Rows that ad-hoc snapshots read.
     """
 
     table: str
     events: int = 0
     ops: Counter[str] = field(default_factory=Counter)
-    again: int = 0
     rows_topic: int = 0
     rows_table: int = 0
     sum_topic: int = 0
     sum_table: int = 0
     lags_ms: list[int] = field(default_factory=list)
     problems: dict[str, Problem] = field(default_factory=dict)
+    again: int = 0
 
     @property
     def ok(self) -> bool:
