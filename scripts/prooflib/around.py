@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prooflib.adhoc import Read
 from prooflib.clock import TIMES
 from prooflib.records import Number, Record, show
 from prooflib.volatile import transaction_number
@@ -26,11 +27,15 @@ class Around:
             further by the number of rows.
         followed: Whether the recorded capture has a record of the same partition behind this one.
         repeated: Whether ours has this record more than once, and the recorded capture has not.
+        said_before: Whether the recorded capture has the same schema change before, of the same place.
+        read: How the row was read beside the stream, None for all other records.
     """
 
     twin: Record | None = None
     followed: bool = False
     repeated: bool = False
+    said_before: bool = False
+    read: Read | None = None
 
 
 NOTHING = Around()
@@ -45,6 +50,7 @@ def surroundings(pairs: Sequence[Pair]) -> Iterator[Around]:
     twins = _Twins(other for _, other in pairs if other is not None)
     last = {(o.topic, o.partition): n for n, (_, o) in enumerate(pairs) if o is not None}
     repeated = _repeated([m for m, _ in pairs if m is not None], [o for _, o in pairs if o is not None])
+    said: set[str] = set()
     for number, (mine, other) in enumerate(pairs):
         known = other or mine
         assert known is not None
@@ -52,7 +58,20 @@ def surroundings(pairs: Sequence[Pair]) -> Iterator[Around]:
             twins.of(other) if other is not None else None,
             number < last.get((known.topic, known.partition), -1),
             mine is not None and (mine.topic, mine.partition, mine.number) in repeated,
+            _said_before(other, said),
         )
+
+
+def _said_before(record: Record | None, said: set[str]) -> bool:
+    """Return whether a schema change was said before, and take note of it."""
+    payload = record.payload if record is not None else None
+    if not isinstance(payload, dict) or "ddl" not in payload:
+        return False
+    source = {n: v for n, v in payload["source"].items() if n not in TIMES}
+    text = show([source, payload["ddl"], payload["tableChanges"]], 1_000_000)
+    known = text in said
+    said.add(text)
+    return known
 
 
 class _Twins:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from prooflib.adhoc import AdHoc, Fault
 from prooflib.align import aligned
 from prooflib.around import NOTHING, Around, surroundings
 from prooflib.records import Path, Record, names_of, show, text_difference
@@ -30,7 +31,8 @@ class Difference:
         key: The record's key, as text.
         number: The record's place in its partition.
         path: Where in the record: members, ``[name]`` for elements; ``record`` and its key when it is missing as a
-            whole, ``repeated`` and its key when ours has it twice.
+            whole, ``repeated`` and its key when ours has it twice; ``stale``, ``last`` or ``watermark`` and its key for
+            a read that is not its row's state there, another last value, or half of a pair of watermarks.
         ours: Our value, or ABSENT.
         theirs: The recorded value, or ABSENT.
         pair: The two records, None for one that is missing.
@@ -84,17 +86,28 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
         ours: Our records.
         theirs: The recorded ones.
     """
-    pairs = list(aligned(ours, theirs))
-    volatile = Volatile()
+    adhoc = AdHoc.of(ours, theirs)
+    pairs = list(aligned(adhoc.ours.stream(), adhoc.theirs.stream()))
+    volatile = Volatile(adhoc)
     volatile.note_runs(ours, theirs)
     volatile.note_positions((a, b) for a, b in pairs if a is not None and b is not None)
+    every = list(zip(pairs, surroundings(pairs), strict=True))
+    every += [(pair, NOTHING) for pair in adhoc.watermarks()]
+    every += [(pair, Around(read=read, repeated=twice)) for pair, read, twice in adhoc.reads()]
     found: list[Difference] = []
     equal = 0
-    for (mine, other), around in zip(pairs, surroundings(pairs), strict=True):
+    for (mine, other), around in every:
         new = list(_pair(mine, other, volatile, around))
         equal += not new
         found += new
-    return Result(len(pairs), equal, tuple(found), tuple(volatile.steps))
+    found += [_fault(fault) for fault in adhoc.faults()]
+    return Result(len(every), equal, tuple(found), tuple(volatile.steps))
+
+
+def _fault(fault: Fault) -> Difference:
+    record = fault.record
+    key = show(record.key_payload, 120)
+    return Difference(record.topic, key, record.number, (fault.what, key), fault.ours, fault.expected, (record, None))
 
 
 def _pair(mine: Record | None, other: Record | None, volatile: Volatile, around: Around) -> Iterator[Difference]:

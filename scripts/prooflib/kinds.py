@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING
 
-from prooflib import charset_kinds, ddl_kinds, default_kinds, json_kinds, record_kinds, time_kinds
+from prooflib import adhoc_kinds, charset_kinds, ddl_kinds, default_kinds, json_kinds, record_kinds, time_kinds
 from prooflib.records import Number
 from prooflib.values import in_snapshot, in_stream, name_of, numbers, of_type, schema_of, single, texts
 from prooflib.volatile import schema_at
@@ -184,6 +184,12 @@ KINDS: dict[str, Kind] = {
     "after-the-end": record_kinds.after_the_end,
     "partial-update": record_kinds.partial_update,
     "undecided-xa": record_kinds.undecided_xa,
+    "watermark": adhoc_kinds.watermarks,
+    "read-at": adhoc_kinds.read_at,
+    "told-by-event": adhoc_kinds.told_by_event,
+    "stopped-snapshot": adhoc_kinds.stopped_snapshot,
+    "read-in-time": adhoc_kinds.read_in_time,
+    "known-again": adhoc_kinds.known_again,
 }
 
 # Kinds that hold for a value of a property of the recorded connector.

@@ -5,7 +5,8 @@ little before they were produced; server and thread ids, the UUID of a GTID and 
 that holds over the whole capture (transaction numbers are equal). Binlog positions are equal, or shifted by the twelve
 bytes by which the sentinel's statement is longer in a part of the recordings. That distance may change by fewer bytes
 than the shortest event has: the salt of CREATE USER is random, and a compressed transaction is longer or shorter for
-the times in it.
+the times in it. Watermarks of ad-hoc snapshots are other transactions in every run: behind the first, a transaction is
+the same one by its number without theirs, and an event by its distance from the first one of its transaction.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from prooflib.adhoc import AdHoc
 from prooflib.clock import RUN_ID, TIMES, Window, is_new_uuid, is_now, may_be, related, run_began
 from prooflib.records import Number, Path, Record
 
@@ -41,8 +43,13 @@ class Mapping:
 
 @dataclass(slots=True)
 class Volatile:
-    """Decide whether a difference is one of those that no two runs can avoid."""
+    """Decide whether a difference is one of those that no two runs can avoid.
 
+    Args:
+        adhoc: What ad-hoc snapshots left in the two captures.
+    """
+
+    adhoc: AdHoc = field(default_factory=lambda: AdHoc.of((), ()))
     server_ids: Mapping = field(default_factory=Mapping)
     threads: Mapping = field(default_factory=Mapping)
     uuids: Mapping = field(default_factory=Mapping)
@@ -65,7 +72,8 @@ class Volatile:
         found: dict[tuple[str, int], tuple[str, int]] = {}
         for ours, theirs in pairs:
             mine, other = position(ours), position(theirs)
-            if mine is not None and other is not None:
+            known = self.adhoc.ours.before_marks(ours) and self.adhoc.theirs.before_marks(theirs)
+            if mine is not None and other is not None and known:
                 found[other] = mine
         steps: list[tuple[tuple[str, int], str, int]] = []
         for other, mine in sorted(found.items()):
@@ -120,11 +128,22 @@ class Volatile:
         if not (isinstance(ours, str) and isinstance(theirs, str)):
             return False
         a, b = _GTID.fullmatch(ours), _GTID.fullmatch(theirs)
-        return a is not None and b is not None and a[3] == b[3] and self.uuids.holds(a[1], b[1])
+        if a is None or b is None or not self.uuids.holds(a[1], b[1]):
+            return False
+        return a[3] == b[3] if not self.adhoc.marked else self._same_number(a[3], b[3])
+
+    def _same_number(self, ours: str, theirs: str) -> bool:
+        """Return whether two transactions are the same one, those of watermarks not counted."""
+        mine, other = (text.removeprefix(":") for text in (ours, theirs))
+        if not (mine.isdigit() and other.isdigit()):
+            return False
+        return self.adhoc.ours.place(int(mine)) == self.adhoc.theirs.place(int(other))
 
     def _position(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         mine, other = position(pair[0]), position(pair[1])
-        return other is not None and self.shifted.get(other) == mine
+        if other is not None and self.shifted.get(other) == mine:
+            return True
+        return self.adhoc.marked and self.adhoc.same_position(*pair)
 
     def _row_value(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         sides = tuple(zip((ours, theirs), pair, strict=True))

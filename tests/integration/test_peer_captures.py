@@ -20,11 +20,7 @@ STOPS: dict[str, tuple[type[Exception], str]] = {
     "types/time_isostring": (ValueDecodeError, "column t of table tdb.nn_zero"),
 }
 # What no release supports yet must be refused by name, never written in another form.
-UNSUPPORTED = {
-    "dml/unwrap": "transforms",
-    "signals/incremental": "signal.data.collection",
-    "signals/incremental_insert_delete": "signal.data.collection",
-}
+UNSUPPORTED = {"dml/unwrap": "transforms"}
 # Modes that change how values and rows are written and nothing that goes from one batch to the next: the workload's
 # mode "default" shows that the places where batches end cannot be told from the records.
 WRITTEN_ONLY = ("types/", "dml/")
@@ -59,6 +55,7 @@ def mode_of(case: str) -> dict[str, str]:
 @pytest.mark.req(
     "EVT-01", "TYPE-01", "TXN-01", "COL-01", "SNAP-07", "SNAP-16", "SNAP-39", "SNAP-40", "STRM-17", "SCH-20"
 )
+@pytest.mark.req("INC-02", "INC-04", "INC-06", "INC-47")
 @pytest.mark.parametrize("case", [c for c in CASES if c not in UNSUPPORTED])
 def test_records_equal_the_recorded_ones(case: str, proof_stack: Any, tmp_path: Path) -> None:
     """Every record of a workload and mode equals the recorded one, or the difference is explained."""

@@ -1,0 +1,329 @@
+"""Ad-hoc snapshots in two captures: rows that were read beside the stream, at other moments in each run.
+
+The stream is compared in order without them and without watermarks, whose transactions do not count in the numbers of
+the others. Reads are compared by request and key; and each of ours must be the state of its row at its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from prooflib.records import Record, show
+
+WATERMARK = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}-(open|close)")
+_NUMBER = re.compile(r"[0-9a-f-]{36}:(\d+)")
+_FOREVER = 1 << 62
+Pair = tuple[Record | None, Record | None]
+Ids = tuple[str, str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """Say under which circumstances a row was read beside the stream.
+
+    Args:
+        request: Id of the signal that asked for it.
+        stopped: Whether a later signal stopped it.
+        told: Rows that events of the same key had before and after them, between the signal and the last read.
+    """
+
+    request: str
+    stopped: bool
+    told: tuple[Any, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Hold what is wrong with a capture of ours by itself.
+
+    Args:
+        record: The record.
+        what: What: ``stale``, ``last`` or ``watermark``.
+        ours: What the record has.
+        expected: What belongs there.
+    """
+
+    record: Record
+    what: str
+    ours: Any
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class _Signal:
+    id: str
+    type: str
+    tables: tuple[str, ...]
+    place: int
+
+    def names(self, table: str) -> bool:
+        return not self.tables or any(re.fullmatch(t, table) for t in self.tables)
+
+
+def source_of(record: Record) -> Mapping[str, Any]:
+    """Return the source block of a record, empty when it has none."""
+    payload = record.payload
+    source = payload.get("source") if isinstance(payload, dict) else None
+    return source if isinstance(source, dict) else {}
+
+
+def op_of(record: Record) -> str | None:
+    """Return the operation of a row event, None for anything else."""
+    return record.payload.get("op") if isinstance(record.payload, dict) else None
+
+
+def is_incremental(record: Record) -> bool:
+    """Return whether an incremental snapshot read the record."""
+    return op_of(record) == "r" and source_of(record).get("snapshot") == "incremental"
+
+
+def watermark(record: Record) -> str | None:
+    """Return ``open`` or ``close`` for an event of a watermark's row or its tombstone, else None."""
+    key = record.key_payload
+    name = WATERMARK.fullmatch(str(key.get("id"))) if isinstance(key, dict) and list(key) == ["id"] else None
+    if name is None:
+        return None
+    if record.value is None:
+        return name[1]
+    payload = record.payload if isinstance(record.payload, dict) else {}
+    row = payload.get("after") or payload.get("before") or {}
+    return name[1] if row.get("type") == f"snapshot-window-{name[1]}" else None
+
+
+def number_of(record: Record) -> int | None:
+    """Return the number of a record's transaction."""
+    match = _NUMBER.fullmatch(str(source_of(record).get("gtid")))
+    return int(match[1]) if match else None
+
+
+@dataclass(slots=True)
+class Side:
+    """Hold one capture.
+
+    Args:
+        records: Its records.
+    """
+
+    records: Sequence[Record]
+    marks: list[int] = field(default_factory=list)
+    signals: list[_Signal] = field(default_factory=list)
+    _first: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.marks = sorted(n for r in self.records if watermark(r) and (n := number_of(r)) is not None)
+        self.signals = sorted(self._signals(), key=lambda s: s.place)
+        for r in self.stream():
+            number, pos = number_of(r), source_of(r).get("pos")
+            if number is not None and pos is not None and op_of(r) != "r":
+                self._first[number] = min(self._first.get(number, _FOREVER), int(pos))
+
+    def stream(self) -> list[Record]:
+        """Return what is neither a watermark nor a row that an incremental snapshot read."""
+        return [r for r in self.records if not watermark(r) and not is_incremental(r)]
+
+    def place(self, number: int) -> int:
+        """Return how many transactions of the workload there are up to one."""
+        return number - bisect_right(self.marks, number)
+
+    def place_of(self, record: Record) -> int:
+        """Return the place of a record's transaction, -1 when it names none."""
+        number = number_of(record)
+        return -1 if number is None else self.place(number)
+
+    def within(self, record: Record) -> int | None:
+        """Return how many bytes behind its transaction's first event a record's event stands."""
+        number, pos = number_of(record), source_of(record).get("pos")
+        first = None if number is None else self._first.get(number)
+        return None if first is None or pos is None else int(pos) - first
+
+    def before_marks(self, record: Record) -> bool:
+        """Return whether no watermark stands before a record in the binlog."""
+        number = number_of(record)
+        return not self.marks or number is None or number < self.marks[0]
+
+    def _signals(self) -> Iterator[_Signal]:
+        for record in self.records:
+            row = record.payload.get("after") if op_of(record) == "c" else None
+            if not isinstance(row, dict) or list(row) != ["id", "type", "data"]:
+                continue
+            try:
+                data = json.loads(row["data"])
+                tables = tuple(map(str, data.get("data-collections", ())))
+            except (ValueError, TypeError, AttributeError):
+                continue
+            yield _Signal(str(row["id"]), str(row["type"]), tables, self.place_of(record))
+
+    def request_of(self, record: Record) -> _Signal | None:
+        """Return the last signal before a read that asked for its table."""
+        table, place = _table(record), self.place_of(record)
+        asked = [s for s in self._asking(table) if s.place <= place]
+        return asked[-1] if asked else None
+
+    def _asking(self, table: str) -> list[_Signal]:
+        return [s for s in self.signals if s.type == "execute-snapshot" and s.tables and s.names(table)]
+
+    def stopped(self, request: _Signal, table: str) -> bool:
+        """Return whether a signal stopped a table's snapshot before it was asked for again."""
+        later = [s.place for s in self._asking(table) if s.place > request.place]
+        end = min(later, default=_FOREVER)
+        stops = [s for s in self.signals if s.type == "stop-snapshot" and s.names(table)]
+        return any(request.place < s.place < end for s in stops)
+
+
+def _table(record: Record) -> str:
+    source = source_of(record)
+    return f"{source.get('db')}.{source.get('table')}"
+
+
+@dataclass(frozen=True, slots=True)
+class AdHoc:
+    """Hold what ad-hoc snapshots left in two captures.
+
+    Args:
+        ours: Our capture.
+        theirs: The recorded one.
+    """
+
+    ours: Side
+    theirs: Side
+
+    @classmethod
+    def of(cls, ours: Sequence[Record], theirs: Sequence[Record]) -> AdHoc:
+        """Return what two captures hold."""
+        return cls(Side(ours), Side(theirs))
+
+    @property
+    def marked(self) -> bool:
+        """Return whether there are watermarks."""
+        return bool(self.ours.marks or self.theirs.marks)
+
+    def same_position(self, ours: Record, theirs: Record) -> bool:
+        """Return whether two events stand at the same place of the same transaction, watermarks not counted."""
+        if source_of(ours).get("file") != source_of(theirs).get("file"):
+            return False
+        mine, other = self.ours.within(ours), self.theirs.within(theirs)
+        return mine is not None and mine == other and self.ours.place_of(ours) == self.theirs.place_of(theirs)
+
+    def watermarks(self) -> Iterator[Pair]:
+        """Yield watermarks by kind and order; the other side has None where it has fewer."""
+        mine, other = (self._marks(s) for s in (self.ours, self.theirs))
+        for kind in sorted({*mine, *other}):
+            yield from _zipped(mine.get(kind, []), other.get(kind, []))
+
+    @staticmethod
+    def _marks(side: Side) -> dict[str, list[Record]]:
+        found = defaultdict(list)
+        for record in side.records:
+            kind = watermark(record)
+            if kind:
+                found[f"{kind} {op_of(record)}"].append(record)
+        return found
+
+    def reads(self) -> Iterator[tuple[Pair, Read | None, bool]]:
+        """Yield reads of incremental snapshots by request and key, and whether ours is there once too often."""
+        mine, other = (self._reads(s) for s in (self.ours, self.theirs))
+        last: dict[tuple[str, str], int] = {}
+        for side, groups in ((self.ours, mine), (self.theirs, other)):
+            for (topic, request, _), records in groups.items():
+                end = max(side.place_of(r) for r in records)
+                last[topic, request] = max(last.get((topic, request), end), end)
+        events = self._events()
+        for ids in sorted({*mine, *other}):
+            topic, request, key = ids
+            told = tuple(r for place, r in events.get((topic, key), ()) if self._in(request, place, last[ids[:2]]))
+            a, b = mine.get(ids, []), other.get(ids, [])
+            read = Read(request, self._stopped(request, (a or b)[0]), tuple(row for e in told for row in _rows(e)))
+            for number, pair in enumerate(_zipped(a, b)):
+                yield pair, read, number > 0 and pair[0] is not None
+
+    def _reads(self, side: Side) -> dict[Ids, list[Record]]:
+        found = defaultdict(list)
+        for record in side.records:
+            if is_incremental(record):
+                request = side.request_of(record)
+                key = show(record.key_payload, 10_000)
+                found[record.topic, request.id if request else "", key].append(record)
+        return found
+
+    def _events(self) -> dict[tuple[str, str], list[tuple[int, Record]]]:
+        """Return the changes of each key as the recorded stream has them; ours are compared with them one by one."""
+        found = defaultdict(list)
+        for record in self.theirs.stream():
+            if op_of(record) in ("c", "u", "d"):
+                place = self.theirs.place_of(record)
+                found[record.topic, show(record.key_payload, 10_000)].append((place, record))
+        return found
+
+    def _in(self, request: str, place: int, last: int) -> bool:
+        return any(s.id == request and s.place < place <= last for s in self.theirs.signals)
+
+    def _stopped(self, request: str, record: Record) -> bool:
+        return any(s.id == request and self.theirs.stopped(s, _table(record)) for s in self.theirs.signals)
+
+    def faults(self) -> Iterator[Fault]:
+        """Yield what is wrong with ours: a read that is not the state of its row there, another last value, half of a
+        pair of watermarks.
+        """
+        if not self.marked and not any(map(is_incremental, (*self.ours.records, *self.theirs.records))):
+            return
+        yield from _stale(self.ours.records)
+        yield from _unpaired(self.ours.records)
+        end = _ends(self.theirs.records)
+        for place, record in _ends(self.ours.records).items():
+            row, expected = _after(record), _after(end[place]) if place in end else None
+            if row != expected:
+                yield Fault(record, "last", row, expected)
+
+
+def _zipped(ours: list[Record], theirs: list[Record]) -> Iterator[Pair]:
+    for n in range(max(len(ours), len(theirs))):
+        yield ours[n] if n < len(ours) else None, theirs[n] if n < len(theirs) else None
+
+
+def _rows(event: Record) -> list[Any]:
+    return [event.payload.get("before"), event.payload.get("after")]
+
+
+def _after(record: Record) -> Any:
+    return record.payload.get("after") if isinstance(record.payload, dict) else None
+
+
+def _ends(records: Sequence[Record]) -> dict[tuple[str, str], Record]:
+    """Return the last record of each key that is no watermark's."""
+    return {(r.topic, show(r.key_payload, 10_000)): r for r in records if r.key is not None and _is_row(r)}
+
+
+def _is_row(record: Record) -> bool:
+    return not watermark(record) and (record.value is None or op_of(record) is not None)
+
+
+def _stale(records: Sequence[Record]) -> Iterator[Fault]:
+    state: dict[tuple[str, str], Any] = {}
+    for record in records:
+        if record.key is None or not _is_row(record):
+            continue
+        at, row = (record.topic, show(record.key_payload, 10_000)), _after(record)
+        if op_of(record) == "r" and state.get(at, row) != row:
+            yield Fault(record, "stale", row, state[at])
+        state[at] = row
+
+
+def _unpaired(records: Sequence[Record]) -> Iterator[Fault]:
+    """Yield watermarks that are not opened, closed or deleted in turn."""
+    opened: Record | None = None
+    for record in records:
+        if not watermark(record) or record.value is None:
+            continue
+        opens = watermark(record) == "open" and op_of(record) == "c"
+        name = str(record.key_payload["id"]).rpartition("-")[0]
+        if opens is (opened is not None) or (opened and str(opened.key_payload["id"]).rpartition("-")[0] != name):
+            yield Fault(record, "watermark", record.key_payload, opened.key_payload if opened else None)
+        opened = record if opens else None
+    if opened is not None:
+        yield Fault(opened, "watermark", opened.key_payload, None)

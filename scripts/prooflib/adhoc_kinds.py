@@ -1,0 +1,83 @@
+"""Kinds of explained differences in ad-hoc snapshots: when rows were read, and by which watermarks."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from prooflib.adhoc import WATERMARK, is_incremental, number_of, op_of, source_of, watermark
+from prooflib.records import Number, Record
+
+if TYPE_CHECKING:
+    from prooflib.differ import Difference
+
+_SOURCE = ("value", "payload", "source")
+_TIMES = {"openWindowTimestamp", "closeWindowTimestamp"}
+_WHERE = ("gtid", "pos", "file", "thread")
+
+
+def _present(d: Difference) -> list[Record]:
+    return [r for r in d.pair if r is not None]
+
+
+def watermarks(d: Difference) -> bool:
+    """Return whether a row of the signal table is a watermark: one that the other lacks, or its id, times or place."""
+    kinds = {watermark(r) for r in _present(d)}
+    if len(kinds) != 1 or None in kinds:
+        return False
+    if d.path[0] == "record":
+        return None in d.pair
+    if d.path[-1] == "id":
+        return all(WATERMARK.fullmatch(str(v)) for v in (d.ours, d.theirs))
+    if d.path[-1] == "data":
+        return all(_window_times(v) for v in (d.ours, d.theirs))
+    return d.path[:-1] == _SOURCE and d.path[-1] in ("gtid", "pos", "thread") and None not in (d.ours, d.theirs)
+
+
+def _window_times(text: Any) -> bool:
+    try:
+        found = json.loads(text)
+    except (ValueError, TypeError):
+        return False
+    return isinstance(found, dict) and set(found) <= _TIMES and bool(found)
+
+
+def read_at(d: Difference) -> bool:
+    """Return whether two reads of one row beside the stream name other places, each one that is well formed."""
+    if None in d.pair or d.path[:-1] != _SOURCE or d.path[-1] not in _WHERE:
+        return False
+    if any(op_of(r) != "r" or number_of(r) is None for r in _present(d)):
+        return False
+    if d.path[-1] == "thread":
+        return d.ours is None and isinstance(d.theirs, Number)
+    return d.path[-1] in ("file", "gtid") or all(isinstance(v, Number) for v in (d.ours, d.theirs))
+
+
+def told_by_event(d: Difference) -> bool:
+    """Return whether one lacks a read of a row of which an event told while the snapshot was at work."""
+    return _lacks_read(d) and bool(d.around.read and d.around.read.told)
+
+
+def stopped_snapshot(d: Difference) -> bool:
+    """Return whether one lacks a read of a snapshot that a signal stopped."""
+    return _lacks_read(d) and bool(d.around.read and d.around.read.stopped)
+
+
+def _lacks_read(d: Difference) -> bool:
+    records = _present(d)
+    return d.path[0] == "record" and len(records) == 1 and is_incremental(records[0]) and not d.around.repeated
+
+
+def read_in_time(d: Difference) -> bool:
+    """Return whether both reads have a row that events of the window had before or after them."""
+    if None in d.pair or d.path[:3] != ("value", "payload", "after") or d.around.read is None:
+        return False
+    return all(is_incremental(r) and r.payload["after"] in d.around.read.told for r in _present(d))
+
+
+def known_again(d: Difference) -> bool:
+    """Return whether the recorded blocking snapshot says again what its first one said of a table."""
+    ours, theirs = d.pair
+    if d.path[0] != "record" or ours is not None or theirs is None or not d.around.said_before:
+        return False
+    return "ddl" in theirs.payload and source_of(theirs).get("snapshot") == "true"
