@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from incremental_rig import ask_for, books, check_exact, reads
 from kit import Pipeline, compacted, duplicates, execute, payload, rows, submit_command, submit_env
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
@@ -153,6 +154,31 @@ def test_kill_driver_during_snapshot_keeps_finished_chunks(
         last[after["id"]] = after["v"]
     expected = dict(rows(root, f"SELECT id, v FROM `{database}`.hot"))
     assert last == expected
+
+
+@pytest.mark.req("INC-17")
+def test_kill_driver_before_a_stretch_of_an_ad_hoc_snapshot_is_committed(
+    pipeline: Pipeline, root: Any, database: str, tmp_path: Path
+) -> None:
+    pipeline.properties["incremental.snapshot.chunk.size"] = "10"
+    load(root, database)
+    change(root, database)
+    pipeline.snapshot()
+    ask_for(pipeline, ["hot", "cold"])
+    execute(root, f"UPDATE `{database}`.hot SET v = 'before' WHERE id % 7 = 0")
+    fired = tmp_path / "fired"
+    fault = {"point": "incremental.before_commit", "action": "kill-driver", "nth": 3, "fired": str(fired)}
+    first = SPARK(pipeline, "drain", tmp_path, fault=fault)
+    assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
+    execute(root, f"UPDATE `{database}`.hot SET v = 'between' WHERE id % 5 = 1")
+    second = PROCESS(pipeline, "drain", tmp_path)
+    assert second.returncode == 0, second.stdout
+    assert pipeline.settle().complete
+    assert {scan.state for scan in books(pipeline).scans.values()} == {"done"}
+    for table in ("hot", "cold"):
+        check_exact(pipeline, root, table)
+        assert set(reads(pipeline, table).values()) == {1}
+    assert sum(reads(pipeline, "hot").values()) == rows(root, f"SELECT COUNT(*) FROM `{database}`.hot")[0][0]
 
 
 def test_frozen_writer_of_an_older_attempt_is_fenced(

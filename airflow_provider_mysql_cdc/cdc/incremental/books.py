@@ -113,10 +113,14 @@ class Books:
         return replace(self, scans={**self.scans, **{s.order: s for s in scans}})
 
     def with_request(self, request: Request) -> Books:
-        """Return the books with a request added; the oldest are forgotten beyond ``KEPT_REQUESTS``."""
+        """Return the books with a request added; the oldest without work are forgotten beyond ``KEPT_REQUESTS``."""
         requests = {**self.requests, request.id: request}
-        late = sorted(requests.values(), key=lambda r: r.ts_ms)[: max(0, len(requests) - KEPT_REQUESTS)]
-        return replace(self, requests={name: r for name, r in requests.items() if r not in late})
+        if (over := len(requests) - KEPT_REQUESTS) > 0:
+            at_work = {scan.request for scan in self.active} | {request.id}
+            over_with = sorted((r for r in requests.values() if r.id not in at_work), key=lambda r: r.ts_ms)
+            for late in over_with[:over]:
+                del requests[late.id]
+        return replace(self, requests=requests)
 
     def folded(self) -> Books:
         """Return the books with every cursor moved as far as it goes; stretches of ended scans are forgotten."""
@@ -165,7 +169,9 @@ def books_of(ledger: LedgerState) -> Books:
                 requests[request.id] = request
     with stored_at(f"key {STATE_KEY}"):
         state = Members(ledger.others.get(STATE_KEY, {}))
-        return Books(scans, tuple(done), requests, state.flag("paused", False), state.whole("next_order", 0))
+        # Also when the record is lost, no scan takes the number of another, nor its stretches.
+        used = [0, state.whole("next_order", 0), *(order + 1 for order in scans), *(d.stretch.scan + 1 for d in done)]
+        return Books(scans, tuple(done), requests, state.flag("paused", False), max(used))
 
 
 def changes(before: Books, after: Books) -> list[Change]:

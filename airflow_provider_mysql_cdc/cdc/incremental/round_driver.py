@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.incremental import notices
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
 from airflow_provider_mysql_cdc.cdc.incremental.round_task import round_task
 from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
-from airflow_provider_mysql_cdc.cdc.incremental.stretches import StretchQueue, going_on
+from airflow_provider_mysql_cdc.cdc.incremental.stretches import HOLD_S, StretchQueue, going_on
 from airflow_provider_mysql_cdc.cdc.incremental.taking import book_records
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import NoWatermark, take_high, take_low
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
@@ -120,7 +120,7 @@ class Round:
         meet = Rendezvous(tasks, GANG_TIMEOUT_S)
         coordinator = Coordinator(self._handlers(meet), self.runner.host, on_lost=lambda t, c: meet.fail(c or lost(t)))
         opener = threading.Thread(
-            target=self._lead, args=(meet, ledger, books, scans, state, tasks), name="cdc-round", daemon=True
+            target=self._lead, args=(meet, ledger, scans, state, tasks), name="cdc-round", daemon=True
         )
         arguments = {
             "properties": self.cfg.properties(),
@@ -173,7 +173,6 @@ class Round:
         self,
         meet: Rendezvous,
         ledger: LedgerState,
-        books: Books,
         scans: list[TableScan],
         state: SchemaState,
         tasks: int,
@@ -181,7 +180,7 @@ class Round:
         """Take the tasks from stage to stage, beside the running job."""
         try:
             with named_errors(self.cfg):
-                self._stages(meet, ledger, books, scans, state, tasks)
+                self._stages(meet, ledger, scans, state, tasks)
         except CdcError as error:
             meet.fail(error)
         except Exception as error:
@@ -191,7 +190,6 @@ class Round:
         self,
         meet: Rendezvous,
         ledger: LedgerState,
-        books: Books,
         scans: list[TableScan],
         state: SchemaState,
         tasks: int,
@@ -213,17 +211,29 @@ class Round:
         plan = plan_round(self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), tasks)
         self._begun = begin_batch(self.cfg, self.conn, self.job, plan, self.log, state)
         self._progress = DrainProgress(self._begun.plan, self.log)
-        self._queue = self._make_queue(books, scans, state)
+        self._queue = self._make_queue(self._begun.ledger, scans, state)
         meet.release("opened", {"plan": self._begun.plan.to_json()})
         meet.wait("drained", long=True)
         blocking = any(scan.kind == "blocking" for scan in scans)
         self._queue.deadline = float("inf") if blocking else time.monotonic() + READING_S
         meet.release("drained", {})
 
-    def _make_queue(self, books: Books, scans: list[TableScan], state: SchemaState) -> StretchQueue:
-        """Find the range of scans that wait for theirs, write it down, and return the queue of those that go on."""
-        begun = [going_on(self.conn, scan, state.tables.get(scan.table)) for scan in scans]
-        after = books.with_scans(begun).folded()
+    def _make_queue(self, ledger: LedgerState, scans: list[TableScan], state: SchemaState) -> StretchQueue:
+        """Find the range of scans that wait for theirs, write it down, and return the queue of those that go on.
+
+        What counts is the ledger behind the fence: until then a task of an earlier attempt may have committed.
+        """
+        books = books_of(ledger)
+        left = {scan.order: scan for scan in books.folded().active}
+        scans = [left[scan.order] for scan in scans if scan.order in left]
+        # A statement that waits for the tasks' views to close keeps everybody who comes after it from the table.
+        with self.conn.cursor() as cursor:
+            cursor.execute(f"SET SESSION lock_wait_timeout = {HOLD_S}")
+        begun = [
+            going_on(self.conn, scan, state.tables.get(scan.table), captured=self.cfg.captures(scan.table))
+            for scan in scans
+        ]
+        after = books.folded().with_scans(begun).folded()
         self._write(books, after)
         going = [scan for scan in begun if scan.state == "running"]
         return StretchQueue.of(

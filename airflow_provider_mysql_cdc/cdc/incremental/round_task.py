@@ -13,15 +13,13 @@ from airflow_provider_mysql_cdc.cdc.drain.one_batch import write_batch
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.incremental.stretches import HOLD_S, passes
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
-
-HOLD_S = 3
-"""Longest wait in seconds for a table that a statement is changing; it is read in a later round then."""
 
 
 def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
@@ -80,9 +78,9 @@ def _open_view(conn: Any, channel: CoordinatorClient) -> TouchedKeys | None:
         try:
             for _ in stream_rows(conn, f"SELECT 1 FROM {table.quoted()} LIMIT 0", f"table {table}"):
                 pass
-        except SourceConnectionError:
-            raise
         except (SchemaMismatchError, SourceError) as error:
+            if isinstance(error, SourceConnectionError) and not passes(error.__cause__):
+                raise
             touched.spoiled[table] = error.why
     faults.fault_point("incremental.view_open")
     return touched

@@ -19,13 +19,13 @@ from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental.books import done_key
 from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch
-from airflow_provider_mysql_cdc.cdc.incremental.stretches import where_of
+from airflow_provider_mysql_cdc.cdc.incremental.stretches import passes, where_of
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
@@ -57,17 +57,21 @@ class Asked:
         condition: SQL that rows have to fulfil, or None.
         first_table: Whether the table is the first of a blocking snapshot.
         last_table: Whether it is the last.
+        by_key: Whether the table is cut by its own key.
     """
 
     kind: str
     condition: str | None
     first_table: bool
     last_table: bool
+    by_key: bool = True
 
     @classmethod
     def of(cls, reply: Mapping[str, Any]) -> Asked:
         """Read the driver's answer."""
-        return cls(str(reply["kind"]), reply["condition"], bool(reply["first"]), bool(reply["last"]))
+        return cls(
+            str(reply["kind"]), reply["condition"], bool(reply["first"]), bool(reply["last"]), bool(reply["by_key"])
+        )
 
     def marker(self, stretch: Stretch, *, first: bool, last: bool) -> str:
         """Return ``source.snapshot`` of a row.
@@ -156,7 +160,7 @@ class StretchReader:
     def _read(self, stretch: Stretch, asked: Asked) -> DoneStretch:
         """Read a stretch in full, then write its rows and the record that says so in one Kafka transaction."""
         where = f"{asked.kind} snapshot of {stretch}"
-        version = self._version(stretch)
+        version = self._version(stretch, asked)
         with RowSpool(where) as spool:
             self._fill(spool, stretch, version, asked.condition, where)
             faults.fault_point("incremental.stretch_read", self.index)
@@ -182,11 +186,13 @@ class StretchReader:
             with dates_as_stored(self.conn, stretch.kinds):
                 spool.fill(stream_rows(self.conn, sql, where), lambda _: None)
         except SchemaMismatchError as error:
-            raise NotNow(error.why) from error
-        except SourceConnectionError:
-            raise
+            # The view holds the table as the stream knows it, so a name that is missing is one of the condition.
+            raise NotNow(error.why, hopeless=condition is not None) from error
         except SourceError as error:
-            raise NotNow(error.message(), hopeless=True) from error
+            passing = passes(error.__cause__)
+            if isinstance(error, SourceConnectionError) and not passing:
+                raise
+            raise NotNow(error.message(), hopeless=not passing) from error
 
     def _untouched(self, spool: RowSpool, version: _Version) -> Iterator[bytes]:
         """Yield the rows that no event behind the low watermark touched."""
@@ -201,7 +207,7 @@ class StretchReader:
             if made[0][0] not in touched:
                 yield packet
 
-    def _version(self, stretch: Stretch) -> _Version:
+    def _version(self, stretch: Stretch, asked: Asked) -> _Version:
         """Return what reading a table takes.
 
         Raises:
@@ -214,7 +220,8 @@ class StretchReader:
         table = self.state.tables.get(table_id)
         if table is None:
             raise NotNow("the stream does not know the table")
-        if tuple(key_kind(table, name) for name in stretch.columns) != stretch.kinds:
+        cut_otherwise = asked.by_key and stretch.columns != chunk_columns(table)
+        if cut_otherwise or tuple(key_kind(table, name) for name in stretch.columns) != stretch.kinds:
             raise NotNow("its key is another one than when the snapshot began")
         found = self._versions.get(table_id)
         if found is None:

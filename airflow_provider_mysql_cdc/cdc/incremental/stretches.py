@@ -10,6 +10,7 @@ from typing import Any
 
 import pymysql
 
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books
@@ -17,13 +18,23 @@ from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretc
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, beyond, chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored, key_kind_of
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import CHANGED
 
 STRETCH_CHUNKS = 16
 """Chunks of incremental.snapshot.chunk.size that one task reads in one go and commits together."""
-
-
+HOLD_S = 3
+"""Longest wait in seconds for a table that a statement is changing; it is read in a later round then."""
 _PASSING = frozenset({1205, 1213, 1317, 3024})
 """Errors that another attempt may not meet: lock waits, deadlocks, interrupted and too slow queries."""
+
+
+def passes(error: BaseException | None) -> bool:
+    """Return whether a query may succeed when it is asked again over the same connection.
+
+    Args:
+        error: What the client library raised.
+    """
+    return isinstance(error, pymysql.MySQLError) and bool(error.args) and error.args[0] in _PASSING
 
 
 class Unreadable(Exception):
@@ -39,13 +50,14 @@ class Unreadable(Exception):
         self.passing = passing
 
 
-def going_on(conn: Any, scan: TableScan, table: Table | None) -> TableScan:
+def going_on(conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True) -> TableScan:
     """Return a scan with its range: found now, kept, or found anew when the table's key is another one by now.
 
     Args:
         conn: An open connection to the source.
         scan: The scan, not ended.
         table: The table as the stream knows it at this place; None when it does not.
+        captured: Whether the configuration captures it.
 
     Raises:
         SourceConnectionError: The connection broke.
@@ -56,25 +68,28 @@ def going_on(conn: Any, scan: TableScan, table: Table | None) -> TableScan:
         if kinds == scan.kinds and key and _told_apart(scan, table):
             return scan
     try:
-        return begin_scan(conn, scan, table)
+        return begin_scan(conn, scan, table, captured=captured)
     except Unreadable as error:
         return scan if error.passing else scan.abort(str(error))
 
 
-def begin_scan(conn: Any, scan: TableScan, table: Table | None) -> TableScan:
+def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True) -> TableScan:
     """Return a scan with its first and last key (INC-09), or done when there is no row.
 
     Args:
         conn: An open connection to the source.
         scan: The scan, which waits.
         table: The table as the stream knows it at this place; None when it does not.
+        captured: Whether the configuration captures it.
 
     Raises:
         Unreadable: It cannot be read.
         SourceConnectionError: The connection broke.
     """
     if table is None:
-        raise Unreadable("the stream does not know the table: it does not exist any more, or is not captured")
+        # It may have been created, or renamed, since the place to which the stream has come.
+        why = "the stream does not know the table: it does not exist any more, or is not captured"
+        raise Unreadable(why, passing=captured and _exists(conn, scan.table))
     if not _told_apart(scan, table):
         raise Unreadable("the table has neither a primary key nor a unique one without NULL")
     columns = _columns(table, scan.surrogate)
@@ -136,11 +151,28 @@ def find_bound(
             found = cursor.fetchone()
     except pymysql.MySQLError as error:
         named = from_exception(error, f"table {table}")
-        if isinstance(named, SourceConnectionError):
+        if isinstance(named, SourceConnectionError) and not passes(error):
             raise named from error
-        passing = bool(error.args) and error.args[0] in _PASSING
+        passing = passes(error) or _ahead(conn, table, columns, error)
         raise Unreadable(" ".join(map(str, error.args)), passing=passing) from error
     return None if found is None else tuple(found)
+
+
+def _exists(conn: Any, table: TableId) -> bool:
+    sql = "SELECT 1 FROM information_schema.tables WHERE table_schema = %s AND table_name = %s"
+    return bool(fetch_all(conn, sql, (table.db, table.table)))
+
+
+def _ahead(conn: Any, table: TableId, columns: tuple[str, ...], error: pymysql.MySQLError) -> bool:
+    """Return whether a query failed because the server's table is another one than the stream has come to."""
+    if not error.args or error.args[0] not in CHANGED:
+        return False
+    try:
+        with conn.cursor() as cursor:
+            cursor.execute(f"SELECT {', '.join(map(quote_name, columns))} FROM {table.quoted()} LIMIT 0")
+    except pymysql.MySQLError as again:
+        return bool(again.args) and again.args[0] in CHANGED
+    return False  # it is the condition
 
 
 def where_of(
@@ -242,7 +274,7 @@ class StretchQueue:
         """Return what a task has to know of the scan."""
         first, last = self.ends.get(scan.request, (-1, -1))
         ends = {"first": scan.order == first, "last": scan.order == last}
-        return {"condition": scan.condition, "kind": scan.kind, **ends}
+        return {"condition": scan.condition, "kind": scan.kind, "by_key": scan.surrogate is None, **ends}
 
     def _cut(self, line: _Line) -> Stretch | None:
         if line.gaps:

@@ -1,0 +1,103 @@
+"""Which rows and tables a round leaves out: what stands behind the low watermark, and nothing before it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
+from airflow_provider_mysql_cdc.cdc.drain import touched_keys
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+A, B, C = (TableId("shop", name) for name in "abc")
+LOW = BinlogOffset("binlog.000009", 500, None, "u")
+
+
+def event(pos: int, file: str = "binlog.000009") -> Any:
+    return SimpleNamespace(file=file, end_pos=pos, buf=b"", end=0, where=lambda: f"{file}:{pos}")
+
+
+class Decoder:
+    """Gives keys as a compiled decoder does, or fails."""
+
+    def __init__(self, *keys: bytes | None, fails: bool = False) -> None:
+        self._keys, self._fails = keys, fails
+        self.write = self.update = self.delete = self.partial_update = self._decode
+
+    def _decode(self, buf: bytes, pos: int, end: int, context: object, out: list[Any]) -> None:
+        if self._fails:
+            raise ValueDecodeError("a value")
+        out += [(key, None, 0, 0, None) for key in self._keys]
+
+
+def touched(decoder: Any, **more: Any) -> TouchedKeys:
+    found = TouchedKeys(frozenset({A, B}), **more)
+    found._decoders[A] = decoder
+    return found
+
+
+def at(pos: int, kind: int = 0, file: str = "binlog.000009") -> Any:
+    return SimpleNamespace(event=event(pos, file), pos=0, kind=kind)
+
+
+@pytest.mark.req("INC-20")
+@pytest.mark.parametrize("kind", range(4))
+def test_rows_behind_a_place_count(kind: int) -> None:
+    keys = touched(Decoder(b"1", b"2", None), low=LOW)
+    keys.rows(A, at(500, kind), event(500))
+    assert keys.keys == {}
+    keys.rows(A, at(400, kind), event(501))
+    assert keys.keys == {A: {b"1", b"2"}}
+    keys.rows(A, at(4, kind, "binlog.000010"), event(4, "binlog.000010"))
+    assert (keys.spoiled, keys.unseen()) == ({}, None)
+
+
+@pytest.mark.req("INC-20")
+def test_rows_count_from_the_watermark_row_on() -> None:
+    keys = touched(Decoder(b"1"), low_row="mine-open")
+    keys.watermark("another-open", "snapshot-window-open")
+    keys.rows(A, at(10), event(10))
+    assert keys.keys == {}
+    assert keys.unseen() is not None
+    keys.watermark("mine-open", "snapshot-window-open")
+    keys.rows(A, at(20), event(20))
+    assert keys.keys == {A: {b"1"}}
+    assert keys.unseen() is None
+
+
+def test_what_cannot_be_told_apart_is_not_read() -> None:
+    keys = touched(Decoder(fails=True), low=LOW)
+    keys.rows(A, at(600), event(600))
+    keys.rows(B, at(600), event(600))
+    keys.rows(C, at(600), event(600))
+    assert set(keys.spoiled) == {A, B}
+
+
+def test_more_keys_than_can_be_remembered_spoil_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(touched_keys, "MAX_KEYS", 2)
+    keys = touched(Decoder(b"1", b"2"), low=LOW)
+    keys.rows(A, at(600), event(600))
+    assert keys.spoiled == {}
+    keys._decoders[A] = Decoder(b"3")
+    for _ in range(2):
+        keys.rows(A, at(700), event(700))
+    assert set(keys.spoiled) == {A}
+    assert keys.keys == {}
+
+
+@pytest.mark.req("INC-25")
+def test_a_statement_spoils_the_tables_that_it_names_and_those_it_moves() -> None:
+    def change(kind: Any, table: TableId | None, previous: TableId | None = None) -> TableChange:
+        return TableChange(kind, table, previous, None, "", "shop")
+
+    keys = touched(Decoder(), low=LOW)
+    keys.statement([change("ALTER", A)], event(500))
+    keys.statement([change("DROP", None), change("ALTER", C)], event(600))
+    assert keys.spoiled == {}
+    keys.statement([change("RENAME", C, A), change("RENAME", A, B)], event(700))
+    assert set(keys.spoiled) == {A, B}

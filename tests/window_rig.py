@@ -1,0 +1,111 @@
+"""What the attacks on ad-hoc snapshots share: change something at a place of a round, and judge what the topics say."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pymysql
+import pytest
+from kit import Pipeline, duplicates, payload, rows
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.incremental import round_driver
+
+Step = Callable[[], object]
+
+SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL)"
+
+
+class Places:
+    """Run steps where a round passes, each once, and know which were reached.
+
+    Places are fault points and ``low``: behind the low watermark, before a view; ``high``: behind the high watermark,
+    before the batch's end is fixed.
+
+    Args:
+        monkeypatch: Puts everything back.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._steps: dict[str, list[Step]] = {}
+        self._lock = threading.Lock()
+        monkeypatch.setattr(faults, "fault_point", lambda name, writer=None: self.reach(name))
+        for name, place in (("take_low", "low"), ("take_high", "high")):
+            monkeypatch.setattr(round_driver, name, self._around(getattr(round_driver, name), place))
+
+    def _around(self, real: Callable[..., Any], place: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            found = real(*arguments)
+            self.reach(place)
+            return found
+
+        return call
+
+    def at(self, place: str, *steps: Step) -> None:
+        """Run the first step at the first passage, the second at the second."""
+        self._steps.setdefault(place, []).extend(steps)
+
+    def reach(self, place: str) -> None:
+        """Pass a place."""
+        with self._lock:
+            waiting = self._steps.get(place)
+            step = waiting.pop(0) if waiting else None
+        if step is not None:
+            step()
+
+    @property
+    def left(self) -> list[str]:
+        """Return the places that were not reached."""
+        return [place for place, steps in self._steps.items() if steps]
+
+
+def connection(stack: Any) -> Any:
+    """Return a connection of one's own, as root."""
+    return pymysql.connect(
+        host=stack.mysql_host,
+        port=stack.mysql_port,
+        user=stack.root_user,
+        password=stack.root_password,
+        charset="utf8mb4",
+        autocommit=True,
+    )
+
+
+def events(pipeline: Pipeline, topic: str) -> dict[str, Any]:
+    """Return the rows that a topic ends with, by key; each event must continue what its key's last one left.
+
+    A row that is read again must be what the topic says already. Rows of different structures are compared by the
+    columns that both have.
+    """
+    records = pipeline.read(topic)
+    assert duplicates(records) == []
+    last: dict[str, Any] = {}
+    for record in records:
+        key, value = json.dumps(payload(record.key), sort_keys=True), payload(record.value)
+        before = last.get(key)
+        if value is None:
+            assert before is None, (key, "a tombstone without a delete")
+            continue
+        if value["op"] == "t":
+            continue
+        again = value["op"] == "r" and key in last
+        row = value["after"] if again else value["before"]
+        assert (row is None) == (before is None), (key, value["op"], before, row)
+        if row is not None:
+            common = row.keys() & before.keys()
+            assert {n: row[n] for n in common} == {n: before[n] for n in common}, (key, value["op"], again)
+        last[key] = value["after"]
+    return {key: row for key, row in last.items() if row is not None}
+
+
+def same_as_table(pipeline: Pipeline, root: Any, table: str, columns: str = "v") -> dict[str, Any]:
+    """Fail unless a table's topic ends with its rows, compared by some columns; return the rows by key."""
+    db = pipeline.properties["database.include.list"]
+    found = events(pipeline, pipeline.table_topic(table))
+    names = [name.strip() for name in columns.split(",")]
+    said = sorted(tuple(row[name] for name in names) for row in found.values())
+    assert said == sorted(rows(root, f"SELECT {columns} FROM `{db}`.`{table}`"))
+    return found
