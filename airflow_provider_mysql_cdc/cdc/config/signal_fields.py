@@ -153,8 +153,9 @@ INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES: Field[bool] = Field(
     "incremental.snapshot.allow.schema.changes",
     parse.boolean,
     False,
-    "Read a chunk again when its table's structure changed meanwhile, in place of giving the table up. A change of the "
-    "primary key is not borne.",
+    "Accepted, and nothing depends on it: a part of a table whose structure was changed meanwhile is always read again, "
+    "and a table whose key was changed is read from its beginning. A statement that changes a table waits for the end "
+    "of a round that reads it.",
     Group.SIGNALS,
     refs=("CFG-68", "INC-35"),
     decides=Decides.NOTHING,
