@@ -153,7 +153,7 @@ INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES: Field[bool] = Field(
     "incremental.snapshot.allow.schema.changes",
     parse.boolean,
     False,
-    "Accepted, and nothing depends on it: a part of a table whose structure was changed meanwhile is always read again, "
+    "Accepted, and nothing depends on it: a part of a table whose structure was changed meanwhile is always read again "
     "and a table whose key was changed is read from its beginning. A statement that changes a table waits for the end "
     "of a round that reads it.",
     Group.SIGNALS,
