@@ -11,8 +11,10 @@ from typing import Any
 import pymysql
 from kit import Pipeline, compacted, duplicates, payload, rows
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -27,8 +29,7 @@ FLAT = {
 
 def books(pipeline: Pipeline) -> Books:
     """Return what the ledger says of ad-hoc snapshots."""
-    with JobLedger(pipeline.cfg) as job:
-        return books_of(job.read())
+    return books_of(wiring.ledger(pipeline.cfg).read() or LedgerState())
 
 
 def ask_for(pipeline: Pipeline, tables: Iterable[str], name: str = "s1", **more: Any) -> None:

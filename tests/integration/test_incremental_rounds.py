@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,11 @@ from kit import Pipeline, execute, payload, rows
 from table_rig import filled
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.job.wiring import record_writer
 from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
@@ -223,3 +228,25 @@ def test_a_table_that_is_new_in_the_list_comes_whole_while_the_stream_goes_on(
     assert pipeline.drain() is not None
     assert len(pipeline.records("b")) == ended
     check_exact(pipeline, root, "a")
+
+
+def test_a_session_that_waits_for_events_takes_signals_too(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The signal comes while the binlog is quiet and the session only waits for its end."""
+    execute(root, *filled(database, "a", count=3))
+    pipeline.snapshot()
+    execute(root, f"UPDATE `{database}`.a SET v = 1")
+    job = pipeline.prepare("drain")
+    looks: list[bool] = []
+
+    def look(*args: Any, even_empty: bool, **more: Any) -> Any:
+        if not looks:
+            send(pipeline.cfg, "execute-snapshot", {"data-collections": [f"{database}.a"]})
+        looks.append(even_empty)
+        return plan_drain(*args, even_empty=even_empty, **more)
+
+    monkeypatch.setattr(drain_driver, "plan_drain", look)
+    monkeypatch.setattr(drain_driver, "LOOK_S", 0.1)
+    run_drain(replace(job.spec, run_for_s=5), ThreadRunner(1), pipeline.log)
+    assert looks.count(True) == 1 and states(pipeline) == ["done"]

@@ -10,6 +10,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -54,21 +55,34 @@ class Behind:
     weights: dict[str, int]
 
 
-def nothing(behind: Behind) -> dict[str, int]:
-    """Do nothing behind a batch."""
-    return {}
+LOOK_S = 5.0
+"""Seconds between two looks for other work than new events."""
 
 
-def run_drain(
-    spec: JobSpec, runner: TaskRunner, log: Log, then: Callable[[Behind], dict[str, int]] = nothing
-) -> dict[str, int]:
+@dataclass(frozen=True, slots=True)
+class OtherWork:
+    """Say what a drain does beside draining; ``incremental.drain_job`` fills it.
+
+    Args:
+        carry_out: Called behind each batch; returns records by topic.
+        waits: Whether there is something for it although nothing is new in the binlog.
+    """
+
+    carry_out: Callable[[Behind], dict[str, int]]
+    waits: Callable[[ConnectorConfig, LedgerState], bool]
+
+
+NO_OTHER_WORK = OtherWork(lambda behind: {}, lambda cfg, ledger: False)
+
+
+def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO_OTHER_WORK) -> dict[str, int]:
     """Run the spec's batch and, while ``run_for_s`` lasts, the batches after it; return records per topic.
 
     Args:
         spec: The job.
         runner: Runs the writers.
         log: Takes one line of text.
-        then: Called behind each batch; returns records by topic (``incremental.drain_job``).
+        other: What is done beside draining.
 
     Raises:
         CdcError: The batch could not be completed; the ledger's outcome record holds the same error.
@@ -85,12 +99,12 @@ def run_drain(
             while True:
                 lock.require()
                 counts = _batch(cfg, conn, job, plan, runner, log, lock)
-                read = then(Behind(cfg, conn, job, runner, spec.owner, log, lock.require, counts))
+                read = other.carry_out(Behind(cfg, conn, job, runner, spec.owner, log, lock.require, counts))
                 for topic, n in (*counts.items(), *read.items()):
                     totals[topic] = totals.get(topic, 0) + n
                 _heartbeat_action(cfg, conn)
                 with named_errors(cfg):
-                    following = _next(cfg, conn, job, spec, counts, deadline, log)
+                    following = _next(cfg, conn, job, spec, counts, deadline, other)
                 if following is None:
                     return totals
                 plan = following
@@ -168,16 +182,19 @@ def _next(
     spec: JobSpec,
     counts: dict[str, int],
     deadline: float,
-    log: Log,
+    other: OtherWork,
 ) -> BatchPlan | None:
-    """Wait for new events until the deadline and plan the next batch."""
-    ledger = job.read()
+    """Wait for new events, or other work, until the deadline and plan the next batch."""
+    ledger, looked = job.read(), time.monotonic()
     start = ledger.end()
     if start is None:
         return None
     epoch = ledger.plan_in_force().epoch + 1
     while time.monotonic() < deadline:
-        following = plan_drain(cfg, conn, start, epoch, spec.owner, counts, ledger.prepared())
+        waits = time.monotonic() - looked >= LOOK_S
+        if waits:
+            looked, waits = time.monotonic(), other.waits(cfg, job.read())
+        following = plan_drain(cfg, conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=waits)
         if following is not None:
             return following
         time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.incremental.rounds import run_rounds
+from airflow_provider_mysql_cdc.cdc.incremental.taking import work_waits
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 
@@ -21,4 +22,4 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Callable[[str], None]) -> 
     Raises:
         CdcError: A batch or a round could not be completed.
     """
-    return drain_driver.run_drain(spec, runner, log, run_rounds)
+    return drain_driver.run_drain(spec, runner, log, drain_driver.OtherWork(run_rounds, work_waits))
