@@ -81,3 +81,15 @@ def known_again(d: Difference) -> bool:
     if d.path[0] != "record" or ours is not None or theirs is None or not d.around.said_before:
         return False
     return "ddl" in theirs.payload and source_of(theirs).get("snapshot") == "true"
+
+
+_FIRST, _LAST = {"first", "first_in_data_collection"}, {"last", "last_in_data_collection"}
+
+
+def other_order(d: Difference) -> bool:
+    """Return whether the same row is a table's first or last in both, and only one's table is the first or last."""
+    if None in d.pair or d.path != (*_SOURCE, "snapshot"):
+        return False
+    if any(op_of(r) != "r" or number_of(r) is None for r in _present(d)):
+        return False
+    return {d.ours, d.theirs} in (_FIRST, _LAST)

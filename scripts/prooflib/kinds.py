@@ -190,6 +190,7 @@ KINDS: dict[str, Kind] = {
     "stopped-snapshot": adhoc_kinds.stopped_snapshot,
     "read-in-time": adhoc_kinds.read_in_time,
     "known-again": adhoc_kinds.known_again,
+    "other-order": adhoc_kinds.other_order,
 }
 
 # Kinds that hold for a value of a property of the recorded connector.

@@ -1,8 +1,9 @@
 """The workload format: SQL in sections, each begun by a line ``-- @kind [argument]``.
 
 Kinds: ``setup`` runs before the snapshot; ``change`` runs while streaming, one client session a section; ``both`` runs
-in both parts; ``wait N`` sleeps N seconds while streaming, then runs its text; adjacent ``sessionX`` sections run at
-the same time; ``end`` runs when the pipeline has stopped. Text before the first section is ignored.
+in both parts; ``wait N`` runs while streaming, in the recordings N seconds later, where a capture drains instead;
+adjacent ``sessionX`` sections run at the same time; ``end`` runs when the pipeline has stopped. Text before the first
+section is ignored.
 """
 
 from __future__ import annotations

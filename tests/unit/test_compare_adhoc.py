@@ -126,3 +126,19 @@ def test_reads_of_a_snapshot_that_was_stopped_may_be_missing() -> None:
         number, *rest = signal
         recorded = [*theirs, THEM.signal(13, *rest)]
         assert left([US.signal(10), US.signal(number, *rest)], recorded) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "holds"),
+    [("first", "first_in_data_collection", True), ("last_in_data_collection", "last", True), ("first", "last", False)],
+)
+def test_tables_of_a_blocking_snapshot_may_come_in_another_order(ours: str, theirs: str, holds: bool) -> None:
+    """A marker that stands at another row, or in the first snapshot, is told."""
+    sides = [
+        [side.event(number, 1, {"id": 1}, "r", snapshot=marker, gtid=gtid)]
+        for side, marker, number, gtid in ((US, ours, 7, f"{OURS}:7"), (THEM, theirs, 7, f"{THEIRS}:7"))
+    ]
+    result = compare(parse_records(sides[0], "ours"), parse_records(sides[1], "theirs"))
+    explained, _ = judge("blocking/m", result, read_explained(LIST), {})
+    assert (explained == []) is holds
+    assert judge("types/m", result, read_explained(LIST), {})[0]

@@ -1,0 +1,46 @@
+"""A thousand tables asked for at once: no record grows with their number, and a step writes what changed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from memory_job import config, memory_job
+
+from airflow_provider_mysql_cdc.cdc.incremental import notices
+from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
+from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.round_driver import TABLES_AT_ONCE
+from airflow_provider_mysql_cdc.cdc.incremental.taking import book_records
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
+
+TABLES = [TableId("d" * 64, f"{n:04}".rjust(64, "t")) for n in range(1000)]
+"""Names as long as MySQL allows."""
+TOLD = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "notes"}
+MAX_NOTICE, MAX_OTHERS = 100_000, 4096
+
+
+def test_no_record_grows_with_the_tables_that_are_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each scan is a record of its own; only the text of a notification names them all, up to its limit."""
+    cfg = config(**TOLD)
+    job = memory_job(monkeypatch, cfg, MemoryKafka())
+    condition = {table: "updated_at >= '2026-01-01'" for table in TABLES}
+    books = ask(Books(), Wanted("all", "incremental", TABLES, condition), 1)
+    told = [notices.started(books, "all")]
+    records = book_records(cfg, job, Books(), books, told)
+    sizes = {topic: [len(value or b"") for t, _, value in records if t == topic] for topic, _, _ in records}
+    assert len(sizes[cfg.ledger_topic]) == len(TABLES) + 2
+    assert max(sizes[cfg.ledger_topic]) < MAX_OTHERS
+    assert len(sizes["notes"]) == 1 and max(sizes["notes"]) < MAX_NOTICE
+    job.commit(records)
+    assert books_of(job.read()) == books
+
+
+def test_a_round_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
+    books = ask(Books(), Wanted("all", "incremental", TABLES, {}), 1)
+    part = books.work[:TABLES_AT_ONCE]
+    assert len(part) < len(TABLES)
+    after = books.with_scans(replace(scan, state="done") for scan in part)
+    assert len(changes(books, after)) == len(part)
+    assert [scan.order for scan in after.work[:2]] == [len(part), len(part) + 1]
