@@ -43,14 +43,17 @@ def progress(books: Books, done: Iterable[DoneStretch]) -> Iterator[Notice]:
         books: The books.
         done: The stretches.
     """
+    left: dict[str, str] = {}
     for stretch in (d.stretch for d in done):
         scan = books.scans.get(stretch.scan)
         if scan is not None:
+            if scan.request not in left:
+                left[scan.request] = _tables(s for s in _of(books, scan.request) if not s.ended)
             yield Notice(
                 NotificationType.IN_PROGRESS,
                 scan.request,
                 {
-                    notify.DATA_COLLECTIONS: _tables(s for s in _of(books, scan.request) if not s.ended),
+                    notify.DATA_COLLECTIONS: left[scan.request],
                     notify.CURRENT_COLLECTION: str(scan.table),
                     notify.MAXIMUM_KEY: _key(scan.last),
                     notify.LAST_PROCESSED_KEY: _key(stretch.high),
