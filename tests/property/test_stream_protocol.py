@@ -22,7 +22,7 @@ from stream_world import StagedLedger
 from airflow_provider_mysql_cdc.cdc.binlog import dump, origin, position
 from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, read_at, routes
+from airflow_provider_mysql_cdc.cdc.drain import one_batch, read_at, routes
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import owner, pinned_plan, topic_guard
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -118,7 +118,7 @@ def _filters_of_any_binlog(patch: pytest.MonkeyPatch) -> None:
         return read_at.ReadAt(offset) if offset.key() > start.key() else None
 
     patch.setattr(read_at.ReadAt, "after", after)
-    patch.setattr(drain_driver, "filters_in_force", lambda _, __, entries, *___: entries)
+    patch.setattr(one_batch, "filters_in_force", lambda _, __, entries, *___: entries)
 
 
 def _times_not_compared(patch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from memory_job import config, memory_job
 from airflow_provider_mysql_cdc.cdc.incremental import notices
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.round_driver import TABLES_AT_ONCE
+from airflow_provider_mysql_cdc.cdc.incremental.round_driver import TABLES_AT_ONCE, chosen
 from airflow_provider_mysql_cdc.cdc.incremental.taking import book_records
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
@@ -39,8 +39,16 @@ def test_no_record_grows_with_the_tables_that_are_asked_for(monkeypatch: pytest.
 
 def test_a_round_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
     books = ask(Books(), Wanted("all", "incremental", TABLES, {}), 1)
-    part = books.work[:TABLES_AT_ONCE]
+    part = chosen(books.work, frozenset())
     assert len(part) < len(TABLES)
     after = books.with_scans(replace(scan, state="done") for scan in part)
     assert len(changes(books, after)) == len(part)
     assert [scan.order for scan in after.work[:2]] == [len(part), len(part) + 1]
+
+
+def test_scans_that_cannot_go_on_keep_no_others_from_a_round() -> None:
+    work = ask(Books(), Wanted("all", "incremental", TABLES, {}), 1).work
+    assert [scan.order for scan in chosen(work, frozenset())] == list(range(TABLES_AT_ONCE))
+    late = frozenset(range(TABLES_AT_ONCE))
+    assert [scan.order for scan in chosen(work, late)] == list(range(TABLES_AT_ONCE, 2 * TABLES_AT_ONCE))
+    assert [scan.order for scan in chosen(work[:3], frozenset({0}))] == [1, 2, 0], "they are tried again"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -58,11 +58,13 @@ class RoundEnd:
         counts: Records by topic.
         stretches: Number of stretches read.
         why: Why nothing could be read; empty when something was.
+        blocked: Orders of scans that could not go on.
     """
 
     counts: dict[str, int]
     stretches: int
     why: str = ""
+    blocked: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -77,6 +79,7 @@ class Round:
         owner: Who runs.
         log: Takes one line of text.
         weights: Records per topic in earlier batches.
+        late: Orders of scans that could not go on in the rounds before; the others come first.
     """
 
     cfg: ConnectorConfig
@@ -86,6 +89,7 @@ class Round:
     owner: str
     log: Log
     weights: dict[str, int] = field(default_factory=dict)
+    late: frozenset[int] = frozenset()
     _begun: BegunBatch | None = None
     _progress: DrainProgress | None = None
     _queue: StretchQueue | None = None
@@ -113,7 +117,7 @@ class Round:
         start, last = ledger.end(), ledger.plan_in_force()
         if start is None:
             raise StateError("a round cannot begin inside a batch", where=f"epoch {last.epoch}", retriable=True)
-        scans = books.work[:TABLES_AT_ONCE]
+        scans = chosen(books.work, self.late)
         require_known_history(self.cfg, ledger)
         state = load_state(self.cfg, until=start, epoch=last.epoch + 1)
         tasks = self._tasks()
@@ -267,4 +271,15 @@ class Round:
         self.log(self._progress.summary(totals))
         self.job.write_outcome(self._begun.plan, counts=totals)
         blocked = self._queue.blocked(hopeless=False)
-        return RoundEnd(totals, len(self._queue.done), "; ".join(sorted(set(blocked.values()))))
+        why = "; ".join(sorted(set(blocked.values())))
+        return RoundEnd(totals, len(self._queue.done), why, frozenset(blocked))
+
+
+def chosen(work: Sequence[TableScan], late: frozenset[int]) -> list[TableScan]:
+    """Return the scans that a round works on; those that could not go on before do not keep others from it.
+
+    Args:
+        work: What there is to do, in its order.
+        late: Orders of scans that could not go on.
+    """
+    return sorted(work, key=lambda scan: scan.order in late)[:TABLES_AT_ONCE]

@@ -26,7 +26,7 @@ def run_rounds(behind: Behind) -> dict[str, int]:
     """
     cfg, conn, job, log = behind.cfg, behind.conn, behind.job, behind.log
     totals: dict[str, int] = {}
-    idle = 0
+    idle, late = 0, frozenset[int]()
     while True:
         behind.require()
         ledger = job.read()
@@ -34,7 +34,8 @@ def run_rounds(behind: Behind) -> dict[str, int]:
             books = take_signals(cfg, conn, job, ledger, log)
         if not books.work:
             return totals
-        end = Round(cfg, conn, job, behind.runner, behind.owner, log, behind.weights).run(ledger, books)
+        end = Round(cfg, conn, job, behind.runner, behind.owner, log, behind.weights, late).run(ledger, books)
+        late |= end.blocked
         for topic, n in end.counts.items():
             totals[topic] = totals.get(topic, 0) + n
         idle = 0 if end.stretches else idle + 1
