@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit import Pipeline, execute, payload, rows
+from kit import Pipeline, compacted, execute, payload, rows
 from table_rig import filled
+from window_rig import connection
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
 from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -250,3 +252,34 @@ def test_a_session_that_waits_for_events_takes_signals_too(
     monkeypatch.setattr(drain_driver, "LOOK_S", 0.1)
     run_drain(replace(job.spec, run_for_s=5), ThreadRunner(1), pipeline.log)
     assert looks.count(True) == 1 and states(pipeline) == ["done"]
+
+
+def test_a_name_means_the_same_table_until_the_round_is_over(
+    properties: dict[str, str], root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another table takes the name at the end of the batch; what was in it before nobody may be shown."""
+    pipeline = Pipeline(properties | FLAT | {"table.include.list": f"{database}.a"})
+    execute(root, *filled(database, "a", count=64), *filled(database, "b", count=64, value=7))
+    pipeline.snapshot()
+    change = f"UPDATE `{database}`.b SET v = 8"
+    swap = f"RENAME TABLE `{database}`.a TO `{database}`.old, `{database}`.b TO `{database}`.a"
+    other = threading.Thread(target=lambda: execute(connection(stack), change, swap))
+    opened: list[str] = []
+
+    def point(name: str, writer: int | None = None) -> None:
+        if name == "incremental.view_open":
+            opened.append(name)
+        elif name == "writer.done" and opened and not other.ident:
+            other.start()
+            other.join(1)
+
+    monkeypatch.setattr(drain_writer, "fault_point", point)
+    monkeypatch.setattr(faults, "fault_point", point)
+    pipeline.slots = 1
+    send(pipeline.cfg, "execute-snapshot", {"data-collections": [f"{database}.a"]})
+    pipeline.drain()
+    other.join(20)
+    pipeline.drain()
+    assert opened and rows(root, f"SELECT DISTINCT v FROM `{database}`.a") == [(8,)]
+    found = {row["id"]: row["v"] for row in compacted(pipeline.records("a")).values()}
+    assert set(found.values()) in ({0}, {8}), "rows of the table that took the name, from before it did"
