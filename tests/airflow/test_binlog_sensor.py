@@ -188,7 +188,8 @@ def test_twenty_triggers_of_one_server_poll_once(
 
     found, connections = asyncio.run(asyncio.wait_for(wait(), 60))
     assert [[event["status"] for event in one] for one in found] == [["ready"]] * 20
-    assert connections == len(looks)
+    # A look may have begun when the connections were counted; triggers by themselves would make twenty for each.
+    assert len(looks) - 1 <= connections <= len(looks)
 
 
 def test_triggers_of_different_servers_or_settings_have_polls_of_their_own(state: dict[str, Any]) -> None:

@@ -157,7 +157,7 @@ def test_a_view_without_a_lock_says_when_it_is_not_exact_and_loses_nothing(
 ) -> None:
     two.properties |= {"topic.prefix": two.properties["topic.prefix"] + "n", "snapshot.locking.mode": "none"}
     two.store = type(two.store)()
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.snapshot.view.OPTIMISTIC_TRIES", 3)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.snapshot.view.OPTIMISTIC_TRIES", 1)
     stop = threading.Event()
 
     def work() -> None:
