@@ -27,11 +27,13 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
-from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter, out_of_time
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 
+CHECK_ROWS = 1000
+"""Rows between two looks at the clock."""
 Record = tuple[bytes | None, bytes | None, int, int, Any]
 
 
@@ -168,6 +170,8 @@ class StretchReader:
             emitter = self._emitter(version, where, asked.kind)
             for given, (packet, last) in enumerate(with_last(self._untouched(spool, version)), 1):
                 emitter.row(packet, asked.marker(stretch, first=given == 1, last=last))
+                if given % CHECK_ROWS == 0:
+                    self._require_time(given, spool.rows)
             left_out = spool.rows - given
         written = given - emitter.left_out
         done = DoneStretch(stretch, written, left_out)
@@ -178,6 +182,20 @@ class StretchReader:
         faults.fault_point("incremental.after_commit", self.index)
         self.counts[version.topic] = self.counts.get(version.topic, 0) + written
         return done
+
+    def _require_time(self, given: int, rows: int) -> None:
+        """Give a stretch up while its transaction can be ended in good order; a later round would come no further.
+
+        Raises:
+            NotNow: Its rows cannot be written within one Kafka transaction.
+        """
+        if out_of_time(self.cfg, self.sink):
+            self.sink.abort()
+            raise NotNow(
+                f"{given:,} of {rows:,} rows took as long as one Kafka transaction may last: lower "
+                "incremental.snapshot.chunk.size, or raise transaction.timeout.ms where the table cannot be cut",
+                hopeless=True,
+            )
 
     def _fill(self, spool: RowSpool, stretch: Stretch, version: _Version, condition: str | None, where: str) -> None:
         wanted = where_of(stretch.columns, stretch.kinds, stretch.low, stretch.high, condition)

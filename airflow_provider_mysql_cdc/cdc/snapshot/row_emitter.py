@@ -20,6 +20,19 @@ from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
+LATEST = 0.9
+"""Share of transaction.timeout.ms after which a transaction of rows is given up."""
+
+
+def out_of_time(cfg: ConnectorConfig, sink: TransactionalWriter) -> bool:
+    """Return whether the open transaction is too old to be ended in good order.
+
+    Args:
+        cfg: The connector's configuration.
+        sink: The transactional producer.
+    """
+    return sink.open_s >= cfg[F.TRANSACTION_TIMEOUT_MS] / 1000 * LATEST
+
 
 @dataclass(frozen=True, slots=True)
 class EmitTo:

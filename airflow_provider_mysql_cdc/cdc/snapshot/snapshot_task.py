@@ -26,14 +26,12 @@ from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
-from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import LATEST, EmitTo, RowEmitter, out_of_time
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
 
 PROGRESS_ROWS = 10_000  # SNAP-56
-LATEST = 0.9
-"""Share of transaction.timeout.ms after which a chunk's transaction is given up."""
 
 
 def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
@@ -179,9 +177,9 @@ class SnapshotTask:
         Raises:
             SinkError: The chunk's rows cannot be written within one Kafka transaction.
         """
-        limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000
-        if self.sink.open_s < limit_s * LATEST:
+        if not out_of_time(self.cfg, self.sink):
             return
+        limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000
         self.sink.abort()
         cut = bool(placed.chunk.columns)
         raise SinkError(

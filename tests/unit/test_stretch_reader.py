@@ -1,0 +1,81 @@
+"""A round's task behind the batch's end, over the in-memory twins."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from decode_builder import column, packet, table
+from memory_job import config
+from store_contract import plan
+
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.incremental import stretch_reader
+from airflow_provider_mysql_cdc.cdc.incremental.scans import Stretch
+from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+
+CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
+TABLE = table(column("id", "INT", nullable=False), key=("id",))
+TOPIC = "p.db.t"
+STRETCH = Stretch(TABLE.id, 0, 0, ("id",), ("SIGNED",))
+
+
+class Sink(MemoryWriter):
+    """A writer whose transaction is as old as a test says."""
+
+    open_s = 0.0
+
+
+class Channel:
+    """A driver with one stretch."""
+
+    def __init__(self) -> None:
+        asked = {"condition": None, "kind": "incremental", "first": False, "last": False, "by_key": True}
+        self._replies: list[dict[str, Any]] = [{"stretch": STRETCH.to_json(), **asked}]
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def call(self, op: str, **given: Any) -> dict[str, Any]:
+        if op == "next":
+            return self._replies.pop() if self._replies else {"stretch": None}
+        self.said.append((op, given))
+        return {}
+
+
+def read(monkeypatch: pytest.MonkeyPatch, open_s: float) -> tuple[MemoryKafka, Channel, dict[str, int]]:
+    """Let a task read five rows while its transaction is so old."""
+
+    def stream_rows(*_: Any) -> Iterator[bytes]:
+        yield from (packet(str(n).encode()) for n in range(5))
+
+    monkeypatch.setattr(stretch_reader, "stream_rows", stream_rows)
+    monkeypatch.setattr(stretch_reader, "CHECK_ROWS", 2)
+    kafka, channel = MemoryKafka(), Channel()
+    sink: Any = Sink(kafka, "p.0")
+    sink.init()
+    sink.open_s = open_s
+    batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
+    state: Any = SchemaState(tables={TABLE.id: TABLE})
+    to: Any = channel
+    return kafka, channel, StretchReader(CFG, batch, 0, None, sink, to, state, TouchedKeys({TABLE.id}), "run").run()
+
+
+def test_rows_and_the_record_that_they_are_done_are_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka, channel, counts = read(monkeypatch, 8.9)
+    assert counts == {TOPIC: 5}
+    assert [json.loads(r.value or b"")["after"]["id"] for r in kafka.committed(TOPIC)] == [0, 1, 2, 3, 4]
+    ((rows_in, _), *_), ((record_in, _),) = kafka.logs[TOPIC, 0], kafka.logs[CFG.ledger_topic, 0]
+    assert rows_in is record_in and [op for op, _ in channel.said] == ["done"]
+
+
+def test_a_stretch_that_does_not_fit_into_a_transaction_is_given_up_and_the_drain_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka, channel, counts = read(monkeypatch, 9.1)
+    assert counts == {} and kafka.committed(TOPIC) == [] and kafka.producers["p.0"].current is None
+    ((op, said),) = channel.said
+    assert op == "back" and said["hopeless"] and "transaction.timeout.ms" in said["reason"]
