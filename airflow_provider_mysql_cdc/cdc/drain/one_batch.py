@@ -65,7 +65,12 @@ class Written:
 
 
 def begin_batch(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, log: Log, state: SchemaState | None = None
+    cfg: ConnectorConfig,
+    conn: Any,
+    job: JobLedger,
+    plan: BatchPlan,
+    log: Log,
+    known: tuple[SchemaState, list[dict[str, Any]]] | None = None,
 ) -> BegunBatch:
     """Put a batch in force and get everything ready that its writers need.
 
@@ -75,7 +80,7 @@ def begin_batch(
         job: The ledger.
         plan: The batch.
         log: Takes one line of text.
-        state: Table structures as of its start, where they are known already.
+        known: Table structures and filters as of its start, where somebody has looked them up already.
 
     Raises:
         CdcError: The batch cannot be carried out.
@@ -88,10 +93,10 @@ def begin_batch(
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history
     require_known_history(cfg, ledger)
-    state = load_state(cfg, until=plan.start, epoch=plan.epoch) if state is None else state
+    state = load_state(cfg, until=plan.start, epoch=plan.epoch) if known is None else known[0]
     ready_topics(cfg, job, plan, ledger, state, log)
     learn_history(cfg, job, ledger)
-    filters = filters_in_force(cfg, conn, finished_chunks(ledger), plan.start, log)
+    filters = filters_in_force(cfg, conn, finished_chunks(ledger), plan.start, log) if known is None else known[1]
     return BegunBatch(plan, ledger, state, filters)
 
 

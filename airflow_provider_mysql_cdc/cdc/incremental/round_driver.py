@@ -43,6 +43,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.view import Rendezvous
 from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lost
 
 Log = Callable[[str], None]
+Known = tuple[SchemaState, list[dict[str, Any]]]
+"""Table structures and filters as of the batch's start."""
 TABLES_AT_ONCE = 100
 """Scans that one round works on; each task holds their tables while it lasts."""
 READING_S = 10.0
@@ -120,16 +122,17 @@ class Round:
         scans = chosen(books.work, self.late)
         require_known_history(self.cfg, ledger)
         state = load_state(self.cfg, until=start, epoch=last.epoch + 1)
+        filters = filters_in_force(self.cfg, self.conn, finished_chunks(ledger), start, self.log)
         tasks = self._tasks()
         meet = Rendezvous(tasks, GANG_TIMEOUT_S)
         coordinator = Coordinator(self._handlers(meet), self.runner.host, on_lost=lambda t, c: meet.fail(c or lost(t)))
         opener = threading.Thread(
-            target=self._lead, args=(meet, ledger, scans, state, tasks), name="cdc-round", daemon=True
+            target=self._lead, args=(meet, ledger, scans, (state, filters), tasks), name="cdc-round", daemon=True
         )
         arguments = {
             "properties": self.cfg.properties(),
             "state": state,
-            "filters": filters_in_force(self.cfg, self.conn, finished_chunks(ledger), start, self.log),
+            "filters": filters,
             "address": coordinator.address,
             "token": coordinator.token,
             "driver": faults.driver_pids(),
@@ -178,13 +181,13 @@ class Round:
         meet: Rendezvous,
         ledger: LedgerState,
         scans: list[TableScan],
-        state: SchemaState,
+        known: Known,
         tasks: int,
     ) -> None:
         """Take the tasks from stage to stage, beside the running job."""
         try:
             with named_errors(self.cfg):
-                self._stages(meet, ledger, scans, state, tasks)
+                self._stages(meet, ledger, scans, known, tasks)
         except CdcError as error:
             meet.fail(error)
         except Exception as error:
@@ -195,7 +198,7 @@ class Round:
         meet: Rendezvous,
         ledger: LedgerState,
         scans: list[TableScan],
-        state: SchemaState,
+        known: Known,
         tasks: int,
     ) -> None:
         meet.wait("ready")
@@ -213,9 +216,9 @@ class Round:
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
         assert start is not None
         plan = plan_round(self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), tasks)
-        self._begun = begin_batch(self.cfg, self.conn, self.job, plan, self.log, state)
+        self._begun = begin_batch(self.cfg, self.conn, self.job, plan, self.log, known)
         self._progress = DrainProgress(self._begun.plan, self.log)
-        self._queue = self._make_queue(self._begun.ledger, scans, state)
+        self._queue = self._make_queue(self._begun.ledger, scans, known[0])
         meet.release("opened", {"plan": self._begun.plan.to_json()})
         meet.wait("drained", long=True)
         blocking = any(scan.kind == "blocking" for scan in scans)
