@@ -90,10 +90,10 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcSparkOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan a drain whose rounds read the tables; there is one to plan as long as the snapshot is not done."""
+        from airflow_provider_mysql_cdc.cdc.job import run_lock
         from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import require_nobody_else
 
-        require_nobody_else(cfg, owner)
+        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
         # While it rests only what is new, or a signal, is worth a Spark job.
         return prepare_drain(cfg, store, owner, self.log.info, even_empty=not self._rests)
 

@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, changes
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, send_signal
@@ -156,7 +157,7 @@ class FakeStream:
         for channel in send_signal.CHANNELS:
             monkeypatch.setitem(send_signal._SENDERS, channel, lambda cfg, signal: self.sent.append(signal))
         monkeypatch.setattr(asked_snapshot, "look_at_ledger", lambda cfg: self.ledger())
-        monkeypatch.setattr(asked_snapshot, "require_nobody_else", lambda cfg, owner: self.require_nobody_else())
+        monkeypatch.setattr(run_lock, "require_nobody_else", lambda *_: self.require_nobody_else())
 
     def ledger(self) -> LedgerState:
         """Return what the ledger says."""

@@ -284,7 +284,7 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
 def _jobs(patch: pytest.MonkeyPatch) -> None:
     """Leave out what is not of the protocol: lock, preflight, schema history, the decoding of rows, sockets."""
     patch.setattr(run_lock, "held", lambda *_: NoLock())
-    for name in ("stay", "require_no_other"):
+    for name in ("stay", "require_no_other", "require_nobody_else"):
         patch.setattr(run_lock, name, _nothing)
     for name in ("preflight", "require", "require_kept", "require_own_history", "require_history"):
         patch.setattr(around_job, name, _nothing)

@@ -15,7 +15,6 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch, TableScan, fold
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, members, stored_at
 
-PREFIX = "incremental/"
 STATE_KEY = "incremental/state"
 SCAN_PREFIX = "incremental/scan/"
 DONE_PREFIX = "incremental/done/"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import Behind
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
+from airflow_provider_mysql_cdc.cdc.incremental.books import books_of
 from airflow_provider_mysql_cdc.cdc.incremental.round_driver import Round
 from airflow_provider_mysql_cdc.cdc.incremental.taking import take_signals
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -39,10 +39,6 @@ def run_rounds(behind: Behind) -> dict[str, int]:
         for topic, n in end.counts.items():
             totals[topic] = totals.get(topic, 0) + n
         idle = 0 if end.stretches else idle + 1
-        if idle == IDLE_ROUNDS and _waits(books_of(job.read())):
+        if idle == IDLE_ROUNDS and books_of(job.read()).work:
             log(f"the next drain goes on with the ad-hoc snapshots: {end.why}")
             return totals
-
-
-def _waits(books: Books) -> bool:
-    return bool(books.work)

@@ -6,10 +6,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
 from airflow_provider_mysql_cdc.cdc.incremental.scans import ScanState, TableScan
-from airflow_provider_mysql_cdc.cdc.job import wiring
 
 State = Literal["unknown", "waiting", "running", "paused", "done", "aborted"]
 
@@ -45,27 +43,15 @@ class SnapshotStatus:
     reason: str = ""
 
 
-def snapshot_status(cfg: ConnectorConfig, signal_id: str | None = None) -> SnapshotStatus:
-    """Return how the snapshot stands that a signal asked for, or all that are not ended.
-
-    Args:
-        cfg: The connector's configuration.
-        signal_id: The signal's id; None for all.
-
-    Raises:
-        SinkError: Kafka does not answer.
-        DamagedRecordError: A record of the ledger is not of its form.
-    """
-    ledger = wiring.ledger(cfg).read(chunks=False)
-    return SnapshotStatus("unknown") if ledger is None else status_in(ledger, signal_id)
-
-
 def status_in(ledger: LedgerState, signal_id: str | None) -> SnapshotStatus:
-    """Return what a ledger says; see ``snapshot_status``.
+    """Return how the snapshot stands that a signal asked for, or all that are not ended.
 
     Args:
         ledger: The ledger.
         signal_id: The signal's id; None for all that are not ended.
+
+    Raises:
+        DamagedRecordError: A record of the ledger is not of its form.
     """
     books = books_of(ledger).folded()
     waits = any(signal_id in (None, record.get("id")) for record in ledger.signals.values())

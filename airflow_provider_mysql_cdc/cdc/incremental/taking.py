@@ -19,7 +19,6 @@ from airflow_provider_mysql_cdc.cdc.incremental import notices
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask, pause, refuse, stop
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
 from airflow_provider_mysql_cdc.cdc.incremental.notices import Notice
-from airflow_provider_mysql_cdc.cdc.incremental.watermarks import unable
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.discover import captured_tables
@@ -35,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import poll, signals_wait
 from airflow_provider_mysql_cdc.cdc.signals.notify import NotificationType
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, read_action, waiting
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 
@@ -94,7 +94,7 @@ class Taking:
             self.log(f"signal {wanted.signal_id}: no captured table is {entry}")
         if wanted.collections and not tables:
             raise SignalRefused("no captured table matches " + ", ".join(wanted.collections)[:1000])
-        if (reason := unable(self.cfg, self.conn)) is not None:
+        if (reason := unfit(self.conn, self.cfg)) is not None:
             raise SignalRefused(reason)
         conditions = {t: sql for t in tables if (sql := wanted.condition(t)) is not None}
         if wanted.kind == "blocking" and any(sql.lstrip().upper().startswith("SELECT") for sql in conditions.values()):

@@ -29,7 +29,6 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
-from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
 
 OPEN, CLOSE = "snapshot-window-open", "snapshot-window-close"
 SETTLE_S = 10.0
@@ -60,16 +59,6 @@ def signal_table(cfg: ConnectorConfig) -> TableId | None:
         cfg: The connector's configuration.
     """
     return None if cfg[F.READ_ONLY] else cfg[F.SIGNAL_DATA_COLLECTION]
-
-
-def unable(cfg: ConnectorConfig, conn: Any) -> str | None:
-    """Return why this server and this configuration give no watermarks; None when they do.
-
-    Args:
-        cfg: The connector's configuration.
-        conn: An open connection to the source.
-    """
-    return unfit(conn, cfg)
 
 
 def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:

@@ -116,6 +116,22 @@ def require_no_other(conn: Any, prefix: str, owner: str) -> None:
         raise _in_progress(prefix, holder)
 
 
+def require_nobody_else(settings: ConnectionSettings, prefix: str, owner: str) -> None:
+    """Refuse when a run of another owner is at work, over a connection of its own; see ``require_no_other``.
+
+    Args:
+        settings: How to reach the source server.
+        prefix: topic.prefix.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run; empty for nobody's.
+
+    Raises:
+        RunInProgressError: Another owner holds the lock.
+        SourceError: The server cannot be asked.
+    """
+    with connect(settings) as conn:
+        require_no_other(conn, prefix, owner)
+
+
 def stay(conn: Any) -> None:
     """Keep the server from closing a connection that idles while the tasks work (SETUP-24).
 

@@ -96,12 +96,10 @@ def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
     Raises:
         RunInProgressError: A run of another owner is at work and hides the end of the ledger.
     """
-
-    def nobody_else() -> None:
-        with connect(cfg.connection_settings()) as conn:
-            run_lock.require_no_other(conn, cfg.topic_prefix, owner)
-
-    return wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S, before_fence=nobody_else)
+    return wiring.ledger(cfg).read(
+        fence_after_s=FENCE_AFTER_S,
+        before_fence=lambda: run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner),
+    )
 
 
 def synchronise(
@@ -345,8 +343,7 @@ def other_run(cfg: ConnectorConfig, owner: str) -> str | None:
         SourceError: The server cannot be asked.
     """
     try:
-        with connect(cfg.connection_settings()) as conn:
-            run_lock.require_no_other(conn, cfg.topic_prefix, owner)
+        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
     except RunInProgressError as error:
         return f"{error.what} ({error.where}, {error.why})"
     return None

@@ -7,12 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.status import SnapshotStatus, status_in
-from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
+from airflow_provider_mysql_cdc.cdc.job import wiring
 
 ACTIVE = ("waiting", "running", "paused")
 
@@ -68,21 +67,6 @@ def named_tables(given: Sequence[str] | str) -> list[str]:
     except ValueError:
         found = None  # a regular expression may begin with a bracket
     return [str(table) for table in found] if isinstance(found, list) else [given]
-
-
-def require_nobody_else(cfg: ConnectorConfig, owner: str) -> None:
-    """Refuse early when another run drains the stream: planning beside it would only be refused by the driver.
-
-    Args:
-        cfg: The connector's configuration.
-        owner: ``dag_id/run_id/task_id/map_index``.
-
-    Raises:
-        RunInProgressError: Another run is at work.
-        SourceError: What the server says.
-    """
-    with connect(cfg.connection_settings()) as conn:
-        run_lock.require_no_other(conn, cfg.topic_prefix, owner)
 
 
 def look_at_ledger(cfg: ConnectorConfig) -> LedgerState:
