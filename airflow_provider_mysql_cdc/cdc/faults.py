@@ -37,6 +37,7 @@ POINTS = (
     "incremental.before_commit",  # a stretch's rows and its record are produced, the commit has not been asked for
     "incremental.after_commit",  # a stretch is committed, the driver does not know
     "incremental.before_books",  # all stretches of a round are committed, no cursor has moved
+    "signals.before_commit",  # signals are carried out in memory, nothing of it stands in the ledger
     "airflow.before_commit",  # Kafka holds everything, Airflow's offset has not moved
 )
 

@@ -202,8 +202,10 @@ class StagedLedger(MemoryLedger):
         for writer in writers:
             self._world.writer(config(0, 1), writer).init()
 
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
-        found = super().begin(plan, planner)
+    def begin(
+        self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Sequence[SideRecord] = ()
+    ) -> LedgerState:
+        found = super().begin(plan, planner, beside)
         self._world.oracle.begun(found.plan_in_force())
         return found
 

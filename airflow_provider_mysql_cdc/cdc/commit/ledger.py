@@ -11,7 +11,7 @@ open; ``writer.fence`` ends such transactions at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, SideRecord, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
@@ -201,18 +201,21 @@ class Ledger:
             remedy="fence these writers (a new attempt does), or wait for transaction.timeout.ms",
         )
 
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
+    def begin(
+        self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Sequence[SideRecord] = ()
+    ) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``.
 
         Args:
             plan: The plan.
             planner: A writer of the id ``<prefix>.plan`` that is already initialised; one is made when None.
+            beside: Records that become visible with the plan, in one transaction.
         """
         if planner is not None:
             own_plan = replace(plan, prefix=self._prefix)
-            return begin_epoch(self, planner, own_plan, self._fence)
+            return begin_epoch(self, planner, own_plan, self._fence, beside)
         with self._planner() as own:
-            return self.begin(plan, own)
+            return self.begin(plan, own, beside)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write other keys in one transaction.

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     SIGNAL_CHANNELS,
     SIGNAL_OFFSET_KEY,
     SIGNAL_PREFIX,
+    SIGNALS_TAKEN_KEY,
     SNAPSHOT_KEY,
     VIEW_KEY,
     WRITER_PREFIX,
@@ -26,9 +27,47 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
 )
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import PART_PREFIX, part_number, read_plan
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, stored_at
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order, same_place
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, members, stored_at
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+
+
+@dataclass(frozen=True, slots=True)
+class SignalsTaken:
+    """Say how far rows of the signal table were read when the stream was moved: further back they come again.
+
+    Args:
+        offset: Rows before it were handed over.
+        epoch: Epoch of the move; whatever a batch of it or behind it finds there was handed over before.
+    """
+
+    offset: BinlogOffset
+    epoch: int
+
+    def covers(self, place: BinlogOffset | None, epoch: int) -> bool:
+        """Return whether a row was handed over before the move.
+
+        Args:
+            place: The boundary before its transaction; None for what is no row of the signal table.
+            epoch: Epoch of the batch that found it.
+        """
+        if place is None or epoch < self.epoch or not comparable(place, self.offset):
+            return False
+        return order(place, self.offset) < 0
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"offset": self.offset.to_json(), "epoch": self.epoch}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> SignalsTaken:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = members(data)
+        return cls(BinlogOffset.from_json(given.object("offset")), given.whole("epoch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,6 +212,29 @@ class LedgerState:
         marker = self.marker(0, self.plan.epoch)
         return marker.prepared if marker is not None else ()
 
+    @property
+    def signals_taken(self) -> SignalsTaken | None:
+        """How far rows of the signal table were read when the stream was moved; None where it was not."""
+        record = self.others.get(SIGNALS_TAKEN_KEY)
+        return None if record is None else SignalsTaken.from_json(record)
+
+    def signals_reached(self) -> BinlogOffset | None:
+        """Return up to where the signal table's rows were handed over, also by a batch that is not complete.
+
+        None where the newest plan has handed none over: a reset, or a snapshot that leaves out what came before it.
+        """
+        plan, end = self.plan, self.end()
+        if plan is None or plan.kind == "reset":
+            return None
+        if end is not None:
+            return end
+        if plan.kind == "drain":
+            marker = self.marker(0, plan.epoch)
+            reached = plan.start if marker is None else marker.reached.offset
+            origins = {plan.end.file: plan.end.origin, plan.start.file: plan.start.origin}
+            return replace(reached, origin=origins.get(reached.file))
+        return plan.start if plan.gapless else None
+
     def _snapshot_done(self, plan: BatchPlan) -> bool:
         record = self.snapshot
         return (
@@ -282,6 +344,8 @@ def _check(key: str, given: Members) -> None:
         given.text("topic")
         given.text_or_none("id")
         given.whole("offset")
+    elif key == SIGNALS_TAKEN_KEY:
+        SignalsTaken.from_json(given)
     elif key == HISTORY_KEY:
         given.text("topic")
         given.text_or_none("id")
@@ -301,6 +365,9 @@ def check_signal(key: str, given: Members) -> None:
         given.text(name)
     given.text("refused", "")
     given.whole("sent_us", 0)
+    given.whole("epoch", 0)
+    if given.value("place", None) is not None:
+        BinlogOffset.from_json(given.object("place"))
     if not key.startswith(f"{SIGNAL_PREFIX}{given.one_of('channel', SIGNAL_CHANNELS)}/"):
         raise given.refuse("channel", f"that of the key {key}")
 

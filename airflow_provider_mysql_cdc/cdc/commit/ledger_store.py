@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, SideRecord
 
 
 class LedgerStore(Protocol):
@@ -32,7 +32,9 @@ class LedgerStore(Protocol):
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction; never waits for one."""
 
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None) -> LedgerState:
+    def begin(
+        self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Sequence[SideRecord] = ()
+    ) -> LedgerState:
         """Put a plan in force."""
 
     def put(self, records: Mapping[str, bytes | None]) -> None:

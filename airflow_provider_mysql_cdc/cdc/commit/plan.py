@@ -28,6 +28,8 @@ VIEW_KEY = "view"
 HISTORY_KEY = "history"
 SIGNAL_PREFIX = "signal/"
 SIGNAL_OFFSET_KEY = "signal-offset"
+SIGNALS_TAKEN_KEY = "signals-taken"
+"""How far rows of the signal table have been carried out, where the stream was moved back behind them."""
 SIGNAL_CHANNELS = ("source", "kafka", "airflow")
 """Where signals come from; the part of their keys behind the prefix begins with one of them."""
 

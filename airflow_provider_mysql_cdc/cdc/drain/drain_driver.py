@@ -186,10 +186,14 @@ def _next(
 ) -> BatchPlan | None:
     """Wait for new events, or other work, until the deadline and plan the next batch."""
     ledger, looked = job.read(), time.monotonic()
-    start = ledger.end()
+    start, plan = ledger.end(), ledger.plan_in_force()
+    if plan.kind == "reset":
+        # A signal has moved the stream; the stored offset has to follow before anything else is planned.
+        job.write_outcome(plan, counts=counts)
+        return None
     if start is None:
         return None
-    epoch = ledger.plan_in_force().epoch + 1
+    epoch = plan.epoch + 1
     while time.monotonic() < deadline:
         waits = time.monotonic() - looked >= LOOK_S
         if waits:

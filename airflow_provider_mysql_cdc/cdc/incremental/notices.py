@@ -19,11 +19,13 @@ class Notice(NamedTuple):
         type: What happened.
         id: Id of the signal that led to it.
         additional: Members of ``additional_data`` beside the connector's name.
+        aggregate: What it speaks of.
     """
 
     type: NotificationType
     id: str
     additional: Mapping[str, str] = {}
+    aggregate: str = notify.INCREMENTAL
 
 
 def started(books: Books, request: str) -> Notice:

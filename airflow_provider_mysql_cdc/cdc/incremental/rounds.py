@@ -31,8 +31,8 @@ def run_rounds(behind: Behind) -> dict[str, int]:
         behind.require()
         ledger = job.read()
         with named_errors(cfg):
-            books = take_signals(cfg, conn, job, ledger, log)
-        if not books.work:
+            books, moved = take_signals(cfg, conn, job, ledger, log, behind.owner)
+        if moved or not books.work:
             return totals
         end = Round(cfg, conn, job, behind.runner, behind.owner, log, behind.weights, late).run(ledger, books)
         late |= end.blocked

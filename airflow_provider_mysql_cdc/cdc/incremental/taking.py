@@ -11,13 +11,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, SignalsTaken
 from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.incremental import notices
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask, pause, refuse, stop
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.moving import (
+    Move,
+    find_move,
+    move_plan,
+    taken_before,
+    taken_records,
+)
 from airflow_provider_mysql_cdc.cdc.incremental.notices import Notice
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -29,6 +37,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     LogMessage,
     PauseSnapshot,
     ResumeSnapshot,
+    SetBinlogPosition,
     StopSnapshot,
 )
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import poll, signals_wait
@@ -48,19 +57,25 @@ class Taking:
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
-        offset: Where the stream stands.
+        job: The ledger, to which nothing is written here.
+        ledger: What it holds.
         log: Takes one line of text.
         books: The books, which go on changing.
         notices: What is to be told.
+        refused: Signals that cannot be carried out, with the reasons.
+        move: Where the stream goes on instead of behind its last batch.
     """
 
     cfg: ConnectorConfig
     conn: Any
-    offset: object
+    job: JobLedger
+    ledger: LedgerState
     log: Log
     books: Books
     notices: list[Notice] = field(default_factory=list)
     refused: list[tuple[Signal, str]] = field(default_factory=list)
+    move: Move | None = None
+    _taken: list[SignalsTaken | None] = field(default_factory=list)
     _captured: tuple[TableId, ...] | None = None
 
     def take(self, signal: Signal) -> None:
@@ -72,12 +87,15 @@ class Taking:
         Raises:
             CdcError: The source or Kafka cannot be asked; the signal waits on.
         """
+        if (taken := self._done_before(signal)) is not None:
+            self.log(
+                f"signal {signal.id} ({signal.type}) stands at {signal.place}, before {taken.offset}, where the stream "
+                "was before it was moved: it is not carried out again; send it anew if the stream had skipped it then"
+            )
+            return
         try:
             action = read_action(signal, self.cfg[F.SIGNAL_TRUSTED_CHANNELS])
-            handler = _HANDLERS.get(type(action))
-            if handler is None:
-                raise SignalRefused(f"{signal.type} is not carried out here: {_INSTEAD}")
-            handler(self, action)
+            _HANDLERS[type(action)](self, action)
         except SignalRefused as error:
             self.log(f"signal {signal.id} ({signal.type}, channel {signal.channel}) is refused: {error}")
             self.refused.append((signal, str(error)))
@@ -87,8 +105,7 @@ class Taking:
     def execute(self, action: Action) -> None:
         """Queue the scans of a signal."""
         wanted = cast(ExecuteSnapshot, action)
-        if wanted.signal_id in self.books.requests:
-            raise SignalRefused("a signal of this id has been carried out before; nothing is done again")
+        self._require_new(wanted)
         tables, nothing = match_tables(wanted.collections, self._tables())
         for entry in nothing:
             self.log(f"signal {wanted.signal_id}: no captured table is {entry}")
@@ -128,7 +145,34 @@ class Taking:
 
     def say(self, action: Action) -> None:
         """Write a line into the log."""
-        self.log(cast(LogMessage, action).line(self.offset))
+        self.log(cast(LogMessage, action).line(self.ledger.end()))
+
+    def go_to(self, action: Action) -> None:
+        """Let the stream go on elsewhere; of several such signals the last counts."""
+        self._require_new(action)
+        move = find_move(self.cfg, self.conn, self.job, self.ledger, cast(SetBinlogPosition, action))
+        self.log(f"signal {action.signal_id}: {move.line()}")
+        self.move = move
+        self._done(action, move.told())
+
+    def _done(self, action: Action, told: Mapping[str, str]) -> None:
+        """Write down that a signal that is no snapshot is carried out."""
+        if action.signal_id:
+            self.books = ask(self.books, Wanted(action.signal_id, "incremental", (), {}), _now())
+        self.notices.append(Notice(NotificationType.COMPLETED, action.signal_id, told, notify.SIGNAL))
+
+    def _require_new(self, action: Action) -> None:
+        if action.signal_id in self.books.requests:
+            raise SignalRefused("a signal of this id has been carried out before; nothing is done again")
+
+    def _done_before(self, signal: Signal) -> SignalsTaken | None:
+        """Return what says that a row of the signal table was carried out before the stream was moved."""
+        if signal.place is None or self.ledger.signals_taken is None:
+            return None
+        if not self._taken:
+            self._taken.append(taken_before(self.cfg, self.conn, self.ledger))
+        taken = self._taken[0]
+        return taken if taken is not None and taken.covers(signal.place, signal.epoch) else None
 
     def _tables(self) -> tuple[TableId, ...]:
         if self._captured is None:
@@ -136,18 +180,20 @@ class Taking:
         return self._captured
 
 
-_INSTEAD = "move the offset with DAG mysql_cdc_reset_offset, and take structures anew with snapshot.mode=recovery"
 _HANDLERS: Mapping[type[Action], Callable[[Taking, Action], None]] = {
     ExecuteSnapshot: Taking.execute,
     StopSnapshot: Taking.stop,
     PauseSnapshot: Taking.rest,
     ResumeSnapshot: Taking.rest,
     LogMessage: Taking.say,
+    SetBinlogPosition: Taking.go_to,
 }
 
 
-def take_signals(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, log: Log) -> Books:
-    """Carry out all signals that wait; return the books behind them, which the ledger holds then.
+def take_signals(
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, log: Log, owner: str = ""
+) -> tuple[Books, bool]:
+    """Carry out all signals that wait.
 
     Args:
         cfg: The connector's configuration.
@@ -155,12 +201,16 @@ def take_signals(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: Ledger
         job: The ledger; its last batch is complete.
         ledger: What it holds.
         log: Takes one line of text.
+        owner: Who runs.
+
+    Returns:
+        The books behind them, which the ledger holds then; and whether the stream was moved, which ends the drain.
 
     Raises:
         CdcError: The source or Kafka fails; what waits goes on waiting.
     """
     before = books_of(ledger)
-    taking = Taking(cfg, conn, ledger.end(), log, before.folded())
+    taking = Taking(cfg, conn, job, ledger, log, before.folded())
     waits = waiting(ledger.signals)
     polled = poll(cfg, ledger)
     for line in polled.notes:
@@ -173,9 +223,15 @@ def take_signals(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: Ledger
     records += [(cfg.ledger_topic, key.encode(), None) for key, _ in waits]
     if polled.place is not None:
         records.append(job.record(SIGNAL_OFFSET_KEY, polled.place))
+    fault_point("signals.before_commit")
+    move = taking.move
+    if move is not None and move.needed:
+        plan = move_plan(ledger, move, owner)
+        job.begin(plan, [*move.records, *taken_records(job, ledger, plan.epoch), *records])
+        return taking.books, True
     if records:
         job.commit(records)
-    return taking.books
+    return taking.books, False
 
 
 def book_records(
@@ -195,7 +251,7 @@ def book_records(
         for key, value in changes(before, after)
     ]
     for notice in told:
-        found = notify.notification(cfg, notify.INCREMENTAL, notice.type, notice.id, notice.additional, _now())
+        found = notify.notification(cfg, notice.aggregate, notice.type, notice.id, notice.additional, _now())
         if found is not None:
             records.append(found)
     return records

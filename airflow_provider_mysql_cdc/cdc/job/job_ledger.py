@@ -67,11 +67,12 @@ class JobLedger:
         """
         return self._ledger.read(chunks=chunks) or LedgerState()
 
-    def begin(self, plan: BatchPlan) -> LedgerState:
+    def begin(self, plan: BatchPlan, beside: Sequence[SideRecord] = ()) -> LedgerState:
         """Put the plan in force: nobody but writers of the new attempt can add anything (``commit.takeover``).
 
         Args:
             plan: The plan of this job.
+            beside: Records that become visible with the plan, in one transaction.
 
         Returns:
             The ledger with the plan in it, which bears the attempt's id now.
@@ -79,7 +80,7 @@ class JobLedger:
         Raises:
             OffsetConflictError: The ledger holds another plan.
         """
-        return self._ledger.begin(plan, self._writer)
+        return self._ledger.begin(plan, self._writer, beside)
 
     def replace_plan(self, plan: BatchPlan) -> None:
         """Write the plan in force anew, with the same work under today's configuration.

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pins import pins
 from airflow_provider_mysql_cdc.cdc.drain.batch import dealt, plan_drain
+from airflow_provider_mysql_cdc.cdc.drain.structures import rebuild_for_batch
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     CdcError,
@@ -42,7 +43,6 @@ from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_histo
 from airflow_provider_mysql_cdc.cdc.job.pinned_plan import require_same_mode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.operate.structures import rebuild_for_batch
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history, require_own_history
 from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks

@@ -12,10 +12,10 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
-from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, end_of_binlog
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.commit.known_topics import topic_record
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
@@ -23,28 +23,26 @@ from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.takeover import FENCE_AFTER_S
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.named_place import place_at
+from airflow_provider_mysql_cdc.cdc.drain.structures import known_at, write_structures
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,
     LedgerMissingError,
     NoOffsetError,
     SchemaError,
-    SourceError,
 )
+from airflow_provider_mysql_cdc.cdc.incremental.moving import taken_records
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.known_history import difference
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.structures import known_at, write_structures
 
 Log = Callable[[str], None]
 
 TRIES = 5
 STORED, CURRENT, EARLIEST = "stored", "current", "earliest"
 _PLACE = re.compile(r"(?P<file>[^:\s]+\.\d+):(?P<pos>\d+)")
-# Events that begin a transaction, or stand between two of them (names of SHOW BINLOG EVENTS).
-_BETWEEN = {"Gtid", "Anonymous_Gtid", "Gtid_tagged", "Rotate", "Stop", "Format_desc", "Previous_gtids", "Heartbeat"}
-_REMEDY = "give a transaction boundary: the position of a Gtid or Anonymous_Gtid event (SHOW BINLOG EVENTS IN 'file')"
 
 
 def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, to: str = STORED) -> BinlogOffset:
@@ -83,7 +81,8 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             offset = _with_structures(cfg, conn, job, offset, target, epoch, drained, to, log)
             now = time.time_ns() // 1_000_000
             lock.require()
-            ledger = job.begin(reset_plan(epoch, offset, owner, now, gapless=to == STORED))
+            beside = taken_records(job, found, epoch) if found is not None else []
+            ledger = job.begin(reset_plan(epoch, offset, owner, now, gapless=to == STORED), beside)
             # Whoever resets takes the topics as they are.
             job.commit([topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics])
         result = reconcile(stored, ledger, at_ms=now)
@@ -148,10 +147,7 @@ def _target(
             where="offset",
             remedy="give stored, current, earliest, or file:position such as binlog.000012:157",
         )
-    offset = here.at(place["file"], int(place["pos"]))
-    offset = check_available(conn, settings, offset)
-    _require_boundary(conn, offset)
-    return offset
+    return place_at(conn, settings, here, place["file"], int(place["pos"]))
 
 
 def _kept(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset:
@@ -173,29 +169,3 @@ def _kept(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffse
         why="neither the offset store nor the ledger holds one",
         remedy="take a snapshot, or name the offset (current, earliest or file:position)",
     )
-
-
-def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
-    """Check that the server has a transaction boundary at a position of a file that it holds."""
-    quoted = offset.file.replace("\\", "").replace("'", "")
-    try:
-        events = fetch_named(conn, f"SHOW BINLOG EVENTS IN '{quoted}' FROM {offset.pos} LIMIT 1")
-    except SourceError as error:
-        raise ConfigError(
-            "no event begins at this position", where=str(offset), why=error.why, remedy=_REMEDY
-        ) from error
-    # The end of a file has no event. MySQL 8 and later go on to the next event where none begins (read from 9.7).
-    if events and int(events[0]["Pos"]) != offset.pos:
-        raise ConfigError(
-            "no event begins at this position",
-            where=str(offset),
-            why=f"the next one begins at {events[0]['Pos']}",
-            remedy=_REMEDY,
-        )
-    if events and events[0]["Event_type"] not in _BETWEEN:
-        raise ConfigError(
-            "the position is inside a transaction",
-            where=str(offset),
-            why=f"a {events[0]['Event_type']} event begins there",
-            remedy=_REMEDY,
-        )

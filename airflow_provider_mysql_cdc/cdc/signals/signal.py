@@ -14,6 +14,7 @@ from typing import Any, cast
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_CHANNELS, SIGNAL_PREFIX
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import INT64_MAX, Members, is_text, is_whole, members
 from airflow_provider_mysql_cdc.cdc.signals.actions import (
     Action,
@@ -70,6 +71,8 @@ class Signal:
         channel: Where it came from.
         refused: Why nobody can make anything of it, or empty.
         sent_us: When it was sent, microseconds since the epoch, where the channel has no order of its own; or 0.
+        place: Of a row of the signal table, the boundary before its transaction.
+        epoch: Epoch of the batch that found the row; or 0.
     """
 
     id: str
@@ -78,6 +81,8 @@ class Signal:
     channel: Channel
     refused: str = ""
     sent_us: int = 0
+    place: BinlogOffset | None = None
+    epoch: int = 0
 
     def key(self, name: str) -> str:
         """Return its ledger key.
@@ -90,7 +95,8 @@ class Signal:
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         data = {"id": self.id, "type": self.type, "data": self.data, "channel": self.channel}
-        more = {"refused": self.refused, "sent_us": self.sent_us}
+        place = None if self.place is None else self.place.to_json()
+        more = {"refused": self.refused, "sent_us": self.sent_us, "place": place, "epoch": self.epoch}
         return data | {name: value for name, value in more.items() if value}
 
     @classmethod
@@ -103,7 +109,8 @@ class Signal:
         given = members(data)
         channel = cast(Channel, given.one_of("channel", SIGNAL_CHANNELS))
         id_, type_, data_, refused = given.text("id"), given.text("type"), given.text("data"), given.text("refused", "")
-        return cls(id_, type_, data_, channel, refused, given.whole("sent_us", 0))
+        place = None if given.value("place", None) is None else BinlogOffset.from_json(given.object("place"))
+        return cls(id_, type_, data_, channel, refused, given.whole("sent_us", 0), place, given.whole("epoch", 0))
 
 
 def received(id_: str | None, type_: str | None, data: str | None, channel: Channel, wrong: str = "") -> Signal:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
@@ -153,7 +153,8 @@ class SignalRows:
             place = f"{self.epoch}-{begun_at.file.rpartition('.')[2]}-{begun_at.pos}"
             for number, signal in enumerate(self._signals, 1):
                 key = signal.key(f"{place}-{number}").encode()
-                self.side.append((self.cfg.ledger_topic, key, encode(signal.to_json())))
+                placed = replace(signal, place=begun_at, epoch=self.epoch)
+                self.side.append((self.cfg.ledger_topic, key, encode(placed.to_json())))
         self._watermarks.clear()
         self._signals.clear()
         self._bytes = self._beyond = 0

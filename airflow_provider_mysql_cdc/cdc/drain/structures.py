@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, order
 from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions, captured_tables, guard, read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.history import reaches, read_history
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import describe, history_records
+from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
 from airflow_provider_mysql_cdc.cdc.snapshot.recovery import replace_history, require_no_ddl
@@ -53,8 +54,10 @@ def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: Bin
     return order(offset, drained) <= 0 and reaches(read_history(cfg), offset)
 
 
-def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int) -> int:
-    """Write the structures of the captured tables into the schema history, as of an offset.
+def structure_records(
+    cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int
+) -> tuple[list[SideRecord], int]:
+    """Return the records that describe the captured tables in the schema history, as of an offset.
 
     Args:
         cfg: The connector's configuration.
@@ -63,7 +66,7 @@ def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset,
         epoch: The epoch of the reset.
 
     Returns:
-        The number of captured tables.
+        The records, and the number of captured tables.
 
     Raises:
         SchemaError: A captured table was changed behind the offset, with the statement and its place.
@@ -81,8 +84,28 @@ def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset,
             remedy="move to a place behind the statement (current is always one) or to one that the stream has drained "
             "in one piece; or take a new snapshot (mysql_cdc_snapshot with again=true)",
         ) from error
-    _write(cfg, job, definitions, offset, epoch)
-    return len(definitions.tables)
+    return _records(cfg, job, definitions, offset, epoch), len(definitions.tables)
+
+
+def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int) -> int:
+    """Write the structures of the captured tables into the schema history, as of an offset.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger, open for writing.
+        offset: The offset.
+        epoch: The epoch of the reset.
+
+    Returns:
+        The number of captured tables.
+
+    Raises:
+        SchemaError: A captured table was changed behind the offset, with the statement and its place.
+        StateError: Tables come and go too quickly.
+    """
+    records, tables = structure_records(cfg, job, offset, epoch)
+    job.commit(records)
+    return tables
 
 
 def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Callable[[str], None]) -> None:
@@ -104,14 +127,15 @@ def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Ca
         definitions, end = _read(cfg)
         lock.require()
         replace_history(cfg, plan.start, end)
-        _write(cfg, job, definitions, plan.start, plan.epoch)
+        job.commit(_records(cfg, job, definitions, plan.start, plan.epoch))
     log(f"the schema history is rebuilt as of {plan.start}, where batch {plan.epoch} begins; the drain goes on with it")
 
 
-def _write(cfg: ConnectorConfig, job: JobLedger, definitions: Definitions, offset: BinlogOffset, epoch: int) -> None:
+def _records(
+    cfg: ConnectorConfig, job: JobLedger, definitions: Definitions, offset: BinlogOffset, epoch: int
+) -> list[SideRecord]:
     job.create_topics({})
-    records = history_records(cfg, describe(definitions), offset, epoch)
-    job.commit([*records, history_id_record(cfg, job)])
+    return [*history_records(cfg, describe(definitions), offset, epoch), history_id_record(cfg, job)]
 
 
 def _read(cfg: ConnectorConfig) -> tuple[Definitions, BinlogOffset]:

@@ -1,0 +1,153 @@
+"""A signal moves the stream: what is written with the move, and which rows of the signal table have acted before it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from memory_job import config, memory_job, transactions
+from store_contract import END, START, UUID, plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, SignalsTaken
+from airflow_provider_mysql_cdc.cdc.commit.plan import (
+    PLAN_KEY,
+    SIGNALS_TAKEN_KEY,
+    Marker,
+    encode,
+    reset_plan,
+)
+from airflow_provider_mysql_cdc.cdc.drain import named_place
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError
+from airflow_provider_mysql_cdc.cdc.incremental import moving, taking
+from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
+from airflow_provider_mysql_cdc.cdc.incremental.moving import Move, taken_before, taken_records
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
+from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
+
+CFG = config()
+MIDDLE = START.at(START.file, 900)
+
+
+def ledger(*, done: bool = True, taken: BinlogOffset | None = None, reached: BinlogOffset = END) -> LedgerState:
+    """Return the ledger behind, or in the middle of, the first batch."""
+    batch = plan(1, writers=1)
+    others = {} if taken is None else {SIGNALS_TAKEN_KEY: SignalsTaken(taken, 2).to_json()}
+    return LedgerState(batch, {0: Marker(1, 0, START, END, Reached(reached), done)}, others=others)
+
+
+def written(found: list[Any]) -> list[BinlogOffset]:
+    return [BinlogOffset.from_json(json.loads(value)["offset"]) for _, _, value in found]
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        (ledger(), [END]),
+        (ledger(taken=START), [END]),
+        (ledger(taken=END.at(END.file, 9000)), []),
+        (ledger(done=False, reached=MIDDLE), [MIDDLE]),
+        (LedgerState(plan(1, writers=1)), [START]),
+        (LedgerState(reset_plan(2, END, "o")), []),
+        (LedgerState(), []),
+    ],
+    ids=["complete", "beyond", "moved back before", "in the middle", "at its start", "just moved", "empty"],
+)
+def test_a_move_writes_down_how_far_the_signal_table_has_acted(
+    monkeypatch: pytest.MonkeyPatch, state: LedgerState, expected: list[BinlogOffset]
+) -> None:
+    job = memory_job(monkeypatch, CFG, MemoryKafka())
+    assert written(taken_records(job, state, 3)) == expected
+
+
+def test_what_comes_again_and_waits_is_forgotten_by_the_next_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = memory_job(monkeypatch, CFG, MemoryKafka())
+    again, new = (
+        Signal(name, "log", "{}", "source", place=place, epoch=2) for name, place in (("again", START), ("new", END))
+    )
+    given = {f"source/{s.id}": s.to_json() for s in (again, new)}
+    state = replace(ledger(taken=MIDDLE), signals=given)
+    found = {key: value for _, key, value in taken_records(job, state, 5)}
+    assert found.pop(SIGNALS_TAKEN_KEY.encode()) is not None
+    assert found == {b"signal/source/again": None}
+
+
+def test_rows_of_the_signal_table_act_once_in_one_binlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any) -> BinlogOffset:
+        raise BinlogPurgedError("reset")
+
+    state, said = ledger(taken=END), list[str]()
+    job: Any = None
+    monkeypatch.setattr(moving, "check_available", lambda conn, settings, offset: offset)
+
+    def acts(place: BinlogOffset | None, epoch: int = 2) -> bool:
+        found = taking.Taking(CFG, None, job, state, said.append, Books())
+        found.take(Signal("s", "log", '{"message": "acted"}', "source", place=place, epoch=epoch))
+        return said.pop() == "acted"
+
+    assert acts(None) and acts(END) and acts(END.at(END.file, 9000))
+    assert not acts(START) and not acts(MIDDLE)
+    assert acts(START, 1), "a batch before the move has handed it over, and nobody has taken it"
+    assert acts(BinlogOffset("binlog.000001", 4, None, UUID.replace("3", "4"))), "another server's"
+    monkeypatch.setattr(moving, "check_available", gone)
+    assert taken_before(CFG, None, state) is None and acts(START)
+
+
+def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka = MemoryKafka()
+    job = memory_job(monkeypatch, CFG, kafka)
+    job.begin(plan(1, writers=1))
+    signal = Signal("back", "set-binlog-position", '{"binlog_filename": "b.000009", "binlog_position": 4}', "airflow")
+    marker = Marker(1, 0, START, END, Reached(END), True)
+    job.commit(
+        [(CFG.ledger_topic, b"writer/0", encode(marker.to_json())), job.record("signal/airflow/x", signal.to_json())]
+    )
+    move = Move(END, START, ((CFG.history_topic, None, b"{}"),))
+    monkeypatch.setattr(taking, "find_move", lambda *_: move)
+    lines: list[str] = []
+    books, moved = taking.take_signals(CFG, None, job, job.read(), lines.append, "o")
+    assert moved and "come once more" in lines[0]
+    last = transactions(kafka, CFG.ledger_topic)[-1]
+    assert {b"signal/airflow/x", SIGNALS_TAKEN_KEY.encode(), PLAN_KEY.encode(), b"incremental/request/back"} <= {*last}
+    after = job.read()
+    assert after.end() == START and not after.signals and after.signals_taken == SignalsTaken(END, 2)
+    assert books_of(after).requests["back"].verdict == "accepted" == books.requests["back"].verdict
+    assert [r.value for r in kafka.committed(CFG.history_topic)] == [b"{}"]
+    again = {"signal/airflow/y": signal.to_json()}
+    job.commit([job.record(key, value) for key, value in again.items()])
+    books, moved = taking.take_signals(CFG, None, job, job.read(), lines.append, "o")
+    assert not moved and "carried out before" in lines[-1], "the same id twice"
+
+
+def test_the_stream_stands_there_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Move(END, END).told()["direction"] == "none" and "already" in Move(END, END).line()
+    assert Move(START, END).told() | {"from": "", "to": ""} == {"from": "", "to": "", "direction": "forward"}
+    assert "left out" in Move(START, END).line()
+
+
+# -- sets of GTIDs ---------------------------------------------------------------------------------------------------
+
+FILES = {"b.000001": "", "b.000002": f"{UUID}:1-10", "b.000003": f"{UUID}:1-20"}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "file"), [("1-5", "b.000001"), ("1-10", "b.000002"), ("1-19", "b.000002"), ("1-99", "b.000003")]
+)
+def test_the_last_file_before_which_nothing_is_missing(monkeypatch: pytest.MonkeyPatch, wanted: str, file: str) -> None:
+    monkeypatch.setattr(named_place, "_previous", lambda conn, name: GtidSet.parse(FILES[name]))
+    assert named_place._file_of(None, [*FILES], GtidSet.parse(f"{UUID}:{wanted}"), "w")[0] == file
+
+
+def test_what_the_server_has_purged_and_the_set_lacks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(named_place, "_previous", lambda conn, name: GtidSet.parse(FILES[name]))
+    with pytest.raises(BinlogPurgedError, match=f"begins behind {UUID}:6-10"):
+        named_place._file_of(None, ["b.000002", "b.000003"], GtidSet.parse(f"{UUID}:1-5"), "w")
+
+
+def test_without_gtids_a_set_names_no_place() -> None:
+    here = BinlogOffset("b.000001", 4, None, UUID)
+    with pytest.raises(ConfigError, match="GTIDs are off"):
+        named_place.place_of_gtids(CFG, None, here, GtidSet.parse(f"{UUID}:1"))
