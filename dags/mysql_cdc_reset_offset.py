@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from airflow.sdk import DAG, Param
 
-from airflow_provider_mysql_cdc.operators.dag_params import connection_params, operator_arguments, properties_param
+from airflow_provider_mysql_cdc.operators.dag_params import (
+    DEFAULT_ARGS,
+    connection_params,
+    operator_arguments,
+    properties_param,
+)
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
 
 DOC = """
@@ -36,7 +41,7 @@ with DAG(
     schedule=None,
     catchup=False,
     max_active_runs=1,
-    default_args={"owner": "mysql-cdc", "retries": 0},
+    default_args={**DEFAULT_ARGS, "retries": 0},
     params={**CHOICE, **properties_param(), **connection_params(spark=False)},
     tags=["mysql", "cdc", "kafka"],
     doc_md=DOC,

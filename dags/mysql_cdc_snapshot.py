@@ -19,7 +19,8 @@ DOC = """
 
 Reads all captured tables in one consistent view and writes an `r` event for every row, then stores the binlog position
 of that view. `mysql_cdc_drain` goes on from there. Does nothing when an offset is stored already, unless a new snapshot
-is asked for.
+is asked for (*Snapshot again*): then the stream is drained to its end and stands while the tables are read, all or
+some; no change is passed over, and scheduled drains give way meanwhile.
 
 Needs the connections `mysql_cdc_default` (type MySQL CDC) and `spark_cdc` (type Spark, for example host `local[2]`).
 """
@@ -34,4 +35,9 @@ with DAG(
     tags=["mysql", "cdc", "kafka"],
     doc_md=DOC,
 ) as dag:
-    MySqlCdcSnapshotOperator(task_id="snapshot", again="{{ params.again }}", **operator_arguments(tables=True))
+    MySqlCdcSnapshotOperator(
+        task_id="snapshot",
+        tables="{{ params.tables | tojson }}",
+        again="{{ params.again }}",
+        **operator_arguments(),
+    )

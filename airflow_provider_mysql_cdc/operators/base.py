@@ -170,10 +170,17 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         cfg, store = self._open(context)
         deadline = time.monotonic() + seconds(self.run_for)
         self._check_spark()
+        return self._work(cfg, store, context, deadline)
+
+    def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
+        """Do what the task is for; configuration and Spark are known to be usable."""
         done = self._one_job(cfg, store, context, deadline)
         if done is not None:
             return done
         self.log.info("Nothing to do.")
+        return self._nothing_done(store)
+
+    def _nothing_done(self, store: OffsetStore) -> dict[str, Any]:
         state = store.load()
         offset = state.committed.to_json() if state and state.committed else None
         return {"complete": True, "offset": offset, "counts": {}}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
+from difflib import get_close_matches
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -11,7 +12,7 @@ from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import Asset, Param
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.common import DEFAULT_ASSET
+from airflow_provider_mysql_cdc.operators.common import DEFAULT_ASSET, airflow_error
 
 PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
@@ -23,8 +24,32 @@ MAX_COLUMN = 64
 
 Interval = tuple[datetime | None, datetime | None]
 
+
+def refuse_unknown_fields(context: Any) -> None:
+    """End a task whose run was triggered with a field that its form does not have: Airflow passes such fields over.
+
+    Args:
+        context: The task's context; this is a ``pre_execute`` hook.
+
+    Raises:
+        AirflowFailException: There is one; the text names it.
+    """
+    known = set(context["dag"].params)
+    unknown = sorted(set(context["params"]) - known)
+    if unknown:
+        guesses = {name: get_close_matches(name, known, 1) for name in unknown}
+        named = (f"{name} (did you mean {found[0]}?)" if found else name for name, found in guesses.items())
+        error = ConfigError(
+            "the form has no such field",
+            where=", ".join(named),
+            remedy=f"use {', '.join(sorted(known))}; nothing was started",
+        )
+        raise airflow_error(error)
+
+
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": "mysql-cdc",
+    "pre_execute": refuse_unknown_fields,
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
@@ -86,8 +111,9 @@ def tables_param() -> dict[str, Param]:
             items={"type": "string"},
             title="Tables",
             description=(
-                "One regular expression for database.table per line (table.include.list); empty: as the connection "
-                "says. The drain must capture the same tables: it has no rows from before for others."
+                "One regular expression for database.table per line (as in table.include.list); empty: as the "
+                "connection says. A first snapshot captures no others, and the drain must capture the same tables: it "
+                "has no rows from before for others. With Snapshot again the stream captures what it did before."
             ),
         )
     }
@@ -101,8 +127,8 @@ def again_param() -> dict[str, Param]:
             type="boolean",
             title="Snapshot again",
             description=(
-                "Take a new snapshot although an offset is stored already; every row is written once more. Refused "
-                "while changes are not drained. To read tables again beside the stream use mysql_cdc_adhoc_snapshot."
+                "Read the tables although an offset is stored already; every row is written once more. The stream is "
+                "drained to its end first, and stands while they are read. mysql_cdc_adhoc_snapshot reads beside it."
             ),
         )
     }

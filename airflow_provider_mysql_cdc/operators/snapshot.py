@@ -2,38 +2,99 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mysql_cdc.operators.asking import OF_ANOTHER_RUN, MySqlCdcAskingOperator
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
+from airflow_provider_mysql_cdc.operators.common import owner_of
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.operate.around_job import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
 
 
-class MySqlCdcSnapshotOperator(MySqlCdcSparkOperator):
+class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
     """Read the captured tables in one consistent view, in parallel, and store the offset at which the view stands.
 
     Does nothing when ``snapshot.mode`` asks for none, for example when an offset exists already (mode ``initial``). An
     interrupted snapshot is resumed: chunks whose marker stands in the ledger are not read again.
 
+    With ``again`` (or ``snapshot.mode=always``) beside a stream it is a blocking snapshot: a drain brings Kafka to the
+    end of the binlog, and while the stream stands there the tables are read behind it. No change is passed over, of
+    tables that are read or of others, and no row stays in a topic that was deleted meanwhile. It is
+    a snapshot of its own where there is no stream to keep: its binlog was purged, its schema history is lost, or a
+    person moved the offset.
+
     Args:
+        tables: Tables to read, each an entry as in ``table.include.list``; one, a list, or a list's JSON text; none
+            means all. A first snapshot captures no others. (templated)
         again: Take a new snapshot although an offset is stored already. (templated)
         kwargs: As for ``MySqlCdcSparkOperator``.
     """
 
-    template_fields: Sequence[str] = (*MySqlCdcSparkOperator.template_fields, "again")
+    template_fields: Sequence[str] = (*MySqlCdcSparkOperator.template_fields, "tables", "again")
     mode = "snapshot"
     job_file = "snapshot_tables.py"
 
-    def __init__(self, *, again: bool | str = False, **kwargs: Any) -> None:
+    def __init__(self, *, tables: Sequence[str] | str = (), again: bool | str = False, **kwargs: Any) -> None:
         super().__init__(**kwargs)
+        self.tables = tables
         self.again = again
+        self._drains = False
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
-        """Plan the snapshot, or return None when none is due."""
-        from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_snapshot
+        """Plan the snapshot, or return None when none is due; beside a stream plan a drain."""
+        from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain, prepare_snapshot
 
-        return prepare_snapshot(cfg, store, owner, self.log.info, again=str(self.again).lower() == "true")
+        if self._signal_id:
+            return self.prepare_round(cfg, store, owner)
+        if self._drains:
+            return prepare_drain(cfg, store, owner, self.log.info)
+        return prepare_snapshot(cfg, store, owner, self.log.info, again=self._again)
+
+    @property
+    def _again(self) -> bool:
+        return str(self.again).lower() == "true"
+
+    def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
+        chosen = self._chosen(cfg)
+        beside = self._beside(cfg, chosen, store, context)
+        if beside is not None and beside.collections:
+            return self._read_beside(cfg, store, context, beside.collections)
+        if beside is not None:
+            self.log.info("The tables cannot be read behind a drain (%s), so the drain comes first.", beside.reason)
+            self._drains = True
+            self._one_job(cfg, store, context, time.monotonic())
+            self._drains = False
+        return super()._work(chosen, store, context, deadline)
+
+    def _chosen(self, cfg: ConnectorConfig) -> ConnectorConfig:
+        """Return the configuration with the tables to be read as its list of tables."""
+        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import named_tables
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import only
+
+        return only(cfg, named_tables(self.tables))
+
+    def _beside(self, cfg: ConnectorConfig, chosen: ConnectorConfig, store: OffsetStore, context: Any) -> Beside | None:
+        """Decide how a stream is kept; wait while another run is in the middle of something."""
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import snapshot_beside
+
+        while True:
+            try:
+                return snapshot_beside(cfg, chosen, store, owner_of(context), self.log.info, again=self._again)
+            except OF_ANOTHER_RUN as error:
+                self.log.info("Another run is at work: %s", error)
+            self._wait()
+
+    def _read_beside(
+        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, collections: Sequence[str]
+    ) -> dict[str, Any]:
+        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import snapshot_data
+
+        self.log.info("There is a stream, so it is drained to its end, and stands while the tables are read.")
+        self._ask(cfg, context, snapshot_data(collections, kind="blocking"))
+        return {**self._nothing_done(store), **self._drive_until_done(cfg, store, context)}

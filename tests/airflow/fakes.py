@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
@@ -15,13 +15,14 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, changes
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, send_signal
+from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, send_signal, snapshot_again
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 OPERATE = "airflow_provider_mysql_cdc.cdc.operate.around_job"
@@ -154,10 +155,23 @@ class FakeStream:
         self.sent: list[Signal] = []
         self.books, self.drains = Books(), drains
         self.busy: list[CdcError] = []
+        self.unknown: set[str] = set()
+        self.chosen: str | None = None
         for channel in send_signal.CHANNELS:
             monkeypatch.setitem(send_signal._SENDERS, channel, lambda cfg, signal: self.sent.append(signal))
         monkeypatch.setattr(asked_snapshot, "look_at_ledger", lambda cfg: self.ledger())
+        monkeypatch.setattr(asked_snapshot, "require_captured", lambda cfg, entries: self.look(entries))
+        monkeypatch.setattr(snapshot_again, "snapshot_beside", self._beside)
         monkeypatch.setattr(run_lock, "require_nobody_else", lambda *_: self.require_nobody_else())
+
+    def look(self, entries: Sequence[str]) -> None:
+        """Refuse tables that a test calls unknown."""
+        if self.unknown.intersection(entries):
+            raise ConfigError("a table is not captured", where=f"tables: {self.unknown}")
+
+    def _beside(self, cfg: ConnectorConfig, chosen: ConnectorConfig, *_: Any, again: bool) -> Beside | None:
+        self.chosen = chosen.texts.get("table.include.list")
+        return Beside(("shop.orders",)) if again else None
 
     def ledger(self) -> LedgerState:
         """Return what the ledger says."""

@@ -65,10 +65,10 @@ def test_the_variable_gives_properties_and_the_form_wins(fakes: Any, monkeypatch
 
 def test_the_table_list_of_the_form_keeps_its_regular_expressions(fakes: Any) -> None:
     submit, pipeline = fakes
-    form = {"tables": [r"shop\.orders_\d{4}", "shop.o'neil & <co>"], "again": True}
+    form = {"tables": [r"shop\.orders_\d{4}", "shop.o'neil & <co>"]}
     assert run_dag(load("mysql_cdc_snapshot"), form).state == "success"
     assert submit.record["spec"]["properties"]["table.include.list"] == r"shop\.orders_\d{4},shop.o'neil & <co>"
-    assert pipeline.again is True
+    assert pipeline.again is False
 
 
 def test_the_pipeline_goes_on_to_the_drain_when_no_snapshot_is_needed(
@@ -100,6 +100,38 @@ def stream(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> FakeStream:
     found = FakeStream(monkeypatch, drains=1)
     fakes[1].settled = found.drain
     return found
+
+
+def test_a_snapshot_again_beside_a_stream_drains_with_the_lists_of_the_stream(fakes: Any, stream: FakeStream) -> None:
+    submit, pipeline = fakes
+    form = {"tables": [r"shop\.orders"], "again": True}
+    assert run_dag(load("mysql_cdc_snapshot"), form).state == "success"
+    assert stream.chosen == r"shop\.orders"
+    assert "table.include.list" not in submit.record["spec"]["properties"]
+    (signal,) = stream.sent
+    assert json.loads(signal.data) == {"type": "blocking", "data-collections": ["shop.orders"]}
+    assert [name for name, _ in pipeline.calls] == ["drain", "settle"]
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("mysql_cdc_adhoc_snapshot", {"tables": ["shop.orders"], "conditon": "id < 9"}),
+        ("mysql_cdc_backfill", {"table": ["shop.orders"]}),
+        ("mysql_cdc_reset_offset", {"ofset": "current"}),
+    ],
+)
+def test_a_field_that_the_form_does_not_have_ends_the_task_before_anything_starts(
+    fakes: Any, stream: FakeStream, name: str, form: dict[str, Any], capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Airflow takes it and nobody would read it: a misspelt condition would read the whole table."""
+    submit, pipeline = fakes
+    assert run_dag(load(name), form, logical_date=DAY).state == "failed"
+    assert (stream.sent, pipeline.calls, submit.record) == ([], [], None)
+    log = "".join(capfd.readouterr())
+    guess = {"conditon": "condition", "table": "tables", "ofset": "offset"}
+    (wrong,) = guess.keys() & form.keys()
+    assert f"the form has no such field [{wrong} (did you mean {guess[wrong]}?)]" in log
 
 
 @pytest.mark.req("INC-04", "EX-12")

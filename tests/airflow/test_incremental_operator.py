@@ -17,7 +17,7 @@ from fakes import FakeOutcome, FakePipeline, FakeStream, FakeSubmit, connections
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RunInProgressError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.asking import pause, refuse, stop
 from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import asked_before, named_tables, signal_id
-from airflow_provider_mysql_cdc.operators import incremental
+from airflow_provider_mysql_cdc.operators import asking
 from airflow_provider_mysql_cdc.operators.common import generation_of
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 
@@ -28,7 +28,7 @@ Run = Callable[..., Any]
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline, FakeStream]:
     connections(monkeypatch)
-    monkeypatch.setattr(incremental, "WAIT_S", 0.01)
+    monkeypatch.setattr(asking, "WAIT_S", 0.01)
     submit, pipeline = install(monkeypatch, tmp_path)
     stream = FakeStream(monkeypatch)
     pipeline.settled = stream.drain
@@ -141,6 +141,17 @@ def test_wrong_values_end_the_task_before_anything_starts(fakes: Any, run: Run, 
     ti = run(**arguments)
     assert (ti.state, ti.try_number) == ("failed", 1)
     assert (stream.sent, pipeline.calls, submit.record) == ([], [], None)
+
+
+def test_a_table_that_is_not_captured_ends_the_task_before_anything_starts(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submit, pipeline, stream = fakes
+    stream.unknown = {"shop.ordrs"}
+    ti = run(tables=["shop.orders", "shop.ordrs"])
+    assert (ti.state, ti.try_number) == ("failed", 1)
+    assert (stream.sent, pipeline.calls, submit.record) == ([], [], None)
+    assert "tables: {'shop.ordrs'}" in log_of(capfd)
 
 
 @pytest.mark.parametrize("given_up", ["stopped", "refused"])

@@ -31,7 +31,11 @@ class SnapshotMode(DocEnum):
     """When and what to snapshot."""
 
     INITIAL = "initial", "snapshot structure and rows when no offset is stored, then drain from its position"
-    ALWAYS = "always", "snapshot structure and rows whenever the snapshot job runs, then drain from its position"
+    ALWAYS = (
+        "always",
+        "snapshot structure and rows whenever the snapshot job runs, then drain from its position; where a stream "
+        "stands already, drain to its end and read the rows there",
+    )
     INITIAL_ONLY = "initial_only", "snapshot structure and rows when no offset is stored; never drain"
     NO_DATA = "no_data", "record only the structure of the tables, then drain from that position"
     NEVER = "never", "no snapshot; drain from the first binlog file the server still holds"

@@ -41,6 +41,11 @@ from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import KeyKind, key_kind_
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import spans_from_json
 from airflow_provider_mysql_cdc.cdc.snapshot.table_life import START
 
+NEW_SNAPSHOT = (
+    "give the batch up (mysql_cdc_reset_offset with current), then take a new snapshot (mysql_cdc_snapshot with "
+    "again=true)"
+)
+
 Record = tuple[bytes | None, bytes | None, int, int, Any]
 Columns = tuple[tuple[str, KeyKind], ...]
 """Columns that bound chunks, each with its kind."""
@@ -146,7 +151,7 @@ class KeyFilters:
                     where=f"table {table.id}",
                     why=f"its chunks are bounded by {name} as {kind.name}, which the table did not have at this place"
                     + ("" if column is None else f": there it was {here.name if here else column.type_name}"),
-                    remedy="take a new snapshot (mysql_cdc_snapshot with again=true)",
+                    remedy=NEW_SNAPSHOT,
                 )
             conversions.append(_written(column.name, here))
         options = DecoderOptions(
@@ -221,7 +226,7 @@ class KeyFilters:
                     "a key of an event cannot be compared with the snapshot's chunks",
                     where=f"table {held.chunks[0].table}, {event.where()}",
                     why=f"it does not look like {kind.name}",
-                    remedy="take a new snapshot (mysql_cdc_snapshot with again=true), and report the definition",
+                    remedy=NEW_SNAPSHOT + "; and report the definition",
                 )
             out.append(value)
         return tuple(out)

@@ -168,7 +168,7 @@ def prepare_snapshot(
         _look_at_signal_table(cfg, conn, log)
         require_own_history(cfg)
         here = end_of_binlog(conn, cfg.connection_settings())
-        start = _stream_start(cfg, conn, state.committed, ledger, log)
+        start = stream_start(cfg, conn, state.committed, ledger, log)
     if start is not None:
         require_drained(cfg, start, here)
     if recovery.is_recovery(cfg) and state.committed is not None:
@@ -189,7 +189,7 @@ def prepare_snapshot(
     return _job(cfg, plan, store, state, ledger)
 
 
-def _stream_start(
+def stream_start(
     cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, ledger: LedgerState | None, log: Log
 ) -> BinlogOffset | None:
     """Return where the stream stands that a new snapshot must not move past anything; None when nothing is to be kept.
@@ -197,6 +197,16 @@ def _stream_start(
     Nothing is, before the first snapshot, when the history alone is rebuilt, when the binlog behind the offset is gone,
     and right after a person moved the offset, which is how one decides to leave something out. A reset that kept the
     offset leaves nothing out.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        committed: The stored offset.
+        ledger: The ledger.
+        log: Takes one line of text.
+
+    Raises:
+        SourceError: The server cannot be asked.
     """
     if committed is None or recovery.is_recovery(cfg):
         return None

@@ -7,12 +7,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental.status import SnapshotStatus, status_in
 from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.schema.discover import captured_tables
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, show
 
+_SHOWN = 5
 ACTIVE = ("waiting", "running", "paused")
 
 
@@ -67,6 +71,33 @@ def named_tables(given: Sequence[str] | str) -> list[str]:
     except ValueError:
         found = None  # a regular expression may begin with a bracket
     return [str(table) for table in found] if isinstance(found, list) else [given]
+
+
+def require_captured(cfg: ConnectorConfig, entries: Sequence[str]) -> None:
+    """Refuse tables that the stream does not capture, before anything starts.
+
+    Args:
+        cfg: The connector's configuration.
+        entries: Names ``database.table``, or regular expressions for them.
+
+    Raises:
+        ConfigError: No captured table is meant by one of them.
+        SourceError: The server cannot be asked.
+    """
+    with connect(cfg.connection_settings()) as conn:
+        captured = captured_tables(conn, cfg)
+    try:
+        _, nothing = match_tables(entries, captured)
+    except SignalRefused as refused:
+        raise ConfigError("a table cannot be looked for", where="tables", why=refused.reason) from refused
+    if nothing:
+        raise ConfigError(
+            "a table is not captured",
+            where="tables: " + ", ".join(map(show, nothing[:_SHOWN])),
+            why=f"none of the {len(captured)} captured tables that the account can see is meant; letters count as they "
+            "are written",
+            remedy="correct the name (database.table); or add the table to table.include.list of the connection",
+        )
 
 
 def look_at_ledger(cfg: ConnectorConfig) -> LedgerState:

@@ -48,10 +48,15 @@ def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
         cfg: The connector's configuration with its include and exclude lists.
     """
     listed = cfg[F.TABLE_INCLUDE_LIST]
-    return sorted((t for t in _base_tables(conn) if cfg.captures(t)), key=lambda t: listed.first(str(t)))
+    return sorted((t for t in base_tables(conn) if cfg.captures(t)), key=lambda t: listed.first(str(t)))
 
 
-def _base_tables(conn: Any) -> list[TableId]:
+def base_tables(conn: Any) -> list[TableId]:
+    """Return all base tables that the account can see, in the order in which Debezium sorts their names.
+
+    Args:
+        conn: An open connection to the source.
+    """
     with conn.cursor() as cursor:
         cursor.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'")
         return sorted((TableId(db, name) for db, name in cursor.fetchall()), key=lambda t: java_order(str(t)))
@@ -93,7 +98,7 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
         tables: The tables.
     """
     captured = set(tables)
-    listed = [t for t in _base_tables(conn) if cfg.describes(t) and t not in captured]
+    listed = [t for t in base_tables(conn) if cfg.describes(t) and t not in captured]
     # The signal table may stand in a database that is not described otherwise.
     beside = {t.db for t in listed}
     with conn.cursor() as cursor:

@@ -50,6 +50,17 @@ def quoted_name(entry: str) -> TableId | None:
     return TableId(db, table)
 
 
+def entry_for(table: TableId) -> str:
+    """Return the entry of a signal that means this table and no other.
+
+    Args:
+        table: The table.
+    """
+    if _PLAIN.fullmatch(name := str(table)):
+        return name
+    return ".".join('"' + part.replace('"', '""') + '"' for part in (table.db, table.table))
+
+
 def selector(entry: str, *, ignore_case: bool = False) -> Callable[[TableId], bool]:
     """Return what says whether an entry means a table.
 

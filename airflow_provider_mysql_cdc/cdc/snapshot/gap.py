@@ -43,10 +43,10 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
             where=f"{found}, behind {start}",
             why="the drain goes on where the snapshot's view stands, so these changes would be left out for good, also "
             "those of tables that the snapshot does not read",
-            remedy="read the tables again beside the stream (signal execute-snapshot, incremental or blocking; DAG "
-            "mysql_cdc_adhoc_snapshot), which drains by itself; or run the drain until nothing is left and the "
-            "snapshot right after it, at a quiet moment; or decide to leave the changes out: mysql_cdc_reset_offset "
-            "with current, then mysql_cdc_snapshot with again=true",
+            remedy="let the tables be read behind a drain, while the stream stands: it needs gtid_mode=ON or a signal "
+            "table (signal.data.collection), and no statements of one's own for them; or run the task again at a quiet "
+            "moment; or decide to leave the changes out: mysql_cdc_reset_offset with current, then mysql_cdc_snapshot "
+            "with again=true",
             retriable=False,
         )
 
@@ -54,7 +54,7 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
 def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> str | None:
     if order(end, start) <= 0:
         return None
-    streamed = _streamed(cfg)
+    streamed = streams(cfg)
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
         for event in stream.events(end):
@@ -79,8 +79,15 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
     return None
 
 
-def _streamed(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
-    """Return which tables the stream captures: those of today's lists, and all others that have a topic of it."""
+def streams(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
+    """Return which tables the stream captures: those of today's lists, and all others that have a topic of it.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SinkError: Kafka does not answer.
+    """
     topics = all_partition_counts(make_admin(cfg.kafka_settings()))
     routed = bool(cfg.families.transforms.routers)
 

@@ -1,0 +1,191 @@
+"""A snapshot that is taken again while a stream goes on: how it is read, so that the stream passes nothing over.
+
+It is a blocking ad-hoc snapshot: a drain to the end of the binlog, and behind it, while the stream stands, the tables
+(docs/adr/0012-rounds.md). So the lists of what is captured stay those of the stream, whatever is chosen to be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.pins import pins
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
+from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.operate.around_job import stream_start, synchronise
+from airflow_provider_mysql_cdc.cdc.schema.discover import base_tables, captured_tables
+from airflow_provider_mysql_cdc.cdc.schema.history import require_history
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
+from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
+from airflow_provider_mysql_cdc.cdc.snapshot import recovery
+from airflow_provider_mysql_cdc.cdc.snapshot.gap import streams
+
+Log = Callable[[str], None]
+LISTS = (F.DATABASE_INCLUDE_LIST, F.DATABASE_EXCLUDE_LIST, F.TABLE_INCLUDE_LIST, F.TABLE_EXCLUDE_LIST)
+ALL = ".*"
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Say how tables are read again beside a stream.
+
+    Args:
+        collections: What a blocking snapshot is asked for: names and expressions as in ``data-collections``.
+        reason: Why none can be taken; then the stream is drained to its end, and the snapshot after it is refused when
+            something has changed meanwhile.
+    """
+
+    collections: tuple[str, ...] = ()
+    reason: str = ""
+
+
+def snapshot_beside(
+    cfg: ConnectorConfig, chosen: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool
+) -> Beside | None:
+    """Decide how a snapshot is taken that may meet a stream.
+
+    Args:
+        cfg: The configuration of the stream.
+        chosen: The same with the tables to be read as its list.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        log: Takes one line of text.
+        again: Whether a snapshot is asked for although an offset is stored.
+
+    Returns:
+        How to read beside the stream; None when there is none to keep, an interrupted snapshot goes on, or no snapshot
+        is due: ``prepare_snapshot`` knows what to do then.
+
+    Raises:
+        ConfigError: No captured table is chosen, or this configuration captures less than the stream.
+        CdcError: Server or Kafka cannot be asked.
+    """
+    if not again and str(cfg[F.SNAPSHOT_MODE]) != "always":
+        return None
+    result, ledger = synchronise(cfg, store, log, owner)
+    state = result.state
+    if state.pending is not None and state.pending.kind == "snapshot":
+        return None
+    if state.committed is None or recovery.is_recovery(cfg) or str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
+        return None
+    with connect(cfg.connection_settings()) as conn:
+        if why := _purged(cfg, conn, state):
+            _require_all_tables(cfg, chosen, conn, why)
+            return None
+        if stream_start(cfg, conn, state.committed, ledger, log) is None:
+            return None
+        tables = _chosen_tables(cfg, chosen, conn)
+        _require_all_of_the_stream(cfg, conn, ledger)
+        if _history_is_lost(cfg, ledger, log):
+            return None
+        if reason := _hindrance(cfg, conn, tables):
+            return Beside(reason=reason)
+        everything = len(tables) == len(captured_tables(conn, cfg))
+    return Beside((ALL,) if everything else tuple(map(entry_for, tables)))
+
+
+def only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConfig:
+    """Return a configuration that captures certain tables only.
+
+    Args:
+        cfg: The configuration of the stream.
+        tables: Entries as in ``table.include.list``; none leaves the configuration as it is.
+
+    Raises:
+        ConfigError: An entry is no regular expression.
+    """
+    listed = ",".join(entry.strip() for entry in tables if entry.strip())
+    return ConnectorConfig.from_properties(cfg.properties() | {F.TABLE_INCLUDE_LIST.name: listed}) if listed else cfg
+
+
+def _purged(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
+    """Return why no drain can go on from the stored offset, or finish the batch that is pending; empty when one can."""
+    places = [state.committed, *((state.pending.start, state.pending.end) if state.pending is not None else ())]
+    try:
+        for offset in filter(None, places):
+            check_available(conn, cfg.connection_settings(), offset)
+    except BinlogPurgedError as error:
+        return error.message()
+    return ""
+
+
+def _require_all_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any, why: str) -> None:
+    """Refuse a part of the tables where changes of all of them are lost."""
+    left = [table for table in captured_tables(conn, cfg) if not chosen.captures(table)]
+    if left:
+        raise ConfigError(
+            "changes of the stream are lost, and some of its tables would not be read again",
+            where=f"not chosen: {_shown(left)}",
+            why=why,
+            remedy="choose no tables, which reads all of them; or decide to leave the changes out: "
+            "mysql_cdc_reset_offset with current, then mysql_cdc_snapshot with again=true and the tables",
+        )
+
+
+def _shown(tables: Sequence[TableId]) -> str:
+    return ", ".join(map(str, tables[:_SHOWN])) + (f" and {len(tables) - _SHOWN} more" if tables[_SHOWN:] else "")
+
+
+def _chosen_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any) -> list[TableId]:
+    tables = [table for table in captured_tables(conn, cfg) if chosen.captures(table) and cfg.reads_rows(table)]
+    if not tables:
+        raise ConfigError(
+            "no captured table is chosen",
+            where=f"tables: {', '.join(map(str, chosen.texts.get(F.TABLE_INCLUDE_LIST.name, '').split(',')))[:200]}",
+            why="no base table that the account can see is captured by this stream and means one of them",
+            remedy="name captured tables as database.table; to capture more of them change table.include.list of the "
+            "connection, and let mysql_cdc_adhoc_snapshot read them",
+        )
+    return tables
+
+
+def _require_all_of_the_stream(cfg: ConnectorConfig, conn: Any, ledger: LedgerState | None) -> None:
+    """Refuse lists that are others than in the last batch and leave out tables that have a topic of the stream.
+
+    What is chosen to be read again must not decide what the stream captures: the drain before the snapshot would pass
+    over the changes of all other tables.
+    """
+    then = ledger.plan.pins if ledger is not None and ledger.plan is not None else {}
+    now = pins(cfg, snapshot=False)
+    if all(then.get(name.name) == now.get(name.name) for name in LISTS):
+        return
+    streamed = streams(cfg)
+    left = [table for table in base_tables(conn) if not cfg.captures(table) and streamed(table)]
+    if left:
+        raise ConfigError(
+            "the lists of captured tables leave out tables of the stream",
+            where=", ".join(sorted(name.name for name in LISTS if then.get(name.name) != now.get(name.name))),
+            why=f"they were others in the last batch; changes of {_shown(left)} would be passed over",
+            remedy="choose the tables to be read in the argument (or field) tables, not by these properties; when the "
+            "tables are to leave the stream, run mysql_cdc_drain with these properties first",
+        )
+
+
+def _hindrance(cfg: ConnectorConfig, conn: Any, tables: list[TableId]) -> str:
+    """Return why no blocking snapshot can be taken; empty when one can."""
+    if not cfg[F.SNAPSHOT_MODE].rows:
+        return f"snapshot.mode={cfg[F.SNAPSHOT_MODE]} reads structures only"
+    replaced = [str(table) for table in tables if cfg.select_override(table) is not None]
+    if replaced:
+        return f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name} gives statements of their own to {', '.join(replaced)}"
+    return unfit(conn, cfg) or ""
+
+
+def _history_is_lost(cfg: ConnectorConfig, ledger: LedgerState | None, log: Log) -> bool:
+    """Return whether no batch can be planned on the schema history; a new snapshot writes it anew."""
+    try:
+        require_history(cfg)
+        require_known_history(cfg, ledger)
+    except SchemaError as error:
+        log(f"no batch can be drained before the snapshot: {error.message()}")
+        return True
+    return False

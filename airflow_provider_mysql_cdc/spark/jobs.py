@@ -1,0 +1,30 @@
+"""Which job a spec asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
+
+_JOBS: dict[str, Callable[[JobSpec, TaskRunner, Callable[[str], None]], Any]] = {
+    "drain": run_drain,
+    "snapshot": run_snapshot,
+}
+
+
+def run_job(spec: JobSpec, runner: TaskRunner, log: Callable[[str], None]) -> Any:
+    """Run the job that the spec asks for.
+
+    Args:
+        spec: The job; its mode is ``drain`` or ``snapshot``.
+        runner: Runs the tasks.
+        log: Takes one line of text.
+
+    Raises:
+        CdcError: The job could not be completed.
+    """
+    return _JOBS[spec.mode](spec, runner, log)
