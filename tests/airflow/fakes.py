@@ -227,5 +227,6 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[FakeSubmit, 
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("AIRFLOW__SECRETS_OF_THE_TASK", "not for the driver")
     monkeypatch.setitem(sys.modules, OPERATE, pipeline)
+    monkeypatch.setattr(snapshot_again, "snapshot_beside", lambda *_, **__: None)
     assert os.environ["SPARK_HOME"] == str(submit.folder)
     return submit, pipeline

@@ -35,11 +35,17 @@ class Killed(BaseException):
 class Again(MySqlCdcSnapshotOperator):
     """The operator with a driver in this process, whose tasks are threads."""
 
-    def __init__(self, pipeline: Pipeline, fired: Path | None = None, **kwargs: Any) -> None:
-        super().__init__(task_id="snapshot", **{"again": True} | kwargs)
-        self.pipeline, self.fired = pipeline, fired
-        self.modes: list[str] = []
-        self.before: Callable[[str], None] = lambda mode: None
+    pipeline: Pipeline
+    fired: Path | None = None
+    modes: list[str]
+    before: Callable[[str], None]
+
+    @classmethod
+    def of(cls, pipeline: Pipeline, fired: Path | None = None, **kwargs: Any) -> Again:
+        """Return a task for a pipeline; ``fired`` tells that a fault has ended its process."""
+        task = cls(**{"task_id": "snapshot", "again": True} | kwargs)
+        task.pipeline, task.fired, task.modes, task.before = pipeline, fired, [], lambda mode: None
+        return task
 
     def _open(self, context: Any) -> Any:
         return self.pipeline.cfg, self.pipeline.store
@@ -69,14 +75,12 @@ class Again(MySqlCdcSnapshotOperator):
 
 @pytest.fixture
 def stream(properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    """Return a stream of three tables, one of them without a key, which has drained what there was."""
+    """Return a stream of three tables, one of them without a key, which stands behind its first snapshot."""
     monkeypatch.setattr(asking, "WAIT_S", 0.05)
     pipeline = Pipeline(properties | FLAT)
     keyless = [f"CREATE TABLE `{database}`.c (a INT)", f"INSERT INTO `{database}`.c VALUES (1), (1), (2)"]
     execute(root, *filled(database, "a", "b", count=60), *keyless)
     pipeline.snapshot()
-    execute(root, f"UPDATE `{database}`.b SET v = 1 WHERE id < 5")
-    pipeline.drain()
     return pipeline
 
 
@@ -103,7 +107,7 @@ def test_the_stream_passes_nothing_over_while_a_writer_goes_on(
 ) -> None:
     undrained(root, database)
     writer = Writer(stack, database, ["a", "b"], 70, seed=11)
-    task = Again(stream, tables=[rf"{database}\.{table}" for table in tables])
+    task = Again.of(stream, tables=[rf"{database}\.{table}" for table in tables])
     writer.start()
     try:
         result = task.go()
@@ -120,8 +124,8 @@ def test_the_stream_passes_nothing_over_while_a_writer_goes_on(
     stream.drain()
     for table in ("a", "b"):
         check_exact(stream, root, table)
-        again = reads(stream, table, "true")
-        assert (sum(again.values()) > 100) == (f"{database}.{table}" in wanted)
+        again = reads(stream, table, "true")  # the first snapshot read sixty
+        assert (again.total() > 60) == (f"{database}.{table}" in wanted)
     assert len(told(stream, "c", "r")) == 3 + 3 * ("c" in (tables or "abc"))
 
 
@@ -149,16 +153,17 @@ def test_a_task_that_is_killed_between_the_parts_goes_on_with_them(
     fault = {"point": point, "action": "raise", "nth": nth, "fired": str(fired)}
     monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
     with pytest.raises((Killed, faults.FaultRaised)):
-        Again(stream, fired, tables=[f"{database}.a"]).go()
+        Again.of(stream, fired, tables=[f"{database}.a"]).go()
     assert fired.exists()
     execute(root, f"DELETE FROM `{database}`.a WHERE id = 5", f"UPDATE `{database}`.b SET v = 8 WHERE id = 9")
-    assert Again(stream, tables=[f"{database}.a"]).go()["state"] == "done"
+    assert Again.of(stream, tables=[f"{database}.a"]).go()["state"] == "done"
     assert {"id": 9, "v": 8} in told(stream, "b", "u") or stream.drain() is not None
     assert [row for row in told(stream, "b", "u") if row["v"] == 7] == [{"id": i, "v": 7} for i in range(3)]
     stream.drain()
     for table in ("a", "b"):
         check_exact(stream, root, table)
-    assert set(reads(stream, "a", "true").values()) <= {1, 2} and reads(stream, "a", "true").total() > 115
+    # Its first and last row have other marks; row 5 was there when it was read, or not.
+    assert max(reads(stream, "a", "true").values()) == 2 and reads(stream, "a", "true").total() in (115, 116)
 
 
 def test_a_scheduled_drain_gives_way_meanwhile(
@@ -168,15 +173,14 @@ def test_a_scheduled_drain_gives_way_meanwhile(
     seen: list[Any] = []
 
     def drain_beside(name: str, writer: int | None = None) -> None:
-        if name == "incremental.stretch_read" and not seen:
-            beside = prepare_drain(stream.cfg, stream.store, "drain/r/drain/-1", lines.append, give_way=True)
-            seen.append(beside)
+        if name == "incremental.stretch_read":
+            seen.append(prepare_drain(stream.cfg, stream.store, "drain/r/drain/-1", lines.append, give_way=True))
 
     undrained(root, database)
     monkeypatch.setattr(faults, "fault_point", drain_beside)
-    assert Again(stream).go()["state"] == "done"
-    assert seen == [None]
-    assert len(lines) == 1 and lines[0].startswith("this drain is passed over: ")
+    assert Again.of(stream).go()["state"] == "done"
+    assert seen and set(seen) == {None}
+    assert len(lines) == len(seen) and all(line.startswith("this drain is passed over: ") for line in lines)
 
 
 def test_it_waits_while_another_run_is_at_work(stream: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -188,7 +192,7 @@ def test_it_waits_while_another_run_is_at_work(stream: Pipeline, monkeypatch: py
         return real(*arguments)
 
     monkeypatch.setattr(snapshot_again, "synchronise", synchronise)
-    assert Again(stream).go()["state"] == "done"
+    assert Again.of(stream).go()["state"] == "done"
 
 
 def test_lists_that_leave_out_tables_of_the_stream_are_refused(stream: Pipeline, root: Any, database: str) -> None:
@@ -196,16 +200,16 @@ def test_lists_that_leave_out_tables_of_the_stream_are_refused(stream: Pipeline,
     undrained(root, database)
     before = stream.store.load()
     stream.properties["table.include.list"] = rf"{database}\.a"
-    task = Again(stream)
+    task = Again.of(stream)
     with pytest.raises(AirflowFailException, match=f"table.include.list.*changes of {database}.b, {database}.c would"):
         task.go()
     assert task.modes == [] and stream.store.load() == before
     stream.drain()  # a person decides that they leave the stream
-    assert Again(stream).go()["rows"].keys() == {f"{database}.a"}
+    assert Again.of(stream).go()["rows"].keys() == {f"{database}.a"}
 
 
 def test_tables_that_the_stream_does_not_capture_are_refused(stream: Pipeline, database: str) -> None:
-    task = Again(stream, tables=[f"{database}.other"])
+    task = Again.of(stream, tables=[f"{database}.other"])
     with pytest.raises(AirflowFailException, match=rf"no captured table is chosen \[tables: {database}.other\]"):
         task.go()
     assert task.modes == []
@@ -217,12 +221,12 @@ def test_without_watermarks_the_drain_comes_first_and_what_changes_behind_it_is_
     """A server without GTIDs and without a signal table."""
     monkeypatch.setattr(snapshot_again, "unfit", lambda conn, cfg: "there is no signal table")
     undrained(root, database)
-    task = Again(stream, tables=[f"{database}.a"])
+    task = Again.of(stream, tables=[f"{database}.a"])
     task.before = lambda mode: execute(root, f"DELETE FROM `{database}`.b WHERE id = 9") if mode == "snapshot" else None
     with pytest.raises(AirflowFailException, match="past changes that are not drained"):
         task.go()
     assert task.modes == ["drain", "snapshot"]
-    quiet = Again(stream, tables=[f"{database}.a"])
+    quiet = Again.of(stream, tables=[f"{database}.a"])
     assert quiet.go()["complete"] is True and quiet.modes == ["drain", "snapshot"]
     execute(root, f"UPDATE `{database}`.a SET v = v + 1")
     stream.drain()
@@ -242,9 +246,9 @@ def test_where_changes_are_lost_all_tables_are_read(
     undrained(root, database)
     monkeypatch.setattr(snapshot_again, "check_available", gone)
     with pytest.raises(AirflowFailException, match=rf"not chosen: {database}.b, {database}.c"):
-        Again(stream, tables=[f"{database}.a"]).go()
+        Again.of(stream, tables=[f"{database}.a"]).go()
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.around_job.check_available", gone)
-    task = Again(stream)
+    task = Again.of(stream)
     assert task.go()["complete"] is True and task.modes == ["snapshot"]
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.around_job.check_available", check_available)
 
@@ -254,7 +258,7 @@ def test_a_mode_that_takes_a_snapshot_each_time_keeps_the_stream_as_well(
 ) -> None:
     undrained(root, database)
     stream.properties["snapshot.mode"] = "always"
-    task = Again(stream, again=False)
+    task = Again.of(stream, again=False)
     assert task.go()["state"] == "done" and task.modes == ["drain"]
     check_exact(stream, root, "a")
     check_exact(stream, root, "b")

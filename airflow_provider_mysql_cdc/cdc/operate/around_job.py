@@ -301,7 +301,7 @@ def prepare_drain(
     result, ledger = synchronise(cfg, store, log, owner)
     state = result.state
     pending = state.pending
-    if pending is not None and pending.gapless and _nothing_of(pending, ledger):
+    if pending is not None and pending.gapless and nothing_of(pending, ledger):
         log(f"snapshot {pending.epoch} has not begun and waits for the drain; it is set aside")
         reset_offset(cfg, store, owner, log)
         result, ledger = synchronise(cfg, store, log, owner)
@@ -382,8 +382,13 @@ def _whole(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) ->
         return dealt(cfg, conn, plan, _weights(ledger))
 
 
-def _nothing_of(plan: BatchPlan, ledger: LedgerState | None) -> bool:
-    """Return whether nothing of a snapshot is written yet: its view comes before everything else."""
+def nothing_of(plan: BatchPlan, ledger: LedgerState | None) -> bool:
+    """Return whether nothing of a snapshot is written yet: its view comes before everything else.
+
+    Args:
+        plan: The snapshot's plan.
+        ledger: The ledger.
+    """
     view = ledger.others.get(VIEW_KEY) if ledger is not None else None
     return view is None or int(view["epoch"]) != plan.epoch
 

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.config.pins import pins
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate.around_job import stream_start, synchronise
+from airflow_provider_mysql_cdc.cdc.operate.around_job import nothing_of, stream_start, synchronise
 from airflow_provider_mysql_cdc.cdc.schema.discover import base_tables, captured_tables
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
@@ -73,7 +73,8 @@ def snapshot_beside(
         return None
     result, ledger = synchronise(cfg, store, log, owner)
     state = result.state
-    if state.pending is not None and state.pending.kind == "snapshot":
+    pending = state.pending
+    if pending is not None and pending.kind == "snapshot" and not (pending.gapless and nothing_of(pending, ledger)):
         return None
     if state.committed is None or recovery.is_recovery(cfg) or str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
         return None
