@@ -12,7 +12,7 @@ import pytest
 from kit import Pipeline, duplicates, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.incremental import round_driver
+from airflow_provider_mysql_cdc.cdc.incremental import round_driver, round_task
 
 Step = Callable[[], object]
 
@@ -23,7 +23,8 @@ class Places:
     """Run steps where a round passes, each once, and know which were reached.
 
     Places are fault points and ``low``: behind the low watermark, before a view; ``high``: behind the high watermark,
-    before the batch's end is fixed.
+    before the batch's end is fixed; ``before low`` and ``before high``; ``view``: behind a task's START TRANSACTION,
+    before it holds its tables.
 
     Args:
         monkeypatch: Puts everything back.
@@ -35,14 +36,25 @@ class Places:
         monkeypatch.setattr(faults, "fault_point", lambda name, writer=None: self.reach(name))
         for name, place in (("take_low", "low"), ("take_high", "high")):
             monkeypatch.setattr(round_driver, name, self._around(getattr(round_driver, name), place))
+        held = round_task.stream_rows
+        monkeypatch.setattr(round_task, "stream_rows", lambda *a: (self.reach("view"), held(*a))[1])
 
     def _around(self, real: Callable[..., Any], place: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:
+            self.reach(f"before {place}")
             found = real(*arguments)
             self.reach(place)
             return found
 
         return call
+
+    def die(self, place: str, nth: int = 1) -> None:
+        """End the run with an error at a passage."""
+
+        def fail() -> None:
+            raise faults.FaultRaised(place)
+
+        self.at(place, *[lambda: None] * (nth - 1), fail)
 
     def at(self, place: str, *steps: Step) -> None:
         """Run the first step at the first passage, the second at the second."""

@@ -21,10 +21,12 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
 from airflow_provider_mysql_cdc.cdc.drain import named_place
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental import moving, taking
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
+from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
 from airflow_provider_mysql_cdc.cdc.incremental.moving import Move, taken_before, taken_records
+from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
@@ -102,8 +104,13 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
     job.begin(plan(1, writers=1))
     signal = Signal("back", "set-binlog-position", '{"binlog_filename": "b.000009", "binlog_position": 4}', "airflow")
     marker = Marker(1, 0, START, END, Reached(END), True)
+    scan = TableScan(TableId("shop", "t"), "s", 0).begin(("id",), ("SIGNED",), (9,), 1)
     job.commit(
-        [(CFG.ledger_topic, b"writer/0", encode(marker.to_json())), job.record("signal/airflow/x", signal.to_json())]
+        [
+            (CFG.ledger_topic, b"writer/0", encode(marker.to_json())),
+            job.record("signal/airflow/x", signal.to_json()),
+            *(job.record(key, value) for key, value in changes(Books(), Books({0: scan})) if value is not None),
+        ]
     )
     move = Move(END, START, ((CFG.history_topic, None, b"{}"),))
     monkeypatch.setattr(taking, "find_move", lambda *_: move)
@@ -115,6 +122,7 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
     after = job.read()
     assert after.end() == START and not after.signals and after.signals_taken == SignalsTaken(END, 2)
     assert books_of(after).requests["back"].verdict == "accepted" == books.requests["back"].verdict
+    assert books_of(after).scans[0] == scan.anew(), "what it has read was read of a stream that was here"
     assert [r.value for r in kafka.committed(CFG.history_topic)] == [b"{}"]
     again = {"signal/airflow/y": signal.to_json()}
     job.commit([job.record(key, value) for key, value in again.items()])

@@ -217,6 +217,8 @@ def test_what_a_channel_could_not_make_out_is_refused_with_its_reason() -> None:
         (("i" * 256, "log", "{}"), "its id has 256 characters; 255 are taken"),
         (("i", "t" * 300, "{}"), "its type has 300 characters"),
         (("i", "log", "ä" * (MAX_DATA // 2 + 1)), f"its data has {MAX_DATA + 2} bytes"),
+        (("i", "log", '"' * (MAX_DATA // 2 + 1)), f"its data has {MAX_DATA + 2} bytes in JSON"),
+        (("i", "log", "\x01" * (MAX_DATA // 5)), "bytes in JSON"),
         (("i", "log", "\ud800"), "its data holds what is no character"),
     ],
 )

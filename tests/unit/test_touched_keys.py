@@ -96,8 +96,17 @@ def test_a_statement_spoils_the_tables_that_it_names_and_those_it_moves() -> Non
         return TableChange(kind, table, previous, None, "", "shop")
 
     keys = touched(Decoder(), low=LOW)
-    keys.statement([change("ALTER", A)], event(500))
     keys.statement([change("DROP", None), change("ALTER", C)], event(600))
     assert keys.spoiled == {}
     keys.statement([change("RENAME", C, A), change("RENAME", A, B)], event(700))
+    assert set(keys.spoiled) == {A, B}
+
+
+@pytest.mark.req("INC-18", "INC-25")
+def test_a_statement_before_the_window_counts_too_and_so_do_tables_whose_rows_it_moves() -> None:
+    """Before the low watermark a table may have taken the name; EXCHANGE PARTITION names another table's rows."""
+    keys = touched(Decoder(), low=LOW)
+    keys.statement([TableChange("ALTER", A, None, None, "", "shop")], event(400))
+    assert set(keys.spoiled) == {A}
+    keys.statement([TableChange("ALTER", C, None, None, "", "shop")], event(700), [C, B])
     assert set(keys.spoiled) == {A, B}

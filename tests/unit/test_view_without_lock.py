@@ -46,6 +46,8 @@ def opened(
 ) -> tuple[View, list[str]]:
     """Open a view on a server that stands at these places before and after the tasks opened theirs."""
     meeting: Any = Meeting()
+    gtids = settled[0][0].gtids is not None
+    monkeypatch.setattr(view_module, "gtids_on", lambda conn: gtids)
     monkeypatch.setattr(view_module, "settled_offset", lambda conn, wait_s: settled.pop(0))
     monkeypatch.setattr(view_module, "current_offset", lambda conn: afterwards.pop(0))
     monkeypatch.setattr(view_module, "_server_time_ms", lambda conn: 7)
@@ -98,9 +100,20 @@ def test_a_position_is_settled_when_the_gtids_in_use_have_ended(
 ) -> None:
     """A GTID that came later does not count: its transaction stands behind the position."""
     monkeypatch.setattr(position, "current_offset", lambda conn: place(100))
-    monkeypatch.setattr(position, "fetch_all", lambda conn, sql: [(owned.pop(0),)])
+    monkeypatch.setattr(position, "fetch_all", lambda conn, sql: [("ON" if "gtid_mode" in sql else owned.pop(0),)])
     assert position.settled_offset(None, wait_s) == (place(100), settled)
     assert settled == (owned == [])
+
+
+@pytest.mark.parametrize("mode", ["OFF", "OFF_PERMISSIVE", "ON_PERMISSIVE"])
+@pytest.mark.req("INC-36")
+def test_where_transactions_may_be_anonymous_no_position_is_known_to_be_settled(
+    monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    """An anonymous transaction owns no GTID while it commits."""
+    monkeypatch.setattr(position, "current_offset", lambda conn: place(100))
+    monkeypatch.setattr(position, "fetch_all", lambda conn, sql: [(mode if "gtid_mode" in sql else "",)])
+    assert position.settled_offset(None, 5) == (place(100), False)
 
 
 @pytest.mark.parametrize("exact", [True, False])

@@ -65,7 +65,7 @@ def settled_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
     """Return the end of the server's binlog once every transaction before it can be seen by others.
 
     A transaction stands in the binlog before the storage engine has committed it; until then its GTID is owned (MySQL
-    manual, "gtid_owned"). With gtid_mode=OFF nothing tells.
+    manual, "gtid_owned"). With gtid_mode=OFF nothing tells, and with the two modes between nothing of anonymous ones.
 
     Args:
         conn: An open connection.
@@ -75,12 +75,21 @@ def settled_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
         The position, and whether all before it is known to be visible.
     """
     offset, deadline = current_offset(conn), time.monotonic() + wait_s
-    if offset.gtids is None:
+    if not gtids_on(conn):
         return offset, False
     owned = _owned(conn)
     while owned and (owned := owned & _owned(conn)) and time.monotonic() < deadline:
         time.sleep(_SETTLE_PAUSE_S)
     return offset, not owned
+
+
+def gtids_on(conn: Any) -> bool:
+    """Return whether every transaction of the server has a GTID.
+
+    Args:
+        conn: An open connection.
+    """
+    return str(fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
 
 def _owned(conn: Any) -> frozenset[tuple[str, str]]:

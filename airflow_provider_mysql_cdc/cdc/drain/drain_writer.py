@@ -275,7 +275,7 @@ class DrainWriter:
             self._routes.forget(before, self.state, where)
             self._tables.clear()
         if self.touched is not None:
-            self.touched.statement(applied.changes, event)
+            self.touched.statement(applied.changes, event, self._log.moved(query))
         idle = applied.kind == "ignored" and not changed
         if (idle and self._at.begun) or self._at.statement_committed():
             return

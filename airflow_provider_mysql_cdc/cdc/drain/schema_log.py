@@ -19,8 +19,10 @@ from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, RowsAsTextError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
+from airflow_provider_mysql_cdc.cdc.snapshot.table_life import effects
 
 # Statements without effect on structures that Debezium writes no schema change for; it does so for all others.
 # Source: the default of schema.history.internal.ddl.filter in Debezium 3.6.1.
@@ -118,6 +120,18 @@ class SchemaLog:
             lower_case_table_names=self._server["lower_case_table_names"],
             explicit_defaults_for_timestamp=bool(self._server["explicit_defaults_for_timestamp"]),
         )
+
+    def moved(self, query: QueryEvent) -> tuple[TableId, ...]:
+        """Return the tables that rows came to or left without row events, by EXCHANGE PARTITION for example.
+
+        Args:
+            query: A statement that was applied.
+        """
+        try:
+            found = effects(query.sql, self.context(query))
+        except DdlParseError:  # passed over, as the configuration says
+            return ()
+        return tuple(effect.table for effect in found if effect.kind == "rows")
 
     def records(self, applied: Applied, event: Event, query: QueryEvent, at: Any) -> Iterator[Record]:
         """Yield the records of a statement that changed something: schema changes, then the history record.

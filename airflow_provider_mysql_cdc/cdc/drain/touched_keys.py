@@ -124,15 +124,17 @@ class TouchedKeys:
             self.spoiled[table] = f"more than {MAX_KEYS:,} of its rows were changed meanwhile"
             del self.keys[table]
 
-    def statement(self, changes: Iterable[TableChange], event: Event) -> None:
-        """Take note of a statement that changed, emptied or moved tables.
+    def statement(self, changes: Iterable[TableChange], event: Event, moved: Iterable[TableId] = ()) -> None:
+        """Take note of a statement that changed, emptied or moved tables, wherever in the batch it stands.
+
+        Before the low watermark it may have given the name to another table than the scan has begun with; the next
+        round's driver finds that in the schema history.
 
         Args:
             changes: What it did.
             event: The statement's event.
+            moved: Tables that rows came to or left without row events.
         """
-        if self.behind(event):
-            for change in changes:
-                for table in {change.id, change.previous_id} & set(self.tables):
-                    if table is not None:
-                        self.spoiled[table] = f"it was changed by a statement at {event.where()}"
+        for table in {*moved, *(t for change in changes for t in (change.id, change.previous_id))} & {*self.tables}:
+            if table is not None:
+                self.spoiled[table] = f"it was changed by a statement at {event.where()}"

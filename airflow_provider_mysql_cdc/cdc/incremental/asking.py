@@ -81,6 +81,16 @@ def stop(books: Books, tables: Collection[TableId] | None, kind: ScanKind = "inc
     return books.with_scans(ended).folded()
 
 
+def anew(books: Books) -> Books:
+    """Let all scans begin anew that are not ended: the stream has left something out.
+
+    Args:
+        books: The books.
+    """
+    scans = [scan.anew() for scan in books.active]
+    return books.without_stretches({scan.order for scan in scans}).with_scans(scans)
+
+
 def pause(books: Books, *, paused: bool) -> Books:
     """Stop reading, or go on; an incremental snapshot that is not there cannot be paused."""
     return replace(books, paused=paused and bool(books.active))

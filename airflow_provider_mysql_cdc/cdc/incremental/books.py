@@ -7,7 +7,7 @@ behind a gap or in the round at work, ``incremental/request/<id>`` what became o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
@@ -138,6 +138,14 @@ class Books:
         ended = sorted(order for order, scan in self.scans.items() if scan.ended)
         late = set(ended[: max(0, len(ended) - KEPT_SCANS)])
         return replace(self, scans={order: scan for order, scan in self.scans.items() if order not in late})
+
+    def without_stretches(self, scans: Collection[int]) -> Books:
+        """Return the books without the stretches of some scans, which begin anew.
+
+        Args:
+            scans: Orders of the scans.
+        """
+        return replace(self, done=tuple(d for d in self.done if d.stretch.scan not in scans))
 
     def done_of(self, scan: int) -> list[DoneStretch]:
         """Return a scan's stretches that are done behind a gap, in their order."""

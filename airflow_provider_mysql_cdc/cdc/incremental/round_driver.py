@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -25,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.drain.schema_log import server_variables
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.incremental import notices
+from airflow_provider_mysql_cdc.cdc.incremental.basis import Basis, form_of
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of
 from airflow_provider_mysql_cdc.cdc.incremental.round_task import round_task
 from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
@@ -45,6 +47,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lost
 Log = Callable[[str], None]
 Known = tuple[SchemaState, list[dict[str, Any]]]
 """Table structures and filters as of the batch's start."""
+Wanted = tuple[list[TableScan], Basis]
+"""The scans of a round, and what they rest on."""
 TABLES_AT_ONCE = 100
 """Scans that one round works on; each task holds their tables while it lasts."""
 READING_S = 10.0
@@ -121,13 +125,17 @@ class Round:
             raise StateError("a round cannot begin inside a batch", where=f"epoch {last.epoch}", retriable=True)
         scans = chosen(books.work, self.late)
         require_known_history(self.cfg, ledger)
-        state = load_state(self.cfg, until=start, epoch=last.epoch + 1)
+        basis = Basis(start, form_of(self.cfg), scans)
+        state = load_state(self.cfg, until=start, epoch=last.epoch + 1, look=basis.look)
         filters = filters_in_force(self.cfg, self.conn, finished_chunks(ledger), start, self.log)
         tasks = self._tasks()
         meet = Rendezvous(tasks, GANG_TIMEOUT_S)
         coordinator = Coordinator(self._handlers(meet), self.runner.host, on_lost=lambda t, c: meet.fail(c or lost(t)))
         opener = threading.Thread(
-            target=self._lead, args=(meet, ledger, scans, (state, filters), tasks), name="cdc-round", daemon=True
+            target=self._lead,
+            args=(meet, ledger, (scans, basis), (state, filters), tasks),
+            name="cdc-round",
+            daemon=True,
         )
         arguments = {
             "properties": self.cfg.properties(),
@@ -180,14 +188,14 @@ class Round:
         self,
         meet: Rendezvous,
         ledger: LedgerState,
-        scans: list[TableScan],
+        wanted: Wanted,
         known: Known,
         tasks: int,
     ) -> None:
         """Take the tasks from stage to stage, beside the running job."""
         try:
             with named_errors(self.cfg):
-                self._stages(meet, ledger, scans, known, tasks)
+                self._stages(meet, ledger, wanted, known, tasks)
         except CdcError as error:
             meet.fail(error)
         except Exception as error:
@@ -197,7 +205,7 @@ class Round:
         self,
         meet: Rendezvous,
         ledger: LedgerState,
-        scans: list[TableScan],
+        wanted: Wanted,
         known: Known,
         tasks: int,
     ) -> None:
@@ -209,8 +217,9 @@ class Round:
             meet.release("ready", {"over": True})
             return
         offset = None if low.offset is None else low.offset.to_json()
-        names = [[table.db, table.table] for table in dict.fromkeys(scan.table for scan in scans)]
-        meet.release("ready", {"tables": names, "offset": offset, "row": low.row})
+        names = [[table.db, table.table] for table in dict.fromkeys(scan.table for scan in wanted[0])]
+        server = str(fetch_all(self.conn, "SELECT @@server_uuid")[0][0])
+        meet.release("ready", {"tables": names, "offset": offset, "row": low.row, "server": server})
         meet.wait("opened")
         take_high(self.cfg, self.conn, low)
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
@@ -218,34 +227,40 @@ class Round:
         plan = plan_round(self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), tasks)
         self._begun = begin_batch(self.cfg, self.conn, self.job, plan, self.log, known)
         self._progress = DrainProgress(self._begun.plan, self.log)
-        self._queue = self._make_queue(self._begun.ledger, scans, known[0])
+        self._queue = self._make_queue(self._begun.ledger, wanted, known[0])
         meet.release("opened", {"plan": self._begun.plan.to_json()})
         meet.wait("drained", long=True)
-        blocking = any(scan.kind == "blocking" for scan in scans)
+        blocking = any(scan.kind == "blocking" for scan in wanted[0])
         self._queue.deadline = float("inf") if blocking else time.monotonic() + READING_S
         meet.release("drained", {})
 
-    def _make_queue(self, ledger: LedgerState, scans: list[TableScan], state: SchemaState) -> StretchQueue:
+    def _make_queue(self, ledger: LedgerState, wanted: Wanted, state: SchemaState) -> StretchQueue:
         """Find the range of scans that wait for theirs, write it down, and return the queue of those that go on.
 
         What counts is the ledger behind the fence: until then a task of an earlier attempt may have committed.
         """
         books = books_of(ledger)
         left = {scan.order: scan for scan in books.folded().active}
-        scans = [left[scan.order] for scan in scans if scan.order in left]
+        scans = [left[scan.order] for scan in wanted[0] if scan.order in left]
         # A statement that waits for the tasks' views to close keeps everybody who comes after it from the table.
         with self.conn.cursor() as cursor:
             cursor.execute(f"SET SESSION lock_wait_timeout = {HOLD_S}")
-        begun = [
-            going_on(self.conn, scan, state.tables.get(scan.table), captured=self.cfg.captures(scan.table))
-            for scan in scans
-        ]
-        after = books.folded().with_scans(begun).folded()
+        begun = [self._going_on(scan, wanted[1], state) for scan in scans]
+        anew = {scan.order for scan, now in zip(scans, begun, strict=True) if now is not scan}
+        after = books.folded().without_stretches(anew).with_scans(begun).folded()
         self._write(books, after)
         going = [scan for scan in begun if scan.state == "running"]
         return StretchQueue.of(
             self.conn, after, going, self.cfg[F.INCREMENTAL_SNAPSHOT_CHUNK_SIZE], float("inf"), self.log
         )
+
+    def _going_on(self, scan: TableScan, basis: Basis, state: SchemaState) -> TableScan:
+        why = basis.found.get(scan.order)
+        if why is not None:
+            self.log(f"snapshot of {scan.table} is read from its beginning again: {why}")
+        table, captured = state.tables.get(scan.table), self.cfg.captures(scan.table)
+        now = going_on(self.conn, scan, table, captured=captured, void=why is not None)
+        return now if now is scan or now.state != "running" else now.resting_on(basis.at, basis.form)
 
     def _write(self, before: Books, after: Books) -> None:
         """Write the books in one transaction with what there is to tell."""

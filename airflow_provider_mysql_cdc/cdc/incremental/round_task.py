@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.view import require_server
 
 
 def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
@@ -69,6 +70,7 @@ def _open_view(conn: Any, channel: CoordinatorClient) -> TouchedKeys | None:
     low = channel.call("ready", stage="ready")
     if low.get("over"):
         return None
+    require_server(conn, str(low["server"]))
     tables = [TableId(db, name) for db, name in low["tables"]]
     offset = None if low["offset"] is None else BinlogOffset.from_json(low["offset"])
     touched = TouchedKeys(frozenset(tables), offset, low["row"])

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, is_text, is_whole, members
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
@@ -44,6 +45,8 @@ class TableScan:
         rows: Rows written.
         reason: Why it was aborted.
         begun_ms: When it began, milliseconds since 1970; 0 while it waits.
+        since: Where the stream stood when it began; None while it waits.
+        form: Digest of what decides how its records look (``basis.form_of``).
     """
 
     table: TableId
@@ -62,6 +65,8 @@ class TableScan:
     rows: int = 0
     reason: str = ""
     begun_ms: int = 0
+    since: BinlogOffset | None = None
+    form: str = ""
 
     @property
     def ended(self) -> bool:
@@ -81,6 +86,19 @@ class TableScan:
             self, state="running", columns=columns, kinds=kinds, last=last, cursor=None, number=0, begun_ms=now_ms
         )
 
+    def resting_on(self, since: BinlogOffset, form: str) -> TableScan:
+        """Return the scan with what it rests on from its beginning.
+
+        Args:
+            since: Where the stream stands.
+            form: Digest of what decides how its records look.
+        """
+        return replace(self, since=since, form=form)
+
+    def anew(self) -> TableScan:
+        """Return the scan as one that waits: what it has read counts for nothing any more."""
+        return replace(self, state="waiting", columns=(), kinds=(), last=None, cursor=None, number=0, since=None)
+
     def abort(self, reason: str) -> TableScan:
         """Return the scan given up."""
         return replace(self, state="aborted", reason=reason)
@@ -97,7 +115,7 @@ class TableScan:
             "request": self.request,
             "order": self.order,
             "kind": self.kind,
-            "condition": self.condition,
+            "condition": None if self.ended else self.condition,
             "surrogate": self.surrogate,
             "chunk_size": self.chunk_size,
             "state": self.state,
@@ -109,6 +127,8 @@ class TableScan:
             "rows": self.rows,
             "reason": self.reason,
             "begun_ms": self.begun_ms,
+            "since": None if self.since is None else self.since.to_json(),
+            "form": self.form,
         }
 
     @classmethod
@@ -137,6 +157,8 @@ class TableScan:
             given.whole("rows", 0),
             given.text("reason", ""),
             given.whole("begun_ms", 0),
+            BinlogOffset.from_json(given.object("since")) if given.value("since", None) is not None else None,
+            given.text("form", ""),
         )
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pymysql
+
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -32,6 +34,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 
+NAMES_MISSING = (1054, 1146)
+"""ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE."""
 CHECK_ROWS = 1000
 """Rows between two looks at the clock."""
 Record = tuple[bytes | None, bytes | None, int, int, Any]
@@ -167,7 +171,7 @@ class StretchReader:
             self._fill(spool, stretch, version, asked.condition, where)
             faults.fault_point("incremental.stretch_read", self.index)
             given = 0
-            emitter = self._emitter(version, where, asked.kind)
+            emitter = self._emitter(version, where, f"{asked.kind}/{self.plan.epoch}/{stretch.scan}")
             for given, (packet, last) in enumerate(with_last(self._untouched(spool, version)), 1):
                 emitter.row(packet, asked.marker(stretch, first=given == 1, last=last))
                 if given % CHECK_ROWS == 0:
@@ -204,8 +208,10 @@ class StretchReader:
             with dates_as_stored(self.conn, stretch.kinds):
                 spool.fill(stream_rows(self.conn, sql, where), lambda _: None)
         except SchemaMismatchError as error:
-            # The view holds the table as the stream knows it, so a name that is missing is one of the condition.
-            raise NotNow(error.why, hopeless=condition is not None) from error
+            # The view holds the table as the stream knows it, so a name that is missing is one of the condition. A
+            # table that was rebuilt between the view and its lock (error 1412) can be read in the next view.
+            missing = isinstance(error.__cause__, pymysql.MySQLError) and error.__cause__.args[0] in NAMES_MISSING
+            raise NotNow(error.why, hopeless=missing and condition is not None) from error
         except SourceError as error:
             passing = passes(error.__cause__)
             if isinstance(error, SourceConnectionError) and not passing:
@@ -265,7 +271,7 @@ class StretchReader:
             topic,
         )
 
-    def _emitter(self, version: _Version, where: str, kind: str) -> RowEmitter:
+    def _emitter(self, version: _Version, where: str, identity: str) -> RowEmitter:
         block = wiring.table_source(self.cfg, version.table.id)
         end, last, now_ms = self.plan.end, self.last, time.time_ns() // 1_000_000
 
@@ -280,7 +286,7 @@ class StretchReader:
             where=where,
             to=EmitTo(self.sink, version.topic, version.partitions, wiring.headers(self.cfg, self.run_id), self.index),
             counts=self.counts,
-            identity=f"{kind}/{self.plan.epoch}",
+            identity=identity,
         )
 
 

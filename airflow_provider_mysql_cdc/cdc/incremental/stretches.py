@@ -50,7 +50,9 @@ class Unreadable(Exception):
         self.passing = passing
 
 
-def going_on(conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True) -> TableScan:
+def going_on(
+    conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True, void: bool = False
+) -> TableScan:
     """Return a scan with its range: found now, kept, or found anew when the table's key is another one by now.
 
     Args:
@@ -58,10 +60,16 @@ def going_on(conn: Any, scan: TableScan, table: Table | None, *, captured: bool 
         scan: The scan, not ended.
         table: The table as the stream knows it at this place; None when it does not.
         captured: Whether the configuration captures it.
+        void: Whether what it has read counts for nothing any more (``basis``).
+
+    Returns:
+        The same object when it goes on; any other has read nothing.
 
     Raises:
         SourceConnectionError: The connection broke.
     """
+    if void:
+        scan = scan.anew()
     if scan.state == "running" and table is not None:
         kinds = tuple(key_kind(table, name) for name in scan.columns)
         key = scan.surrogate is not None or chunk_columns(table) == scan.columns

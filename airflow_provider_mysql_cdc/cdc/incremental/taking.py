@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.incremental import notices
-from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask, pause, refuse, stop
+from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, anew, ask, pause, refuse, stop
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
 from airflow_provider_mysql_cdc.cdc.incremental.moving import (
     Move,
@@ -40,6 +40,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     SetBinlogPosition,
     StopSnapshot,
 )
+from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, require_contained
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import poll, signals_wait
 from airflow_provider_mysql_cdc.cdc.signals.notify import NotificationType
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, read_action, waiting
@@ -48,6 +49,8 @@ from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, ma
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 
 Log = Callable[[str], None]
+MAX_CONDITIONS = 16 * 2**20
+"""Bytes of the conditions of all scans at work: the record of each scan holds its own, and each run reads them all."""
 
 
 @dataclass(slots=True)
@@ -116,12 +119,32 @@ class Taking:
         conditions = {t: sql for t in tables if (sql := wanted.condition(t)) is not None}
         if wanted.kind == "blocking" and any(sql.lstrip().upper().startswith("SELECT") for sql in conditions.values()):
             raise SignalRefused("a blocking snapshot takes a condition for WHERE, not a statement of its own")
+        self._require_sound(conditions)
         request = Wanted(wanted.signal_id, wanted.kind, tables, conditions, wanted.surrogate_key)
         self.books = ask(self.books, request, _now())
         self.log(f"signal {wanted.signal_id}: {wanted.kind} snapshot of {len(tables)} table(s)")
         self.notices.append(notices.started(self.books, wanted.signal_id))
         if not tables:
             self.notices.append(Notice(NotificationType.COMPLETED, wanted.signal_id))
+
+    def _require_sound(self, conditions: Mapping[TableId, str]) -> None:
+        """Refuse conditions that reach beyond their place in a query, or that the ledger would have to hold too often.
+
+        Args:
+            conditions: Conditions by table.
+        """
+        if not conditions:
+            return
+        mode = quoting_mode(self.conn)
+        for sql in set(conditions.values()):
+            require_contained(sql, mode)
+        held = [scan.condition or "" for scan in self.books.active]
+        size = sum(len(sql.encode()) for sql in (*held, *conditions.values()))
+        if size > MAX_CONDITIONS:
+            raise SignalRefused(
+                f"its conditions, one for each of {len(conditions)} table(s), and those of the snapshots at work have "
+                f"{size} bytes; {MAX_CONDITIONS} are taken"
+            )
 
     def stop(self, action: Action) -> None:
         """Give up scans."""
@@ -217,6 +240,9 @@ def take_signals(
         log(line)
     for _, signal in (*waits, *polled.signals):
         taking.take(signal)
+    move = taking.move
+    if move is not None and move.needed:
+        taking.books = anew(taking.books)
     told = [notify.refusal(cfg, signal, reason, _now()) for signal, reason in taking.refused]
     records = book_records(cfg, job, before, taking.books, taking.notices)
     records += [record for record in told if record is not None]
@@ -224,7 +250,6 @@ def take_signals(
     if polled.place is not None:
         records.append(job.record(SIGNAL_OFFSET_KEY, polled.place))
     fault_point("signals.before_commit")
-    move = taking.move
     if move is not None and move.needed:
         plan = move_plan(ledger, move, owner)
         job.begin(plan, [*move.records, *taken_records(job, ledger, plan.epoch), *records])

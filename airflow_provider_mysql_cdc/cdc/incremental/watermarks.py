@@ -22,7 +22,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.position import settled_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on, settled_offset
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -74,6 +74,11 @@ def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
     """
     table = signal_table(cfg)
     if table is None:
+        if not gtids_on(conn):
+            raise NoWatermark(
+                "without a signal table (signal.data.collection) only GTIDs tell what a view can see, and gtid_mode is "
+                "not ON"
+            )
         offset, settled = settled_offset(conn, SETTLE_S)
         if not settled:
             raise NoWatermark(f"transactions before {offset} were still being committed after {SETTLE_S:.0f} s")

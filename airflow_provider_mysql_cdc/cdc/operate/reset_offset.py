@@ -32,6 +32,8 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     SchemaError,
 )
+from airflow_provider_mysql_cdc.cdc.incremental.asking import anew
+from airflow_provider_mysql_cdc.cdc.incremental.books import books_of, changes
 from airflow_provider_mysql_cdc.cdc.incremental.moving import taken_records
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -85,6 +87,9 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             ledger = job.begin(reset_plan(epoch, offset, owner, now, gapless=to == STORED), beside)
             # Whoever resets takes the topics as they are.
             job.commit([topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics])
+            if to != STORED and (books := books_of(ledger)).active:
+                job.put_all(changes(books, anew(books.folded())))
+                log(f"{len(books.active)} ad-hoc snapshot(s) of tables begin anew")
         result = reconcile(stored, ledger, at_ms=now)
         store.save(result.state, stored)
     before = stored.committed if stored else None

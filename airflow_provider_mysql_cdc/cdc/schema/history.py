@@ -8,7 +8,7 @@ means different things in different sessions. Source: SCH-01 to SCH-06.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
@@ -392,17 +392,30 @@ def _require_own(cfg: ConnectorConfig, prefix: str, offset: int) -> None:
         )
 
 
-def load_state(cfg: ConnectorConfig, *, until: BinlogOffset, epoch: int) -> SchemaState:
+def load_state(
+    cfg: ConnectorConfig,
+    *,
+    until: BinlogOffset,
+    epoch: int,
+    look: Callable[[HistoryRecord], None] = lambda record: None,
+) -> SchemaState:
     """Rebuild the structures as of an offset from the history topic (SCH-03).
 
     Args:
         cfg: The connector's configuration.
         until: The offset.
         epoch: The epoch that starts at it.
+        look: Called with each record of the history, also those behind the offset.
 
     Raises:
         SchemaError: See ``read_history`` and ``replay``.
         SinkError: Kafka cannot be read.
     """
+
+    def records() -> Iterator[HistoryRecord]:
+        for record in read_history(cfg):
+            look(record)
+            yield record
+
     skip = cfg[F.SKIP_UNPARSEABLE_DDL]
-    return replay(read_history(cfg), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.follows)
+    return replay(records(), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.follows)

@@ -53,7 +53,8 @@ ALWAYS_TRUSTED = frozenset({"source", "airflow"})
 MAX_ID = 255
 """Characters of an id or a type; a notification repeats the id."""
 MAX_DATA = 512 * 1024
-"""Bytes of a signal's data; a ledger record holds it, and brokers take records of 1 MiB."""
+"""Bytes of a signal's data as the ledger record that holds it writes them: a quote takes two, a control character six;
+brokers take records of 1 MiB."""
 _MAX_NAME = 64
 """Characters of a column's name in MySQL."""
 _FILE = re.compile(r"[A-Za-z0-9_.-]{1,200}\.[0-9]{6,10}")
@@ -129,10 +130,10 @@ def received(id_: str | None, type_: str | None, data: str | None, channel: Chan
         if not is_text(text):
             texts[name] = text = text.encode("utf-8", "replace").decode()
             wrong = wrong or f"its {name} holds what is no character"
-        size = len(text) if limit == MAX_ID else len(text.encode())
+        size = len(text) if limit == MAX_ID else len(json.dumps(text, ensure_ascii=False).encode()) - 2
         if size > limit:
             texts[name] = text[:MAX_ID]
-            what = "characters" if limit == MAX_ID else "bytes"
+            what = "characters" if limit == MAX_ID else "bytes in JSON"
             wrong = wrong or f"its {name} has {size} {what}; {limit} are taken"
     return Signal(texts["id"], texts["type"], texts["data"], channel, wrong)
 

@@ -30,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import LATEST, EmitTo, 
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
+from airflow_provider_mysql_cdc.cdc.snapshot.view import require_server
 
 PROGRESS_ROWS = 10_000  # SNAP-56
 
@@ -59,6 +60,7 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
             view = _join_view(conn, channel)
             if view.get("over"):  # the driver looks at the tables anew, with new tasks
                 return {}
+            require_server(conn, view["offset"]["server_uuid"])
             headers = wiring.headers(cfg, arguments["run_id"])
             task = SnapshotTask(
                 cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers

@@ -14,9 +14,9 @@ from typing import Any
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
-from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, settled_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, gtids_on, settled_offset
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -97,6 +97,26 @@ class Rendezvous:
         with self._cond:
             self._error = self._error or error
             self._cond.notify_all()
+
+
+def require_server(conn: Any, server_uuid: str | None) -> None:
+    """Refuse a view on another server than the one whose binlog the driver has looked at.
+
+    Args:
+        conn: A task's connection to the source.
+        server_uuid: The driver's server; None when it is not known.
+
+    Raises:
+        SourceConnectionError: Another server answers.
+    """
+    found = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
+    if server_uuid is not None and found.lower() != server_uuid.lower():
+        raise SourceConnectionError(
+            "a task has reached another server than its driver",
+            where=f"server {found}",
+            why=f"the driver has looked at the binlog of server {server_uuid}; what a replica shows may be older",
+            remedy="let database.hostname and database.port lead to one server, not to several, and run the task again",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,7 +246,7 @@ def _optimistic(conn: Any, rendezvous: Rendezvous, wait_s: int) -> View:
     """
     for attempt in range(OPTIMISTIC_TRIES):
         before, settled = settled_offset(conn, wait_s)
-        if not settled and before.gtids is not None:
+        if not settled and gtids_on(conn):
             raise SourceConnectionError(
                 "no view can be opened without a lock",
                 where="snapshot.locking.mode=none",

@@ -1,0 +1,64 @@
+"""Conditions that signals bring: SQL with the account's rights, which has to end where its parentheses end.
+
+A stretch is read with ``key > low AND key <= high AND (condition)``. A condition that closes the parenthesis and goes
+on with OR takes the bounds out of force: each stretch then reads the whole table, and the scan never ends.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Kind, tokenize
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, show
+
+_EXECUTABLE = re.compile(r"/\*!")
+_BITS = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES}
+
+
+def quoting_mode(conn: Any) -> int:
+    """Return the bits of the session's sql_mode that decide where a text ends.
+
+    Args:
+        conn: An open connection to the source.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    modes = str(fetch_all(conn, "SELECT @@SESSION.sql_mode")[0][0]).split(",")
+    return sum(bit for name, bit in _BITS.items() if name in modes)
+
+
+def require_contained(sql: str, sql_mode: int) -> None:
+    """Check that a condition is one expression, which stays within the parentheses it is put into.
+
+    Args:
+        sql: The condition.
+        sql_mode: Bits of ``quoting_mode``.
+
+    Raises:
+        SignalRefused: It is not.
+    """
+    try:
+        tokens = tokenize(sql, sql_mode)
+    except DdlParseError as error:
+        raise _refused(sql, error.what) from None
+    texts = [range(token.start, token.end) for token in tokens if token.kind in (Kind.STRING, Kind.NAME)]
+    if any(not any(found.start() in text for text in texts) for found in _EXECUTABLE.finditer(sql)):
+        raise _refused(sql, "what stands in an executable comment depends on the server's version")
+    depth = 0
+    for token in tokens:
+        if token.kind is Kind.OP:
+            depth += {"(": 1, ")": -1}.get(token.text, 0)
+            if token.text == ";":
+                raise _refused(sql, "it holds a semicolon")
+        if depth < 0:
+            raise _refused(sql, "it closes a parenthesis that it has not opened")
+    if depth:
+        raise _refused(sql, "it does not close all its parentheses")
+
+
+def _refused(sql: str, why: str) -> SignalRefused:
+    return SignalRefused(f"the condition {show(sql)} is no expression of its own: {why}")
