@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     encode,
     reset_plan,
 )
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import named_place
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental import moving, taking
@@ -115,7 +116,9 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
     move = Move(END, START, ((CFG.history_topic, None, b"{}"),))
     monkeypatch.setattr(taking, "find_move", lambda *_: move)
     lines: list[str] = []
+    before = len(transactions(kafka, CFG.ledger_topic))
     books, moved = taking.take_signals(CFG, None, job, job.read(), lines.append, "o")
+    assert len(transactions(kafka, CFG.ledger_topic)) == before + 1
     assert moved and "come once more" in lines[0]
     last = transactions(kafka, CFG.ledger_topic)[-1]
     assert {b"signal/airflow/x", SIGNALS_TAKEN_KEY.encode(), PLAN_KEY.encode(), b"incremental/request/back"} <= {*last}
@@ -128,6 +131,25 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
     job.commit([job.record(key, value) for key, value in again.items()])
     books, moved = taking.take_signals(CFG, None, job, job.read(), lines.append, "o")
     assert not moved and "carried out before" in lines[-1], "the same id twice"
+
+
+@pytest.mark.parametrize("first", ["told", "moved"])
+def test_structures_that_are_told_and_a_move_wait_for_each_other(monkeypatch: pytest.MonkeyPatch, first: str) -> None:
+    """What is told between two batches holds where the stream stands, and that is what the other one changes."""
+    table = {"columns": [{"name": "a", "typeName": "INT", "optional": True}]}
+    data = json.dumps({"database": "d", "changes": [{"type": "CREATE", "id": "d.t", "table": table}]})
+    place = '{"binlog_filename": "b.000009", "binlog_position": 4}'
+    monkeypatch.setattr(taking, "load_state", lambda *_, **__: SchemaState())
+    monkeypatch.setattr(taking, "find_move", lambda *_: Move(END, START))
+    job = memory_job(monkeypatch, CFG, MemoryKafka())
+    given = {"told": ("schema-changes", data), "moved": ("set-binlog-position", place)}
+    signals = [Signal(name, *what, "airflow") for name, what in given.items()]
+    found = taking.Taking(CFG, None, job, ledger(), lambda line: None, Books())
+    for signal in sorted(signals, key=lambda s: s.id != first):
+        found.take(signal)
+    ((refused, why),) = found.refused
+    assert refused.id != first and "send it again behind that" in why
+    assert (found.move is None) == (first == "told") and bool(found.records) == (first == "told")
 
 
 def test_the_stream_stands_there_already(monkeypatch: pytest.MonkeyPatch) -> None:

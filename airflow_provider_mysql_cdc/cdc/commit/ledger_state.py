@@ -366,6 +366,7 @@ def check_signal(key: str, given: Members) -> None:
     given.text("refused", "")
     given.whole("sent_us", 0)
     given.whole("epoch", 0)
+    given.flag("applied", False)
     if given.value("place", None) is not None:
         BinlogOffset.from_json(given.object("place"))
     if not key.startswith(f"{SIGNAL_PREFIX}{given.one_of('channel', SIGNAL_CHANNELS)}/"):

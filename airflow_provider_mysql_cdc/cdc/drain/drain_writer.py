@@ -38,6 +38,9 @@ from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.schema.told_changes import apply_all
+from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
@@ -87,6 +90,7 @@ class DrainWriter:
     _transactions: Transactions | None = None
     _xa: XaTransactions = field(init=False)
     _committing: Event | None = None
+    _ending: Event | None = None
     _committed_by: CommittedBy | None = None
 
     def __post_init__(self) -> None:
@@ -114,6 +118,8 @@ class DrainWriter:
             progress=self.progress,
             side=self._routes.learned,
         )
+        if self._routes.signals is not None:
+            self._routes.signals.on_structures = self._structures
         self._letters = DeadLetters(self.cfg, self.index, self.sink.produce, self.counts)
 
     def run(self) -> dict[str, int]:
@@ -271,9 +277,7 @@ class DrainWriter:
         applied = self._log.apply(self.state, query, where)
         changed = applied.state is not self.state
         if changed:
-            before, self.state = self.state, applied.state
-            self._routes.forget(before, self.state, where)
-            self._tables.clear()
+            self._changed(applied.state, event)
         if self.touched is not None:
             self.touched.statement(applied.changes, event, self._log.moved(query))
         idle = applied.kind == "ignored" and not changed
@@ -286,6 +290,28 @@ class DrainWriter:
             )
             for topic, key, value in log:
                 self._produce(topic, key, value, 0)
+
+    def _structures(self, signal: SchemaChanges) -> bool:
+        """Put structures in force that a row of the signal table tells, from the end of its transaction on."""
+        event = self._ending
+        assert event is not None  # _end_transaction
+        try:
+            told = signal.told(self.cfg)
+        except SignalRefused:
+            return False
+        state, changes = apply_all(self.state, told)
+        self._changed(state, event)
+        if self.touched is not None:
+            self.touched.statement(changes, event)
+        if self.index == 0 and not self._at.transaction_committed():
+            for topic, key, value in self._log.told(told, changes, event, self._at):
+                self._produce(topic, key, value, 0)
+        return True
+
+    def _changed(self, state: SchemaState, event: Event) -> None:
+        before, self.state = self.state, state
+        self._routes.forget(before, self.state, f"{event.file}:{event.start_pos}")
+        self._tables.clear()
 
     def _truncations(self, event: Event, applied: Applied) -> None:
         """Produce the truncate events of the topics whose partition 0 this writer owns."""
@@ -390,6 +416,7 @@ class DrainWriter:
                 self._produce(*self._transactions.end_record(), 0, headed=False)
             self._transactions.end()
         if self._routes.signals is not None:
+            self._ending = event
             self._routes.signals.end(at.boundary, committed=at.transaction_committed())
         if at.gtid is not None:
             self._tracker.add(at.gtid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.events import QueryEvent
@@ -22,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
+from airflow_provider_mysql_cdc.cdc.schema.told_changes import ToldChange
 from airflow_provider_mysql_cdc.cdc.snapshot.table_life import effects
 
 # Statements without effect on structures that Debezium writes no schema change for; it does so for all others.
@@ -48,6 +50,60 @@ def server_variables(conn: Any) -> dict[str, int]:
     with conn.cursor() as cursor:
         cursor.execute("SELECT " + ", ".join(f"@@global.{name}" for name in names))
         return {name: int(value) for name, value in zip(names, cursor.fetchone(), strict=True)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Between:
+    """A place between two batches, in the roles of an event and of the transaction around it."""
+
+    file: str
+    start_pos: int
+    timestamp: int
+    commit_us: int = 0
+    server_id: int = 0
+    gtid: str | None = None
+    thread: int = 0
+    query: str | None = None
+    begun: bool = False
+
+
+def between_batches(
+    cfg: ConnectorConfig, told: Sequence[ToldChange], done: Sequence[TableChange], here: BinlogOffset, epoch: int
+) -> Iterator[Record]:
+    """Yield the records of structures that a signal told which has no place in the binlog.
+
+    Args:
+        cfg: The connector's configuration.
+        told: What the signal told.
+        done: What it did.
+        here: The boundary behind the last batch, from which on it holds.
+        epoch: The batch's epoch.
+    """
+    place = _Between(here.file, here.pos, int(time.time()))
+    for change in done:
+        yield from SchemaLog(cfg, epoch, {}).schema_changes([change], place, place)
+    yield from told_history(cfg, told, here, epoch, between=True)
+
+
+def told_history(
+    cfg: ConnectorConfig, changes: Sequence[ToldChange], position: BinlogOffset, epoch: int, *, between: bool = False
+) -> Iterator[Record]:
+    """Yield the history records of structures that a signal told; one each, as a signal may be as large as a record.
+
+    Args:
+        cfg: The connector's configuration.
+        changes: What the signal told.
+        position: The boundary from which on it holds.
+        epoch: The batch's epoch.
+        between: Whether it was told between two batches.
+    """
+    now_ms = time.time_ns() // 1_000_000
+    for change in changes:
+        given, db = (dict(change.given),), change.id.db
+        record = HistoryRecord(
+            cfg[F.TOPIC_PREFIX], position, epoch, now_ms, db, "", table_changes=given, between=between
+        )
+        yield cfg.history_topic, None, record.to_bytes()
 
 
 def statement_format_error(where: str, statement: str) -> SourceSettingError:
@@ -151,6 +207,20 @@ class SchemaLog:
             position, self._epoch, now_ms, query, applied.changes, prefix=cfg[F.TOPIC_PREFIX], context=context
         )
         yield cfg.history_topic, None, entry.to_bytes()
+
+    def told(self, changes: Sequence[ToldChange], done: Sequence[TableChange], event: Any, at: Any) -> Iterator[Record]:
+        """Yield the records of structures that a signal told: schema changes, then the history records.
+
+        Args:
+            changes: What the signal told.
+            done: What it did.
+            event: The event that ends the signal's transaction.
+            at: The writer's position (GTID and commit time), or a place between two batches.
+        """
+        for change in done:  # Debezium dispatches each by itself
+            yield from self.schema_changes([change], event, at)
+        position = BinlogOffset(event.file, event.end_pos, at.gtid, at.boundary.server_uuid)
+        yield from told_history(self._cfg, changes, position, self._epoch)
 
     def noise(self, event: Event, query: QueryEvent, at: Any) -> Iterator[Record]:
         """Yield the schema change of a statement that changes no structure: FLUSH TABLES, DROP EVENT and the like.

@@ -7,7 +7,7 @@ table was changed between the place and now.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,9 +19,9 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.known_history import history_id_record
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, order
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
 from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions, captured_tables, guard, read_definitions
-from airflow_provider_mysql_cdc.cdc.schema.history import reaches, read_history
+from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, reaches, read_history
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import describe, history_records
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -42,7 +42,8 @@ def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: Bin
         drained: How far the stream was drained, or None when that is not known.
 
     Raises:
-        SchemaError: A record of the history is damaged, or it is another connector's.
+        SchemaError: A record of the history is damaged, or it is another connector's; or a signal told structures
+            between the offset and what was drained.
         SinkError: Kafka cannot be read.
     """
     if drained is None or not partition_counts(make_admin(cfg.kafka_settings()), [cfg.history_topic]):
@@ -51,7 +52,26 @@ def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: Bin
         drained = check_available(conn, cfg.connection_settings(), drained)
     except BinlogPurgedError:
         return False  # of another binlog, or before all that the server still has
-    return order(offset, drained) <= 0 and reaches(read_history(cfg), offset)
+    if order(offset, drained) > 0:
+        return False
+    told: list[HistoryRecord] = []
+
+    def records() -> Iterator[HistoryRecord]:
+        for record in read_history(cfg):
+            if record.between and comparable(record.position, offset) and order(record.position, offset) > 0:
+                told.append(record)
+            yield record
+
+    if not reaches(records(), offset):
+        return False
+    if told:
+        raise SchemaError(
+            "the stream cannot go back behind structures that a signal told between two batches",
+            where=f"schema-changes of {told[-1].position}",
+            why="the binlog does not tell them again at their place",
+            remedy=f"move to {told[-1].position} or behind it; or take the tables' rows again (execute-snapshot)",
+        )
+    return True
 
 
 def structure_records(

@@ -262,7 +262,8 @@ class ChangeFormat:
             payload = {"source": source}
             if recent:
                 payload["ts_ms"] = self.clock_ns() // 1_000_000
-            payload |= {"databaseName": db, "schemaName": None, "ddl": ddl}
+            # What a signal tells has no statement.
+            payload |= {"databaseName": db, "schemaName": None, "ddl": ddl or None}
             payload["tableChanges"] = [change_dict(c, recent=recent, comments=self.comments) for c in changes]
         key, value = dumps({"databaseName": db}), dumps(payload)
         if self.key_schema:

@@ -15,6 +15,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, Sign
 from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_OFFSET_KEY
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.schema_log import between_batches
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.incremental import notices
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, anew, ask, pause, refuse, stop
@@ -30,6 +32,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.notices import Notice
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.discover import captured_tables
+from airflow_provider_mysql_cdc.cdc.schema.history import load_state
+from airflow_provider_mysql_cdc.cdc.schema.told_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.signals import notify
 from airflow_provider_mysql_cdc.cdc.signals.actions import (
     Action,
@@ -37,6 +41,7 @@ from airflow_provider_mysql_cdc.cdc.signals.actions import (
     LogMessage,
     PauseSnapshot,
     ResumeSnapshot,
+    SchemaChanges,
     SetBinlogPosition,
     StopSnapshot,
 )
@@ -67,6 +72,7 @@ class Taking:
         notices: What is to be told.
         refused: Signals that cannot be carried out, with the reasons.
         move: Where the stream goes on instead of behind its last batch.
+        records: Structures for the schema history and the schema change topic.
     """
 
     cfg: ConnectorConfig
@@ -78,6 +84,8 @@ class Taking:
     notices: list[Notice] = field(default_factory=list)
     refused: list[tuple[Signal, str]] = field(default_factory=list)
     move: Move | None = None
+    records: list[SideRecord] = field(default_factory=list)
+    _state: SchemaState | None = None
     _taken: list[SignalsTaken | None] = field(default_factory=list)
     _captured: tuple[TableId, ...] | None = None
 
@@ -91,6 +99,8 @@ class Taking:
             CdcError: The source or Kafka cannot be asked; the signal waits on.
         """
         if (taken := self._done_before(signal)) is not None:
+            if signal.applied:  # as a statement of the binlog, which comes again too
+                return
             self.log(
                 f"signal {signal.id} ({signal.type}) stands at {signal.place}, before {taken.offset}, where the stream "
                 "was before it was moved: it is not carried out again; send it anew if the stream had skipped it then"
@@ -98,6 +108,9 @@ class Taking:
             return
         try:
             action = read_action(signal, self.cfg[F.SIGNAL_TRUSTED_CHANNELS])
+            if signal.applied:
+                self._applied(action, f"from {signal.place} on")
+                return
             _HANDLERS[type(action)](self, action)
         except SignalRefused as error:
             self.log(f"signal {signal.id} ({signal.type}, channel {signal.channel}) is refused: {error}")
@@ -173,10 +186,32 @@ class Taking:
     def go_to(self, action: Action) -> None:
         """Let the stream go on elsewhere; of several such signals the last counts."""
         self._require_new(action)
+        if self.records:
+            raise SignalRefused("another signal tells structures where the stream stands; send it again behind that")
         move = find_move(self.cfg, self.conn, self.job, self.ledger, cast(SetBinlogPosition, action))
         self.log(f"signal {action.signal_id}: {move.line()}")
         self.move = move
         self._done(action, move.told())
+
+    def structures(self, action: Action) -> None:
+        """Put structures in force that a signal tells which has no place of its own: behind the last batch."""
+        self._require_new(action)
+        changes, here = cast(SchemaChanges, action).told(self.cfg), self.ledger.end()
+        if here is None or self.move is not None:
+            raise SignalRefused("the stream is moved by another signal; send it again behind that")
+        epoch = self.ledger.plan_in_force().epoch
+        if self._state is None:
+            self._state = load_state(self.cfg, until=here, epoch=epoch + 1)
+        self._state, done = apply_all(self._state, changes)
+        self.records += between_batches(self.cfg, changes, done, here, epoch)
+        self._applied(action, f"from {here} on")
+
+    def _applied(self, action: Action, where: str) -> None:
+        """Write down that structures are in force."""
+        changes = cast(SchemaChanges, action).changes
+        tables = ", ".join(str(change.get("id", "")) for change in changes)
+        self.log(f"signal {action.signal_id}: the structures that it tells hold {where}: {tables}")
+        self._done(action, {notify.DATA_COLLECTIONS: tables})
 
     def _done(self, action: Action, told: Mapping[str, str]) -> None:
         """Write down that a signal that is no snapshot is carried out."""
@@ -210,6 +245,7 @@ _HANDLERS: Mapping[type[Action], Callable[[Taking, Action], None]] = {
     ResumeSnapshot: Taking.rest,
     LogMessage: Taking.say,
     SetBinlogPosition: Taking.go_to,
+    SchemaChanges: Taking.structures,
 }
 
 
@@ -244,7 +280,7 @@ def take_signals(
     if move is not None and move.needed:
         taking.books = anew(taking.books)
     told = [notify.refusal(cfg, signal, reason, _now()) for signal, reason in taking.refused]
-    records = book_records(cfg, job, before, taking.books, taking.notices)
+    records = [*taking.records, *book_records(cfg, job, before, taking.books, taking.notices)]
     records += [record for record in told if record is not None]
     records += [(cfg.ledger_topic, key.encode(), None) for key, _ in waits]
     if polled.place is not None:

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourcePrivilegeError, SourceSettingError, StateError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.signals import airflow_channel
-from airflow_provider_mysql_cdc.cdc.signals.actions import Action, Channel
+from airflow_provider_mysql_cdc.cdc.signals.actions import Action, Channel, SchemaChanges
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, SignalRefused, read_action, received
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
@@ -55,7 +55,10 @@ def check_signal(
     text = data if isinstance(data, str) else json.dumps(data)
     signal = received(id_ or str(uuid.uuid4()), type_, text, channel)
     try:
-        return signal, read_action(signal, cfg[F.SIGNAL_TRUSTED_CHANNELS])
+        action = read_action(signal, cfg[F.SIGNAL_TRUSTED_CHANNELS])
+        if isinstance(action, SchemaChanges):
+            action.told(cfg)
+        return signal, action
     except SignalRefused as refused:
         raise ConfigError(
             "the signal would be refused", where=where, why=refused.reason, remedy="correct it; nothing was sent"

@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, DdlParseEr
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.told_changes import apply_all, read_told
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, require_settings
@@ -57,6 +58,7 @@ class HistoryRecord:
         context: What its session had set.
         table_changes: The tables it changed, as schema changes describe them; informative.
         snapshot: Whether a snapshot wrote it.
+        between: Whether it was told between two batches, so that the binlog does not tell it again.
     """
 
     prefix: str
@@ -68,6 +70,7 @@ class HistoryRecord:
     context: DdlContext = field(default_factory=DdlContext)
     table_changes: tuple[dict[str, Any], ...] = ()
     snapshot: bool = False
+    between: bool = False
 
     @classmethod
     def of_statement(
@@ -99,8 +102,7 @@ class HistoryRecord:
     def to_bytes(self) -> bytes:
         """Return the record as JSON."""
         position = {k: v for k, v in self.position.to_json().items() if v is not None}
-        if self.snapshot:
-            position["snapshot"] = True
+        position |= {name: True for name in ("snapshot", "between") if getattr(self, name)}
         defaults = asdict(DdlContext())
         context = {k: v for k, v in asdict(self.context).items() if v != defaults[k]}
         data = {
@@ -153,11 +155,40 @@ class HistoryRecord:
             context=_context(context),
             table_changes=tuple(change.as_dict() for change in record.objects("tableChanges", ())),
             snapshot=position.flag("snapshot", False),
+            between=position.flag("between", False),
         )
 
     def identity(self) -> tuple[str | None, str, int, str, str]:
         """Return what makes two records the same statement, whichever attempt wrote them."""
-        return self.position.server_uuid, self.position.file, self.position.pos, self.db, self.ddl
+        what = json.dumps(self.table_changes, sort_keys=True) if self.told else self.ddl
+        return self.position.server_uuid, self.position.file, self.position.pos, self.db, what
+
+    @property
+    def told(self) -> bool:
+        """Whether a signal told the structure, and no statement."""
+        return not self.ddl and bool(self.table_changes)
+
+    def after(self, state: SchemaState, captures: Captures | None) -> SchemaState:
+        """Return the structures behind the statement, or behind what a signal told.
+
+        Args:
+            state: Structures before it.
+            captures: Which tables matter, None for all.
+
+        Raises:
+            DdlParseError: The statement is not understood.
+            SchemaError: The record is damaged.
+        """
+        if not self.told:
+            return apply(state, self.ddl, self.context, captures).state
+        try:
+            changes = [read_told(Members(change), self.db) for change in self.table_changes]
+        except DamagedRecordError as error:
+            where = f"schema history, {self.position}"
+            raise SchemaError(
+                "a schema history record is damaged", where=where, why=error.why, remedy=_REMEDY
+            ) from error
+        return apply_all(state, changes)[0]
 
     def created_beside(self, captures: Captures | None) -> TableId | None:
         """Return the table that a snapshot's CREATE TABLE describes and that is not captured; None for anything else.
@@ -207,7 +238,9 @@ class HistoryRecord:
         if base is None or (self.snapshot and self.epoch == base.epoch and here == base.position):
             return True
         # A writer that was fenced since may have committed a statement of its own binlog behind the description.
-        behind = comparable(here, base.position) and order(here, base.position) > 0
+        # What is told between two batches may stand where the description does.
+        ahead = order(here, base.position) if comparable(here, base.position) else -1
+        behind = ahead > 0 or (ahead == 0 and self.between and self.epoch > base.epoch)
         return behind and self.epoch >= base.epoch
 
 
@@ -270,7 +303,7 @@ def replay(
             continue
         result, unread = result.with_unread(unread), {}
         try:
-            result = apply(result, record.ddl, record.context, captures).state
+            result = record.after(result, captures)
         except DdlParseError as error:
             if not skip_unparseable:
                 raise DdlParseError(

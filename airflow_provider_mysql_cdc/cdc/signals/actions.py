@@ -6,8 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
+from airflow_provider_mysql_cdc.cdc.model.stored import Members
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.signals.table_names import selector
+from airflow_provider_mysql_cdc.cdc.schema.told_changes import ToldChange, read_told
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, selector
 
 Channel = Literal["source", "kafka", "airflow"]
 Kind = Literal["incremental", "blocking"]
@@ -107,6 +112,26 @@ class SchemaChanges(Action):
     database: str
     schema: str | None
     changes: tuple[Mapping[str, Any], ...]
+
+    def told(self, cfg: ConnectorConfig) -> tuple[ToldChange, ...]:
+        """Return the changes as structures.
+
+        Args:
+            cfg: The connector's configuration.
+
+        Raises:
+            SignalRefused: One is malformed, or of a table of which nothing is kept.
+        """
+        found = []
+        for number, change in enumerate(self.changes):
+            try:
+                told = read_told(Members(change), self.database)
+            except DamagedRecordError as error:
+                raise SignalRefused(f"changes[{number}] of its data cannot be read: {error.why}") from None
+            if cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL] and not cfg.follows(told.id):
+                raise SignalRefused(f"changes[{number}] of its data is of {told.id}, which is not captured")
+            found.append(told)
+        return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

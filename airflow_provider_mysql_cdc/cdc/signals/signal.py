@@ -48,6 +48,8 @@ __all__ = [
     "waiting",
 ]
 
+SCHEMA_CHANGES = "schema-changes"
+"""The one type that acts at its place in the binlog, and not behind the batch."""
 ALWAYS_TRUSTED = frozenset({"source", "airflow"})
 """Who may write there may already read the source, or set up its jobs."""
 MAX_ID = 255
@@ -74,6 +76,7 @@ class Signal:
         sent_us: When it was sent, microseconds since the epoch, where the channel has no order of its own; or 0.
         place: Of a row of the signal table, the boundary before its transaction.
         epoch: Epoch of the batch that found the row; or 0.
+        applied: Whether its structures are in force from its place on, written by the batch that found it.
     """
 
     id: str
@@ -84,6 +87,7 @@ class Signal:
     sent_us: int = 0
     place: BinlogOffset | None = None
     epoch: int = 0
+    applied: bool = False
 
     def key(self, name: str) -> str:
         """Return its ledger key.
@@ -97,7 +101,13 @@ class Signal:
         """Return plain JSON."""
         data = {"id": self.id, "type": self.type, "data": self.data, "channel": self.channel}
         place = None if self.place is None else self.place.to_json()
-        more = {"refused": self.refused, "sent_us": self.sent_us, "place": place, "epoch": self.epoch}
+        more = {
+            "refused": self.refused,
+            "sent_us": self.sent_us,
+            "place": place,
+            "epoch": self.epoch,
+            "applied": self.applied,
+        }
         return data | {name: value for name, value in more.items() if value}
 
     @classmethod
@@ -111,7 +121,8 @@ class Signal:
         channel = cast(Channel, given.one_of("channel", SIGNAL_CHANNELS))
         id_, type_, data_, refused = given.text("id"), given.text("type"), given.text("data"), given.text("refused", "")
         place = None if given.value("place", None) is None else BinlogOffset.from_json(given.object("place"))
-        return cls(id_, type_, data_, channel, refused, given.whole("sent_us", 0), place, given.whole("epoch", 0))
+        sent_us, epoch, applied = given.whole("sent_us", 0), given.whole("epoch", 0), given.flag("applied", False)
+        return cls(id_, type_, data_, channel, refused, sent_us, place, epoch, applied)
 
 
 def received(id_: str | None, type_: str | None, data: str | None, channel: Channel, wrong: str = "") -> Signal:
@@ -351,6 +362,6 @@ _READERS: dict[str, Callable[[Signal, _Data, bool], Action]] = {
     "pause-snapshot": lambda signal, data, trusted: PauseSnapshot(signal.id, signal.channel),
     "resume-snapshot": lambda signal, data, trusted: ResumeSnapshot(signal.id, signal.channel),
     "log": _log,
-    "schema-changes": _schema_changes,
+    SCHEMA_CHANGES: _schema_changes,
     "set-binlog-position": _set_position,
 }

@@ -32,7 +32,9 @@ from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, received
+from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
+from airflow_provider_mysql_cdc.cdc.signals.signal import SCHEMA_CHANGES, Signal, read_action, received
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 
 log = logging.getLogger(__name__)
@@ -45,6 +47,7 @@ MOST_BYTES = 64 * 2**20
 until it ends."""
 
 Watermark = Callable[[str, str], None]
+Structures = Callable[[SchemaChanges], bool]
 _INSERTED, _DELETED = 0, 2
 
 
@@ -56,6 +59,8 @@ class SignalRows:
         cfg: The connector's configuration; it names a signal table.
         epoch: The batch's epoch.
         side: Gets the ledger records of signals, for the next commit; None in a writer that hands none over.
+        on_structures: Puts structures of a signal in force, in every writer and every attempt; returns whether it did.
+            None where the table's signals do not count.
         on_watermark: Called with id and type of each watermark when its transaction has ended, also when an earlier
             attempt has committed it.
     """
@@ -64,6 +69,7 @@ class SignalRows:
     epoch: int
     side: list[SideRecord] | None = None
     on_watermark: Watermark | None = None
+    on_structures: Structures | None = None
     _watermarks: list[tuple[str, str]] = field(default_factory=list)
     _signals: list[Signal] = field(default_factory=list)
     _bytes: int = 0
@@ -73,19 +79,19 @@ class SignalRows:
     def wanted(
         cls, cfg: ConnectorConfig, epoch: int, writer: int, side: list[SideRecord], on_watermark: Watermark | None
     ) -> SignalRows | None:
-        """Return what follows the signal table; None in a writer that nobody wants it from.
+        """Return what follows the signal table; None where nobody wants anything of it.
 
         Args:
             cfg: The connector's configuration.
             epoch: The batch's epoch.
-            writer: The writer's index; writer 0 hands signals over.
+            writer: The writer's index; writer 0 hands signals over, and structures concern all.
             side: Gets ledger records.
             on_watermark: Gets watermarks, in any writer.
         """
-        hands_over = writer == 0 and cfg.takes_signals_from("source")
-        if cfg[F.SIGNAL_DATA_COLLECTION] is None or not (hands_over or on_watermark):
+        takes = cfg.takes_signals_from("source")
+        if cfg[F.SIGNAL_DATA_COLLECTION] is None or not (takes or on_watermark):
             return None
-        return cls(cfg, epoch, side if hands_over else None, on_watermark)
+        return cls(cfg, epoch, side if takes and writer == 0 else None, on_watermark)
 
     def reader(self, table: Table | None, table_map: TableMap, where: str) -> SignalReader | None:
         """Return what reads the rows behind a TABLE_MAP event; None when the table is another one, or not to be read.
@@ -127,7 +133,7 @@ class SignalRows:
             ):
                 # The deletion of the row that opened a window closes it (Debezium 3.6.1, ``SignalRecord``).
                 self._watermarks.append((row.id.replace("open", "close"), CLOSE))
-        elif not deleted and self.side is not None:
+        elif not deleted:
             if len(self._signals) < MOST_AT_ONCE and self._bytes < MOST_BYTES:
                 self._signals.append(row)
                 self._bytes += len(row.data)
@@ -149,6 +155,8 @@ class SignalRows:
         if self._beyond:
             why = f"its transaction inserted {self._beyond} signals beyond the {len(self._signals)} that are taken"
             self._signals.append(received("", "", "", "source", why))
+        if self.on_structures is not None and self.cfg.takes_signals_from("source"):
+            self._signals = [self._told(signal, self.on_structures) for signal in self._signals]
         if self.side is not None and not committed:
             place = f"{self.epoch}-{begun_at.file.rpartition('.')[2]}-{begun_at.pos}"
             for number, signal in enumerate(self._signals, 1):
@@ -158,6 +166,16 @@ class SignalRows:
         self._watermarks.clear()
         self._signals.clear()
         self._bytes = self._beyond = 0
+
+    def _told(self, signal: Signal, on_structures: Structures) -> Signal:
+        """Return a signal, marked when it told structures; what is wrong with it is for the driver to say."""
+        if signal.type.strip() != SCHEMA_CHANGES:
+            return signal
+        try:
+            action = read_action(signal, frozenset())
+        except SignalRefused:
+            return signal
+        return replace(signal, applied=isinstance(action, SchemaChanges) and on_structures(action))
 
 
 class SignalReader:

@@ -1,0 +1,152 @@
+"""The signal schema-changes on real servers: rows are read with the structures that it tells, from its place on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import Pipeline, execute, payload, rows
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
+
+SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data TEXT NULL)"
+FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false", "cdc.id.header": "true"}
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
+    made = Pipeline(
+        properties
+        | FLAT
+        | {
+            "table.include.list": f"{database}.t,{database}.u",
+            "schema.history.internal.store.only.captured.tables.ddl": "true",
+            "signal.data.collection": f"{database}.signals",
+            "notification.enabled.channels": "sink",
+            "notification.sink.topic.name": f"{properties['topic.prefix']}.notes",
+            "drain.writers": "2",
+            "drain.small.batch.bytes": "0",
+        }
+    )
+    assert rows(root, "SELECT @@GLOBAL.binlog_row_metadata")[0][0] == "MINIMAL"
+    tables = [f"CREATE TABLE `{database}`.{t} (id INT PRIMARY KEY, a INT, b INT)" for t in ("t", "u")]
+    execute(root, SIGNALS.format(database), *tables)
+    made.snapshot()
+    return made
+
+
+def changes(db: str, *columns: str, tables: tuple[str, ...] = ("t", "u"), type_: str = "INT") -> str:
+    """Return a signal's data that gives the columns of tables other names."""
+    told = [
+        {"name": name, "typeName": type_, "optional": name != "id", "position": number, "jdbcType": 4}
+        for number, name in enumerate(columns, 1)
+    ]
+    table = {"defaultCharsetName": "utf8mb4", "primaryKeyColumnNames": ["id"], "columns": told}
+    found = [{"type": "ALTER", "id": f'"{db}"."{t}"', "table": table} for t in tables]
+    return json.dumps({"database": db, "changes": found})
+
+
+def tell(root: Any, db: str, id_: str, data: str) -> None:
+    with root.cursor() as cursor:
+        cursor.execute(f"INSERT INTO `{db}`.signals VALUES (%s, 'schema-changes', %s)", (id_, data))
+
+
+def insert(root: Any, db: str, *ids: int) -> None:
+    execute(root, *(f"INSERT INTO `{db}`.{t} (id, a, b) VALUES ({i}, {i}, {i})" for i in ids for t in ("t", "u")))
+
+
+def names(pipeline: Pipeline, table: str = "t") -> list[tuple[int, str]]:
+    found = [payload(r.value)["after"] for r in pipeline.records(table)]
+    return [(row["id"], "".join(name for name in row if name != "id")) for row in found]
+
+
+def told(pipeline: Pipeline) -> list[tuple[str, str]]:
+    values = [payload(r.value) for r in pipeline.read(f"{pipeline.properties['topic.prefix']}.notes")]
+    return [(v["id"], v["type"]) for v in values]
+
+
+def described(pipeline: Pipeline) -> list[tuple[str, list[str]]]:
+    """Return what the schema change topic says without a statement: tables and their columns."""
+    values = [payload(r.value) for r in pipeline.read(pipeline.properties["topic.prefix"])]
+    found = [v["tableChanges"] for v in values if v["ddl"] is None]
+    assert all(len(tables) == 1 for tables in found)
+    return [(c["id"], [column["name"] for column in c["table"]["columns"]]) for (c,) in found]
+
+
+def test_structures_hold_from_the_signals_place_on_and_are_written_once(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Both writers take them, a writer dies, a statement follows in the same batch, and the place is passed again."""
+    start = pipeline.store.load()
+    assert start is not None
+    insert(root, database, 1)
+    tell(root, database, "other-names", changes(database, "id", "p", "q"))
+    insert(root, database, 2)
+    execute(root, f"ALTER TABLE `{database}`.t ADD c INT")
+    insert(root, database, 3)
+    monkeypatch.setattr(faults, "_passed", {})
+    fault = {"point": "writer.after_commit", "action": "raise", "writer": 0, "fired": str(tmp_path / "fired")}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    with pytest.raises(faults.FaultRaised):
+        pipeline.drain()
+    assert (tmp_path / "fired").exists()
+    pipeline.drain()
+    insert(root, database, 4)
+    pipeline.drain()
+    expected = [(1, "ab"), (2, "pq"), (3, "pqc"), (4, "pqc")]
+    assert names(pipeline) == expected
+    assert names(pipeline, "u") == [(1, "ab"), (2, "pq"), (3, "pq"), (4, "pq")]
+    written = [(f'"{database}"."{t}"', ["id", "p", "q"]) for t in ("t", "u")]
+    assert described(pipeline) == written
+    assert told(pipeline) == [("other-names", "COMPLETED")]
+
+    reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=str(start.committed))
+    pipeline.drain()
+    insert(root, database, 5)
+    pipeline.drain()
+    assert names(pipeline)[4:] == [*expected, (5, "pqc")], "behind an earlier place it holds from the same place on"
+    assert told(pipeline) == [("other-names", "COMPLETED")]
+
+
+def test_structures_without_a_place_in_the_binlog_hold_behind_the_last_batch(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    start = pipeline.store.load()
+    assert start is not None
+    insert(root, database, 1)
+    send(pipeline.cfg, "schema-changes", changes(database, "id", "p", "q"), "over-airflow")
+    monkeypatch.setattr(faults, "_passed", {})
+    fault = {"point": "signals.before_commit", "action": "raise", "fired": str(tmp_path / "fired")}
+    monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+    with pytest.raises(faults.FaultRaised):
+        pipeline.drain()
+    assert told(pipeline) == [] and described(pipeline) == []
+    pipeline.drain()
+    insert(root, database, 2)
+    pipeline.drain()
+    assert names(pipeline) == names(pipeline, "u") == [(1, "ab"), (2, "pq")]
+    assert len(described(pipeline)) == 2 and told(pipeline) == [("over-airflow", "COMPLETED")]
+    with pytest.raises(SchemaError, match="cannot go back behind structures that a signal told"):
+        reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=str(start.committed))
+
+
+def test_malformed_structures_are_refused_by_name_and_the_drain_goes_on(
+    pipeline: Pipeline, root: Any, database: str
+) -> None:
+    tell(root, database, "type", changes(database, "id", "p", "q", type_="NOTHING"))
+    tell(root, database, "other", changes(database, "id", "p", "q", tables=("signals_of_others",)))
+    send(pipeline.cfg, "schema-changes", changes(database, "id", "id"), "twice")
+    insert(root, database, 1)
+    pipeline.drain()
+    notes = [payload(r.value) for r in pipeline.read(f"{pipeline.properties['topic.prefix']}.notes")]
+    found = {n["id"]: n["additional_data"]["reason"] for n in notes}
+    assert {n["type"] for n in notes} == {"ABORTED"} and len(notes) == 3
+    assert "changes[0]" in found["type"] and "typeName must be a type of MySQL" in found["type"]
+    assert f"{database}.signals_of_others, which is not captured" in found["other"]
+    assert "names that differ" in found["twice"]
+    assert names(pipeline) == [(1, "ab")] and described(pipeline) == []
