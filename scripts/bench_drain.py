@@ -18,53 +18,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
+sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
 
+from benchlib.process_tree import usage, watch  # noqa: E402
 from kit import Pipeline, submit_command, submit_env  # noqa: E402
-
-TICK = os.sysconf("SC_CLK_TCK")
-
-
-def children(pid: int) -> list[int]:
-    """Return a process and all its descendants that are alive."""
-    found, queue = [], [pid]
-    while queue:
-        current = queue.pop()
-        found.append(current)
-        try:
-            for task in Path(f"/proc/{current}/task").iterdir():
-                queue += [int(c) for c in (task / "children").read_text().split()]
-        except OSError:
-            continue
-    return found
-
-
-def usage(pid: int) -> tuple[float, float, str] | None:
-    """Return CPU seconds, resident MB and name of a process."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        command = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ")
-        status = Path(f"/proc/{pid}/status").read_text()
-    except OSError:
-        return None
-    peak = next((int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")), 0)
-    return (int(stat[11]) + int(stat[12])) / TICK, peak / 1024, command
-
-
-def watch(process: subprocess.Popen[str]) -> tuple[float, dict[str, float]]:
-    """Sample the process tree until it ends; return CPU seconds in all and peak MB of each kind of process."""
-    cpu: dict[int, float] = {}
-    peak: dict[str, float] = {}
-    while process.poll() is None:
-        for pid in children(process.pid):
-            sample = usage(pid)
-            if sample is None:
-                continue
-            cpu[pid] = max(cpu.get(pid, 0.0), sample[0])
-            kind = next((k for k in ("pyspark.daemon", "java", "python") if k in sample[2]), "other")
-            peak[kind] = max(peak.get(kind, 0.0), sample[1])
-        time.sleep(0.1)
-    return sum(cpu.values()), peak
 
 
 def main() -> None:
@@ -107,7 +64,7 @@ def main() -> None:
             stderr=subprocess.STDOUT,
             text=True,
         )
-        cpu, peak = watch(process)
+        used = usage(watch(process.pid, lambda: process.poll() is not None))
         wall = time.monotonic() - began
         output = process.stdout.read() if process.stdout else ""
     outcome = pipeline.settle()
@@ -119,9 +76,9 @@ def main() -> None:
             {
                 "records": records,
                 "wall_s": round(wall, 1),
-                "cpu_s": round(cpu, 2),
-                "cpu_s_per_million": round(cpu / records * 1e6, 2),
-                "peak_mb": {k: round(v) for k, v in peak.items()},
+                "cpu_s": round(used.cpu_s, 2),
+                "cpu_s_per_million": round(used.cpu_s / records * 1e6, 2),
+                "peak_mb": {k: round(v) for k, v in used.peak_mb.items()},
                 "load1": os.getloadavg()[0],
             }
         )

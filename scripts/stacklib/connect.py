@@ -1,9 +1,12 @@
-"""Kafka Connect with Debezium's JDBC sink connector: a reader of Debezium events that is not part of this project."""
+"""Kafka Connect in a process of its own, with a connector that is not part of this project.
+
+Debezium's JDBC sink reads our events in the tests; its MySQL connector is measured beside us (``benchlib``).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from stacklib import maven, processes
@@ -38,19 +41,31 @@ def archives(java: Java) -> Path:
 
 
 class Connect:
-    """Run one sink connector in a standalone Connect process; use it as a context manager, which ends the process.
+    """Run one connector in a standalone Connect process; use it as a context manager, which ends the process.
 
     Args:
         java: the Java runtime.
         folder: an empty folder of its own for properties (mode 0600), log and process record.
         worker: properties of the worker.
         connector: properties of the connector.
+        archives: folder of the archives; None for those of the JDBC sink.
+        jvm: options of the JVM.
     """
 
-    def __init__(self, java: Java, folder: Path, worker: Mapping[str, str], connector: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        java: Java,
+        folder: Path,
+        worker: Mapping[str, str],
+        connector: Mapping[str, str],
+        *,
+        archives: Path | None = None,
+        jvm: Sequence[str] = _JVM,
+    ) -> None:
         self.log = folder / "connect.log"
         self._record = folder / "process.json"
         self._java = java
+        self._archives, self._jvm = archives, tuple(jvm)
         self._files = (folder / "worker.properties", folder / "connector.properties")
         for path, settings in zip(self._files, (worker, connector), strict=True):
             processes.write_private(path, "".join(f"{name}={value}\n" for name, value in settings.items()))
@@ -58,13 +73,28 @@ class Connect:
     def __enter__(self) -> Connect:
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         files = [str(path) for path in self._files]
-        command = [self._java.program, *_JVM, *_LOGGING, "-cp", f"{archives(self._java)}/*", main, *files]
+        found = self._archives or archives(self._java)
+        command = [self._java.program, *self._jvm, *_LOGGING, "-cp", f"{found}/*", main, *files]
         self._started = processes.spawn(command, self._record, self.log, files[0])
         return self
 
     def __exit__(self, *_: object) -> None:
         processes.stop("connect", self._record, seconds=0)
         self._started.process.wait(10)
+
+    @property
+    def pid(self) -> int:
+        """Return the id of the process."""
+        return self._started.process.pid
+
+    @property
+    def ended(self) -> bool:
+        """Return whether the process has ended."""
+        return self._started.process.poll() is not None
+
+    def ask_to_end(self) -> None:
+        """Let the process end in good order: it sends what it holds, and writes down where it stands."""
+        self._started.process.terminate()
 
     def wait(self, ready: Callable[[], bool], what: str, seconds: float) -> None:
         """Wait until something has become true.
@@ -74,7 +104,7 @@ class Connect:
         """
         limit = time.monotonic() + seconds
         while not ready():
-            why = self._trouble()
+            why = self.trouble()
             if why is None and time.monotonic() > limit:
                 why = f"not within {seconds:.0f} s"
             if why is not None:
@@ -82,7 +112,8 @@ class Connect:
                 raise StackError(f"waiting for {what}", why, f"see {self.log}; its last lines:", detail)
             time.sleep(0.2)
 
-    def _trouble(self) -> str | None:
+    def trouble(self) -> str | None:
+        """Return why nothing more will come, or None while something may."""
         code = self._started.process.poll()
         if code is not None:
             return f"Connect ended with code {code}"

@@ -1,0 +1,126 @@
+"""What a measured snapshot beside the stream comes to, and how two of them compare."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from benchlib.process_tree import Usage
+
+READ = b'"op":"r"'
+"""What the value of a row that was read holds, and no other: inside a text the quotes are escaped."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Count what a run wrote to a table's topic.
+
+    Args:
+        reads: Rows that were read.
+        keys: Different keys among them.
+        changes: Other records: changes of the stream, and tombstones.
+    """
+
+    reads: int
+    keys: int
+    changes: int
+
+
+def written(records: Iterable[tuple[bytes | None, bytes | None]]) -> Written:
+    """Count records.
+
+    Args:
+        records: Key and value of each, as JSON without blanks.
+    """
+    keys: set[bytes | None] = set()
+    reads = changes = 0
+    for key, value in records:
+        if value is not None and READ in value:
+            reads += 1
+            keys.add(key)
+        else:
+            changes += 1
+    return Written(reads, len(keys), changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Hold one measured run.
+
+    Args:
+        name: Who ran.
+        wrote: What it wrote.
+        used: What its processes used.
+        beside_s: CPU seconds beside them: planning and looking at the ledger, which an Airflow task does.
+        load: Load of the machine over the last minute at the end.
+    """
+
+    name: str
+    wrote: Written
+    used: Usage
+    beside_s: float = 0.0
+    load: float = 0.0
+
+    @property
+    def cpu_s(self) -> float:
+        """Return all CPU seconds."""
+        return self.used.cpu_s + self.beside_s
+
+    @property
+    def a_million_rows(self) -> float:
+        """Return CPU seconds a million rows read; what the stream cost meanwhile is in them."""
+        return self.cpu_s / max(1, self.wrote.reads) * 1e6
+
+    @property
+    def a_million_records(self) -> float:
+        """Return CPU seconds a million records of both, rows and changes."""
+        return self.cpu_s / max(1, self.wrote.reads + self.wrote.changes) * 1e6
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "name": self.name,
+            "rows": self.wrote.reads,
+            "changes": self.wrote.changes,
+            "wall_s": round(self.used.wall_s, 1),
+            "cpu_s": round(self.cpu_s, 2),
+            "cpu_s_beside": round(self.beside_s, 2),
+            "cpu_s_by_kind": {kind: round(s, 2) for kind, s in self.used.cpu_by_kind.items()},
+            "cpu_s_a_million_rows": round(self.a_million_rows, 2),
+            "cpu_s_a_million_records": round(self.a_million_records, 2),
+            "peak_mb": {kind: round(mb) for kind, mb in self.used.peak_mb.items()},
+            "quarters_mb": {kind: [round(mb) for mb in four] for kind, four in self.used.quarters_mb.items()},
+            "load1": round(self.load, 1),
+        }
+
+
+def complaints(run: Measured, rows: int, most_left_out: float = 0.02) -> list[str]:
+    """Return why a run counts for nothing; an empty list says that it counts.
+
+    Args:
+        run: The run.
+        rows: Rows of the table.
+        most_left_out: Greatest share of rows that events may have told of in place of the snapshot.
+    """
+    wrote, found = run.wrote, []
+    if wrote.keys != wrote.reads:
+        found.append(f"{run.name} read {wrote.reads - wrote.keys} row(s) twice")
+    if wrote.reads < rows * (1 - most_left_out):
+        found.append(f"{run.name} read {wrote.reads} of {rows} rows")
+    if not wrote.changes:
+        found.append(f"{run.name} wrote no change of the stream")
+    return found
+
+
+def ratios(ours: Measured, theirs: Measured) -> dict[str, float]:
+    """Return our share of their CPU time, by row read and by record.
+
+    Args:
+        ours: This provider.
+        theirs: Debezium.
+    """
+    return {
+        "rows": round(ours.a_million_rows / theirs.a_million_rows, 3),
+        "records": round(ours.a_million_records / theirs.a_million_records, 3),
+    }

@@ -1,0 +1,131 @@
+"""The table that is measured, and who changes it meanwhile."""
+
+from __future__ import annotations
+
+import multiprocessing
+import random
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+import pymysql
+
+DATABASE, TABLE = "bench", "orders"
+SEED_ROWS = 10_000
+SIGNALS = "id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL"
+ORDERS = (
+    "id BIGINT AUTO_INCREMENT PRIMARY KEY, customer_id INT, status VARCHAR(20), amount DECIMAL(10,2), "
+    "note VARCHAR(200), created_at DATETIME(3), updated_at TIMESTAMP(3) NULL"
+)
+_COLUMNS = "customer_id, status, amount, note, created_at, updated_at"
+_STATUS = ("new", "paid", "packed", "shipped", "delivered", "returned", "cancelled")
+_WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar papa"
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Say how to reach the server, with the rights to make databases.
+
+    Args:
+        host: Its host.
+        port: Its port.
+        user: The account.
+        password: Its password.
+    """
+
+    host: str
+    port: int
+    user: str
+    password: str
+
+    def connect(self) -> Any:
+        """Return an open connection, autocommit, times in UTC."""
+        return pymysql.connect(
+            host=self.host,
+            port=self.port,
+            user=self.user,
+            password=self.password,
+            charset="utf8mb4",
+            autocommit=True,
+            init_command="SET time_zone = '+00:00'",
+        )
+
+    def run(self, *statements: str) -> None:
+        """Run statements."""
+        with self.connect() as conn, conn.cursor() as cursor:
+            for statement in statements:
+                cursor.execute(statement)
+
+
+def order(draw: random.Random) -> tuple[Any, ...]:
+    """Return the values of a row without its key."""
+    words = _WORDS.split()
+    note = " ".join(draw.choice(words) for _ in range(draw.randint(3, 20)))
+    amount = draw.randint(0, 999_999) / 100
+    return draw.randint(1, 100_000), draw.choice(_STATUS), amount, note, _time(draw), _time(draw)
+
+
+def _time(draw: random.Random) -> str:
+    milliseconds = draw.randint(0, 240 * 86_400_000)
+    return (datetime(2026, 1, 1) + timedelta(milliseconds=milliseconds)).isoformat(" ", "milliseconds")
+
+
+def load(source: Source, rows: int) -> None:
+    """Make the table anew, with keys from 1 on, and a signal table for each of the two.
+
+    Args:
+        source: The server.
+        rows: Number of rows.
+    """
+    draw, name = random.Random(42), f"{DATABASE}.{TABLE}"
+    signals = [f"CREATE TABLE {DATABASE}.{signal_table(who)} ({SIGNALS})" for who in ("debezium", "ours")]
+    source.run(f"DROP DATABASE IF EXISTS {DATABASE}", f"CREATE DATABASE {DATABASE}")
+    source.run(f"CREATE TABLE {name} ({ORDERS})", *signals)
+    with source.connect() as conn, conn.cursor() as cursor:
+        seed = [order(draw) for _ in range(min(rows, SEED_ROWS))]
+        cursor.executemany(f"INSERT INTO {name} ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)", seed)
+        for begun in range(len(seed), rows, SEED_ROWS):
+            wanted = min(SEED_ROWS, rows - begun)
+            chosen = f"SELECT id + {begun}, {_COLUMNS} FROM {name} WHERE id <= {wanted}"
+            cursor.execute(f"INSERT INTO {name} (id, {_COLUMNS}) {chosen}")
+        cursor.execute(f"ANALYZE TABLE {name}")
+
+
+def signal_table(who: str) -> str:
+    """Return the name of somebody's signal table."""
+    return f"signals_{who}"
+
+
+@contextmanager
+def writer(source: Source, rows: int, rate: float) -> Iterator[None]:
+    """Change rows of the table, one in a transaction, in a process of its own.
+
+    Args:
+        source: The server.
+        rows: Keys are drawn up to this.
+        rate: Transactions a second.
+    """
+    context = multiprocessing.get_context("spawn")
+    ending = context.Event()
+    process = context.Process(target=_write, args=(source, rows, rate, ending), daemon=True)
+    process.start()
+    try:
+        yield
+        if not process.is_alive():
+            raise RuntimeError(f"the writer ended with code {process.exitcode}")
+    finally:
+        ending.set()
+        process.join(30)
+
+
+def _write(source: Source, rows: int, rate: float, ending: Any) -> None:
+    draw, begun, done = random.Random(7), time.monotonic(), 0
+    with source.connect() as conn, conn.cursor() as cursor:
+        while not ending.is_set():
+            values = (draw.choice(_STATUS), draw.randint(0, 999_999) / 100, _time(draw), draw.randint(1, rows))
+            cursor.execute(f"UPDATE {DATABASE}.{TABLE} SET status=%s, amount=%s, updated_at=%s WHERE id=%s", values)
+            done += 1
+            time.sleep(max(0.0, begun + done / rate - time.monotonic()))

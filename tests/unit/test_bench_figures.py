@@ -1,0 +1,97 @@
+"""What scripts/bench_incremental.py makes of what it sampled and read."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from benchlib.figures import Measured, Written, complaints, ratios, written
+from benchlib.process_tree import Sample, Usage, children, kind_of, usage, watch
+
+
+def at(second: float, pid: int, kind: str, cpu_s: float, mb: float = 1.0, peak_mb: float = 0.0) -> Sample:
+    return Sample(second, pid, kind, cpu_s, mb, peak_mb or mb)
+
+
+def test_every_process_counts_with_the_last_that_was_seen_of_it() -> None:
+    samples = [at(0, 1, "java", 1.0), at(1, 2, "python", 0.2), at(2, 1, "java", 4.0), at(2, 3, "python", 0.5)]
+    found = usage(samples)
+    assert found.cpu_s == pytest.approx(4.7)
+    assert found.cpu_by_kind == {"java": pytest.approx(4.0), "python": pytest.approx(0.7)}
+    assert found.wall_s == 2
+    assert usage([]) == Usage(0.0, 0.0)
+
+
+def test_a_process_is_what_it_became_and_one_that_has_ended_keeps_its_kind() -> None:
+    """A worker begins as a copy of its parent; a zombie has no command line, but all its CPU time."""
+    found = usage([at(0, 9, "java", 0.0), at(1, 9, "pyspark.daemon", 2.0, 80), at(2, 9, "gone", 2.5, 0.0)])
+    assert found.cpu_by_kind == {"pyspark.daemon": 2.5}
+    assert found.peak_mb == {"pyspark.daemon": 80}
+    command = "python -m pyspark.daemon pyspark.worker"
+    assert [kind_of(text) for text in (command, "/usr/bin/java -cp x", "python x.py", "bash", "")] == [
+        *("pyspark.daemon", "java", "python", "other", "gone")
+    ]
+
+
+def test_memory_is_told_for_each_quarter_of_the_time() -> None:
+    """Two processes of a kind do not add up: each has a memory of its own."""
+    samples = [at(t, pid, "python", 0.0, mb) for t, mb in enumerate((10, 20, 30, 40, 50)) for pid in (1, 2)]
+    samples.append(at(3.9, 2, "python", 0.0, 5, 90))
+    found = usage(samples)
+    assert found.quarters_mb == {"python": [10, 20, 30, 50]}
+    assert found.peak_mb == {"python": 90}
+
+
+def test_a_tree_is_sampled_until_it_is_over() -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    try:
+        while len(tree := children(process.pid)) < 2:
+            assert process.poll() is None
+        looks = iter([False, True])
+        samples = watch(process.pid, lambda: next(looks))
+        assert {s.pid for s in samples} >= set(tree)
+        assert all(s.rss_mb > 0 and s.kind == "python" for s in samples)
+        assert process.pid in children(os.getpid())
+    finally:
+        process.communicate(b"\n")
+
+
+def test_rows_that_were_read_are_told_from_changes() -> None:
+    def record(op: str, text: str = "") -> bytes:
+        return json.dumps({"after": {"note": text}, "op": op}, separators=(",", ":")).encode()
+
+    records = [(b"1", record("r")), (b"2", record("r")), (b"1", record("r")), (b"1", record("u")), (b"1", None)]
+    assert written(records) == Written(reads=3, keys=2, changes=2)
+    assert written([(b"1", record("u", 'a text with "op":"r" in it'))]) == Written(0, 0, 1)
+
+
+def run(reads: int, changes: int, cpu_s: float, keys: int | None = None, beside_s: float = 0.0) -> Measured:
+    wrote = Written(reads, reads if keys is None else keys, changes)
+    return Measured("x", wrote, Usage(10.0, cpu_s, {"java": cpu_s}, {"java": 70.4}, {"java": [1.2] * 4}), beside_s, 1.5)
+
+
+def test_cost_is_told_by_row_and_by_record_with_what_was_done_beside() -> None:
+    ours = run(800_000, 200_000, 15.0, beside_s=1.0)
+    assert ours.a_million_rows == pytest.approx(20.0)
+    assert ours.a_million_records == pytest.approx(16.0)
+    assert ratios(ours, run(400_000, 400_000, 32.0)) == {"rows": 0.25, "records": 0.4}
+    told = ours.to_json()
+    assert told["cpu_s"] == 16.0 and told["cpu_s_beside"] == 1.0 and told["cpu_s_a_million_rows"] == 20.0
+    assert told["peak_mb"] == {"java": 70} and told["quarters_mb"] == {"java": [1, 1, 1, 1]}
+
+
+@pytest.mark.parametrize(
+    ("made", "complaint"),
+    [
+        (run(990, 5, 1.0), ""),
+        (run(970, 5, 1.0), "x read 970 of 1000 rows"),
+        (run(1000, 5, 1.0, keys=998), "x read 2 row(s) twice"),
+        (run(1000, 0, 1.0), "x wrote no change of the stream"),
+    ],
+)
+def test_a_run_counts_only_with_all_rows_once_and_changes_beside_them(made: Measured, complaint: str) -> None:
+    assert complaints(made, 1000) == ([complaint] if complaint else [])
