@@ -9,7 +9,7 @@ import pytest
 from decode_builder import DEFAULT, NO_SCHEMA, column, context, packet, table
 
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, select_list
+from airflow_provider_mysql_cdc.cdc.decode.text import compile_key_reader, compile_text_decoder, select_list
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
 
 T = table(
@@ -89,6 +89,34 @@ def test_a_failure_names_table_and_column(values: tuple[bytes | None, ...], what
         read(*values)
     assert caught.value.what == f"{what} of table db.t cannot be read"
     assert "binlog.000001:4" in caught.value.where
+
+
+MIXED = table(
+    column("a", "VARCHAR", length=70_000, charset="utf8mb4"),
+    column("b", "BIGINT", nullable=False),
+    column("c", "DOUBLE"),
+    column("d", "VARCHAR", length=20, charset="utf8mb4", nullable=False),
+    column("e", "FLOAT"),
+    key=("d", "b"),
+)
+
+
+@pytest.mark.parametrize("size", [0, 1, 250, 251, 70_000])
+@pytest.mark.parametrize("middle", [b"1.5", None])
+def test_a_key_is_read_as_the_decoder_writes_it(size: int, middle: bytes | None) -> None:
+    """Key columns in another order than the table's, with long values and NULL before and between them."""
+    row = packet(b"x" * size, b"-7", middle, 'ü"\\'.encode(), b"1")
+    options, made = DecoderOptions(included=()), list[Any]()
+    compile_text_decoder(MIXED, options, NO_SCHEMA, MIXED.columns)(row, 0, context(), made)
+    assert compile_key_reader(MIXED, options, MIXED.columns)(row) == made[0][0]
+    assert json.loads(made[0][0]) == {"d": 'ü"\\', "b": -7}
+
+
+def test_a_value_beside_the_key_is_not_looked_at_and_one_of_the_key_is_named() -> None:
+    read_key = compile_key_reader(MIXED, DEFAULT, MIXED.columns)
+    assert read_key(packet(b"\xff", b"5", b"no number", b"k", b"none")) == b'{"d":"k","b":5}'
+    with pytest.raises(ValueDecodeError, match=r"column d of table db\.t"):
+        read_key(packet(b"x", b"1", b"1", None))
 
 
 def test_an_unknown_type_is_refused() -> None:

@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.incremental import stretch_reader
 from airflow_provider_mysql_cdc.cdc.incremental.scans import Stretch
 from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 
 CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
@@ -46,11 +47,13 @@ class Channel:
         return {}
 
 
-def read(monkeypatch: pytest.MonkeyPatch, open_s: float) -> tuple[MemoryKafka, Channel, dict[str, int]]:
-    """Let a task read five rows while its transaction is so old."""
+def read(
+    monkeypatch: pytest.MonkeyPatch, open_s: float, of: Table = TABLE, keys: dict[TableId, set[bytes]] | None = None
+) -> tuple[MemoryKafka, Channel, dict[str, int]]:
+    """Let a task read five rows while its transaction is so old, and events have touched some keys."""
 
     def stream_rows(*_: Any) -> Iterator[bytes]:
-        yield from (packet(str(n).encode()) for n in range(5))
+        yield from (packet(*(str(n).encode() for _ in of.columns)) for n in range(5))
 
     monkeypatch.setattr(stretch_reader, "stream_rows", stream_rows)
     monkeypatch.setattr(stretch_reader, "CHECK_ROWS", 2)
@@ -59,9 +62,10 @@ def read(monkeypatch: pytest.MonkeyPatch, open_s: float) -> tuple[MemoryKafka, C
     sink.init()
     sink.open_s = open_s
     batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
-    state: Any = SchemaState(tables={TABLE.id: TABLE})
+    state: Any = SchemaState(tables={of.id: of})
     to: Any = channel
-    return kafka, channel, StretchReader(CFG, batch, 0, None, sink, to, state, TouchedKeys({TABLE.id}), "run").run()
+    touched = TouchedKeys({of.id}, keys=keys or {})
+    return kafka, channel, StretchReader(CFG, batch, 0, None, sink, to, state, touched, "run").run()
 
 
 def test_rows_and_the_record_that_they_are_done_are_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,6 +74,19 @@ def test_rows_and_the_record_that_they_are_done_are_one_transaction(monkeypatch:
     assert [json.loads(r.value or b"")["after"]["id"] for r in kafka.committed(TOPIC)] == [0, 1, 2, 3, 4]
     ((rows_in, _), *_), ((record_in, _),) = kafka.logs[TOPIC, 0], kafka.logs[CFG.ledger_topic, 0]
     assert rows_in is record_in and [op for op, _ in channel.said] == ["done"]
+
+
+@pytest.mark.req("INC-20")
+def test_rows_that_an_event_touched_are_left_out_by_their_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key stands behind another column, and is another one than that of the events."""
+    behind = table(
+        column("v", "VARCHAR", length=9, charset="utf8mb4"), column("id", "INT", nullable=False), key=("id",)
+    )
+    kafka, channel, counts = read(monkeypatch, 0, behind, {behind.id: {b'{"id":1}', b'{"id":4}', b'{"id":9}'}})
+    assert counts == {TOPIC: 3}
+    assert [json.loads(r.value or b"")["after"]["id"] for r in kafka.committed(TOPIC)] == [0, 2, 3]
+    ((op, said),) = channel.said
+    assert op == "done" and (said["done"]["rows"], said["done"]["left_out"]) == (3, 2)
 
 
 def test_a_stretch_that_does_not_fit_into_a_transaction_is_given_up_and_the_drain_goes_on(

@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, quote_name
 _FILE = "<text decoder>"
 _NULL = 0xFB
 TextDecoder = Callable[[bytes, int, EventContext, list[Any]], None]
+KeyReader = Callable[[bytes], bytes]
 
 
 def selected_columns(table: Table, options: DecoderOptions | None = None) -> tuple[Column, ...]:
@@ -117,6 +118,40 @@ def compile_text_decoder(
     return decode
 
 
+def compile_key_reader(table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> KeyReader:
+    """Return the function that reads the key of one row packet; of other columns it reads the lengths only.
+
+    The key is the one that ``compile_text_decoder`` gives its records with these options and no schema text.
+
+    Args:
+        table: The table.
+        options: Modes and key columns; there is one at least.
+        columns: The columns that the SELECT gives, in its order.
+
+    Raises:
+        SchemaError: A key column's type is not known.
+    """
+    namespace: dict[str, Any] = {"lenenc": lenenc, "to_byte_text": to_byte_text, "behind": _behind}
+    keys = _key_places(table, columns, options)
+    body = ["def run(b, t, p):"]
+    for index, column in enumerate(columns[: max(keys) + 1]):
+        request = TextRequest(column, options, "null", _binder(namespace))
+        passed = [f" n = b[p]  # {index}", " if n < 251: p += n + 1", " else: p = behind(b, p)"]
+        body += _column(index, column, request) if index in keys else passed
+    body.append(f" return {_key(keys, columns, options, EnvelopeText())}")
+    exec(compile("\n".join(body), _FILE, "exec"), namespace)  # source generated here from the table
+    run, owners = namespace["run"], _line_owners(body)
+
+    def read(packet: bytes) -> bytes:
+        try:
+            found: bytes = run(packet, packet.decode("latin-1"), 0)
+        except ROW_ERRORS as error:
+            raise _failure(table, columns, error, owners, f"table {table.id}") from error
+        return found
+
+    return read
+
+
 def row_identity(packet: bytes, pos: int, columns: tuple[Column, ...], keys: frozenset[str]) -> str:
     """Return the key of a row as ``name=value, ...`` in MySQL's own text, as far as it can be read.
 
@@ -143,12 +178,7 @@ def row_identity(packet: bytes, pos: int, columns: tuple[Column, ...], keys: fro
 def _body(
     table: Table, chosen: tuple[Column, ...], options: DecoderOptions, envelope: EnvelopeText, namespace: dict[str, Any]
 ) -> list[str]:
-    keys = [chosen.index(table.columns[i]) for i in key_indexes(table, options)]
-
-    def bind(hint: str, value: Any) -> str:
-        namespace.setdefault(hint, value)
-        return hint
-
+    keys, bind = _key_places(table, chosen, options), _binder(namespace)
     lines = ["def run(b, t, p, ctx, append):"]
     for index, column in enumerate(chosen):
         null = "null"
@@ -165,6 +195,27 @@ def _body(
     start = literal(f'{head}{{"before":null,"after":')
     lines += [f" append((k, f'{start}{image}{{h}}{literal(tail)}'.encode('latin-1'), ctx.first_row, 0, None))"]
     return lines
+
+
+def _key_places(table: Table, chosen: tuple[Column, ...], options: DecoderOptions) -> list[int]:
+    """Return where the key columns stand in a row, in key order."""
+    return [chosen.index(table.columns[i]) for i in key_indexes(table, options)]
+
+
+def _binder(namespace: dict[str, Any]) -> Callable[[str, Any], str]:
+    def bind(hint: str, value: Any) -> str:
+        namespace.setdefault(hint, value)
+        return hint
+
+    return bind
+
+
+def _behind(packet: bytes, pos: int) -> int:
+    """Return the offset after a value."""
+    if packet[pos] == _NULL:
+        return pos + 1
+    size, start = lenenc(packet, pos)
+    return start + size
 
 
 def _label(column: Column, options: DecoderOptions) -> str:

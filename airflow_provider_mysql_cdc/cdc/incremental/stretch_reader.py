@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Any
 
 import pymysql
@@ -14,8 +15,13 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, compile_text_decoder, selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.text import (
+    KeyReader,
+    TextDecoder,
+    compile_key_reader,
+    compile_text_decoder,
+    selected_columns,
+)
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys, row_key_options
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
@@ -38,7 +44,6 @@ NAMES_MISSING = (1054, 1146)
 """ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE."""
 CHECK_ROWS = 1000
 """Rows between two looks at the clock."""
-Record = tuple[bytes | None, bytes | None, int, int, Any]
 
 
 class NotNow(Exception):
@@ -80,15 +85,13 @@ class Asked:
         )
 
     def marker(self, stretch: Stretch, *, first: bool, last: bool) -> str:
-        """Return ``source.snapshot`` of a row.
+        """Return ``source.snapshot`` of a row of a blocking snapshot.
 
         Args:
             stretch: The stretch.
             first: Whether the row is its first.
             last: Whether it is its last.
         """
-        if self.kind == "incremental":
-            return "incremental"
         return source.snapshot_marker(
             first_row=first and stretch.number == 0,
             last_row=last and stretch.final,
@@ -105,7 +108,7 @@ class _Version:
         table: The table as of the batch's end.
         columns: The columns that are read: those of the events, and those of the table's own key.
         decode: Makes the records.
-        keys: Makes the row's own key, in the form of ``TouchedKeys``; None for a table without a key.
+        key: Reads the row's own key, in the form of ``TouchedKeys``; None for a table without a key.
         partitions: Partitions of its topic.
         topic: Its topic.
     """
@@ -113,7 +116,7 @@ class _Version:
     table: Table
     columns: tuple[Column, ...]
     decode: TextDecoder
-    keys: TextDecoder | None
+    key: KeyReader | None
     partitions: int
     topic: str
 
@@ -172,8 +175,9 @@ class StretchReader:
             faults.fault_point("incremental.stretch_read", self.index)
             given = 0
             emitter = self._emitter(version, where, f"{asked.kind}/{self.plan.epoch}/{stretch.scan}")
-            for given, (packet, last) in enumerate(with_last(self._untouched(spool, version)), 1):
-                emitter.row(packet, asked.marker(stretch, first=given == 1, last=last))
+            rows = marked(self._untouched(spool, version), stretch, asked)
+            for given, (packet, marker) in enumerate(rows, 1):
+                emitter.row(packet, marker)
                 if given % CHECK_ROWS == 0:
                     self._require_time(given, spool.rows)
             left_out = spool.rows - given
@@ -218,18 +222,12 @@ class StretchReader:
                 raise
             raise NotNow(error.message(), hopeless=not passing) from error
 
-    def _untouched(self, spool: RowSpool, version: _Version) -> Iterator[bytes]:
-        """Yield the rows that no event behind the low watermark touched."""
-        touched = self.touched.keys.get(version.table.id)
-        if not touched or version.keys is None:
-            yield from spool
-            return
-        context, made = EventContext(), list[Record]()
-        for packet in spool:
-            made.clear()
-            version.keys(packet, 0, context, made)
-            if made[0][0] not in touched:
-                yield packet
+    def _untouched(self, spool: RowSpool, version: _Version) -> Iterable[bytes]:
+        """Return the rows that no event behind the low watermark touched."""
+        touched, key = self.touched.keys.get(version.table.id), version.key
+        if not touched or key is None:
+            return spool
+        return (packet for packet in spool if key(packet) not in touched)
 
     def _version(self, stretch: Stretch, asked: Asked) -> _Version:
         """Return what reading a table takes.
@@ -266,7 +264,7 @@ class StretchReader:
             table,
             columns,
             compile_text_decoder(table, options, envelope, columns),
-            compile_text_decoder(table, own, EnvelopeText(), columns) if own.key_columns else None,
+            compile_key_reader(table, own, columns) if own.key_columns else None,
             partitions,
             topic,
         )
@@ -288,6 +286,20 @@ class StretchReader:
             counts=self.counts,
             identity=identity,
         )
+
+
+def marked(rows: Iterable[bytes], stretch: Stretch, asked: Asked) -> Iterator[tuple[bytes, str]]:
+    """Return each row with its ``source.snapshot``.
+
+    Args:
+        rows: The rows.
+        stretch: Their stretch.
+        asked: What the driver asks of it.
+    """
+    if asked.kind == "incremental":
+        return zip(rows, repeat("incremental"), strict=False)
+    ends = enumerate(with_last(rows))
+    return ((row, asked.marker(stretch, first=n == 0, last=last)) for n, (row, last) in ends)
 
 
 def with_last(rows: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:

@@ -6,6 +6,7 @@ is not in a task's hands. So a chunk's transaction begins when its last row has 
 
 from __future__ import annotations
 
+import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from types import TracebackType
@@ -15,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.errors import StateError
 
 MEMORY_BYTES = 32 << 20
 _BLOCK = 1 << 20
-_HEAD = 4
+_WORD = 4
 
 
 class RowSpool:
@@ -41,21 +42,23 @@ class RowSpool:
         Raises:
             StateError: The folder for temporary files is full.
         """
-        block = bytearray()
+        block, size = list[bytes](), 0
         for packet in packets:
-            block += len(packet).to_bytes(_HEAD, "little")
-            block += packet
+            block.append(packet)
+            size += len(packet) + _WORD
             self.rows += 1
             passed(self.rows)
-            if len(block) >= _BLOCK:
+            if size >= _BLOCK:
                 self._write(block)
-                block.clear()
+                block, size = [], 0
         self._write(block)
         self._file.seek(0)
 
-    def _write(self, block: bytearray) -> None:
+    def _write(self, block: list[bytes]) -> None:
+        """Write the number of rows, their lengths, and the rows."""
+        head = struct.pack(f"<{len(block) + 1}I", len(block), *map(len, block))
         try:
-            self._file.write(block)
+            self._file.write(b"".join((head, *block)))
         except OSError as error:
             raise StateError(
                 "the rows of a chunk cannot be kept on the local disk",
@@ -67,9 +70,13 @@ class RowSpool:
             ) from error
 
     def __iter__(self) -> Iterator[bytes]:
-        read = self._file.read
-        for _ in range(self.rows):
-            yield read(int.from_bytes(read(_HEAD), "little"))
+        while head := self._file.read(_WORD):
+            count = int.from_bytes(head, "little")
+            lengths = struct.unpack(f"<{count}I", self._file.read(_WORD * count))
+            block, pos = self._file.read(sum(lengths)), 0
+            for length in lengths:
+                yield block[pos : pos + length]
+                pos += length
 
     def __enter__(self) -> RowSpool:
         return self
