@@ -113,8 +113,8 @@ def test_an_error_among_the_rows_is_named_and_the_connection_can_be_used_again()
         (result(*ROWS)[:300], None),
         (result(*ROWS)[:-3], TimeoutError("no answer for 60 s")),
         (result(*ROWS)[:300], ConnectionResetError(104, "Connection reset by peer")),
-        (b"".join(packets([b"\x01", COLUMN, EOF])) + b"".join(packets([b"\x01a"], 0)), None),
-        (b"".join(packets([b"\x01", COLUMN, EOF, b"\x01a"])) + b"".join(packets([b"\x01b"], 9)), None),
+        (b"".join((*packets([b"\x01", COLUMN, EOF]), *packets([b"\x01a"], 0), *packets([EOF], 5))), None),
+        (b"".join((*packets([b"\x01", COLUMN, EOF]), *packets([b"\x01b"], 9), *packets([EOF], 5))), None),
     ],
     ids=["end", "middle", "silence", "reset", "shutdown", "out of order"],
 )

@@ -12,6 +12,7 @@ from decode_builder import column, packet, table
 from memory_job import config
 from store_contract import plan
 
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.incremental import stretch_reader
@@ -48,7 +49,11 @@ class Channel:
 
 
 def read(
-    monkeypatch: pytest.MonkeyPatch, open_s: float, of: Table = TABLE, keys: dict[TableId, set[bytes]] | None = None
+    monkeypatch: pytest.MonkeyPatch,
+    open_s: float,
+    of: Table = TABLE,
+    keys: dict[TableId, set[bytes]] | None = None,
+    cfg: ConnectorConfig = CFG,
 ) -> tuple[MemoryKafka, Channel, dict[str, int]]:
     """Let a task read five rows while its transaction is so old, and events have touched some keys."""
 
@@ -65,7 +70,7 @@ def read(
     state: Any = SchemaState(tables={of.id: of})
     to: Any = channel
     touched = TouchedKeys({of.id}, keys=keys or {})
-    return kafka, channel, StretchReader(CFG, batch, 0, None, sink, to, state, touched, "run").run()
+    return kafka, channel, StretchReader(cfg, batch, 0, None, sink, to, state, touched, "run").run()
 
 
 def test_rows_and_the_record_that_they_are_done_are_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +92,17 @@ def test_rows_that_an_event_touched_are_left_out_by_their_key_alone(monkeypatch:
     assert [json.loads(r.value or b"")["after"]["id"] for r in kafka.committed(TOPIC)] == [0, 2, 3]
     ((op, said),) = channel.said
     assert op == "done" and (said["done"]["rows"], said["done"]["left_out"]) == (3, 2)
+
+
+def test_a_value_that_cannot_be_read_leaves_its_row_out_also_when_an_event_touched_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad = table(column("v", "TIME", nullable=False), column("id", "INT", nullable=False), key=("id",))
+    cfg = config(event__processing__failure__handling__mode="skip")
+    kafka, channel, _ = read(monkeypatch, 0, bad, {bad.id: {b'{"id":1}'}}, cfg)
+    ((op, said),) = channel.said
+    assert op == "done" and (said["done"]["rows"], said["done"]["left_out"]) == (0, 1)
+    assert kafka.committed(TOPIC) == []
 
 
 def test_a_stretch_that_does_not_fit_into_a_transaction_is_given_up_and_the_drain_goes_on(
