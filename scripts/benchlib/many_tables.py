@@ -61,11 +61,7 @@ def _notes(pipeline: Pipeline) -> str:
 
 def _largest(pipeline: Pipeline, topic: str) -> dict[str, Any]:
     """Return the largest record of a topic, and how many it has."""
-    settings = pipeline.cfg.kafka_settings()
-    sizes = {}
-    count = 0
-    for record in read_topic(settings, topic, timeout_s=60):
-        count += 1
-        sizes[str((record.key or b"").decode())] = len(record.key or b"") + len(record.value or b"")
-    key = max(sizes, key=lambda name: sizes[name])
-    return {"records": count, "bytes": sizes[key], "key": key}
+    records = read_topic(pipeline.cfg.kafka_settings(), topic, timeout_s=60)
+    sizes = [(len(r.key or b"") + len(r.value or b""), (r.key or b"").decode()) for r in records]
+    largest, key = max(sizes)
+    return {"records": len(sizes), "bytes": largest, "key": key}

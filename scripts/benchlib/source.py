@@ -109,10 +109,12 @@ def writer(source: Source, rows: int, rate: float) -> Iterator[None]:
         rate: Transactions a second.
     """
     context = multiprocessing.get_context("spawn")
-    ending = context.Event()
-    process = context.Process(target=_write, args=(source, rows, rate, ending), daemon=True)
+    writes, ending = context.Event(), context.Event()
+    process = context.Process(target=_write, args=(source, rows, rate, writes, ending), daemon=True)
     process.start()
     try:
+        if not writes.wait(60):
+            raise RuntimeError("the writer did not begin within 60 s")
         yield
         if not process.is_alive():
             raise RuntimeError(f"the writer ended with code {process.exitcode}")
@@ -121,11 +123,12 @@ def writer(source: Source, rows: int, rate: float) -> Iterator[None]:
         process.join(30)
 
 
-def _write(source: Source, rows: int, rate: float, ending: Any) -> None:
-    draw, begun, done = random.Random(7), time.monotonic(), 0
+def _write(source: Source, rows: int, rate: float, writes: Any, ending: Any) -> None:
     with source.connect() as conn, conn.cursor() as cursor:
+        draw, begun, done = random.Random(7), time.monotonic(), 0
         while not ending.is_set():
             values = (draw.choice(_STATUS), draw.randint(0, 999_999) / 100, _time(draw), draw.randint(1, rows))
             cursor.execute(f"UPDATE {DATABASE}.{TABLE} SET status=%s, amount=%s, updated_at=%s WHERE id=%s", values)
             done += 1
+            writes.set()
             time.sleep(max(0.0, begun + done / rate - time.monotonic()))
