@@ -119,6 +119,18 @@ def stack() -> Iterator[Any]:
         stop_stack(folder, wipe=True)
 
 
+@pytest.fixture(autouse=True)
+def _spark_starts_fast(request: pytest.FixtureRequest) -> None:
+    """Let the Spark drivers of a test map their classes from a file; the environment leads to it from here on."""
+    name = "SPARK_SUBMIT_OPTS"
+    if name in os.environ or request.node.get_closest_marker("spark") is None:
+        return
+    from kit import JVM, spark_home
+    from spark_classes import options
+
+    os.environ[name] = options(ROOT / ".stack" / "classes", spark_home(), JVM)
+
+
 @pytest.fixture
 def root(stack: Any) -> Iterator[Any]:
     """Return an open root connection, autocommit, utf8mb4."""

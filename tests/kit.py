@@ -145,8 +145,7 @@ def submit_env(fault: dict[str, Any] | None = None) -> dict[str, str]:
         "SPARK_LAUNCHER_OPTS": JVM,
         "SPARK_LOCAL_IP": "127.0.0.1",
     }
-    if "JAVA_HOME" in os.environ:
-        env["JAVA_HOME"] = os.environ["JAVA_HOME"]
+    env |= {name: os.environ[name] for name in ("JAVA_HOME", "SPARK_SUBMIT_OPTS") if name in os.environ}
     if fault is not None:
         env["MYSQL_CDC_FAULT"] = json.dumps(fault)
     return env

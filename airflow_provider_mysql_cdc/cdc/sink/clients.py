@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
+from airflow_provider_mysql_cdc.cdc.sink.kept_admins import Kept, let_go_at_fork
 
 QUEUE_KBYTES = 65_536
 """Bytes that wait in one producer, in KiB: what bounds its memory."""
@@ -207,7 +209,7 @@ class Admin(AdminClient):  # type: ignore[misc]
 
 
 def make_admin(settings: Mapping[str, Any]) -> Admin:
-    """Create an admin client.
+    """Return an admin client; whoever asks with the same settings within a minute shares it.
 
     Args:
         settings: User settings.
@@ -215,8 +217,17 @@ def make_admin(settings: Mapping[str, Any]) -> Admin:
     Raises:
         ConfigError: librdkafka does not take a setting.
     """
-    admin: Admin = _create(Admin, common_settings(settings), settings)
-    return admin
+
+    def make() -> Admin:
+        admin: Admin = _create(Admin, common_settings(settings), settings)
+        return admin
+
+    return _ADMINS.get(settings, make)
+
+
+_ADMINS: Kept[Admin] = Kept()
+let_go_at_fork(_ADMINS)
+atexit.register(_ADMINS.clear)
 
 
 def _create(kind: Callable[..., Any], finished: dict[str, Any], settings: Mapping[str, Any]) -> Any:
