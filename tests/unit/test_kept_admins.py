@@ -6,8 +6,10 @@ import os
 from dataclasses import dataclass, field
 from typing import Any
 
+import pytest
+
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink import clients
 from airflow_provider_mysql_cdc.cdc.sink.kept_admins import KEPT_S, Kept, let_go_at_fork
 
 HERE = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": Secret("one")}
@@ -88,6 +90,6 @@ def test_a_fork_finds_none() -> None:
     assert rig.get() is not first
 
 
-def test_the_package_keeps_its_admin_clients() -> None:
-    settings = {"bootstrap.servers": "127.0.0.1:1"}
-    assert make_admin(settings) is make_admin(dict(settings))
+def test_the_package_keeps_its_admin_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "_create", lambda *_: Client())
+    assert clients.make_admin(HERE) is clients.make_admin(dict(HERE))
