@@ -135,7 +135,7 @@ def test_kill_driver_during_snapshot_keeps_finished_chunks(
     assert fired.exists(), f"the fault never fired:\n{first.stdout}\n{first.stderr[-2000:]}"
     # Between the attempts the tables change, in finished chunks and in others.
     execute(root, f"UPDATE `{database}`.hot SET v = 'between' WHERE id % 7 = 0")
-    second = run(pipeline, "snapshot", tmp_path)
+    second = PROCESS(pipeline, "snapshot", tmp_path)
     assert second.returncode == 0, second.stdout + second.stderr[-3000:]
     assert pipeline.settle().complete
     execute(root, f"UPDATE `{database}`.hot SET v = 'after' WHERE id % 11 = 0")

@@ -23,7 +23,7 @@ STOPS: dict[str, tuple[type[Exception], str]] = {
 UNSUPPORTED = {"dml/unwrap": "transforms"}
 # Modes that change how values and rows are written and nothing that goes from one batch to the next: the workload's
 # mode "default" shows that the places where batches end cannot be told from the records.
-WRITTEN_ONLY = ("types/", "dml/")
+WRITTEN_ONLY = ("types/", "dml/", "ddl/no_data")
 
 
 @pytest.fixture(scope="session")

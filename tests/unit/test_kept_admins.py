@@ -92,4 +92,5 @@ def test_a_fork_finds_none() -> None:
 
 def test_the_package_keeps_its_admin_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "_create", lambda *_: Client())
+    monkeypatch.setattr(clients, "_ADMINS", Kept())
     assert clients.make_admin(HERE) is clients.make_admin(dict(HERE))

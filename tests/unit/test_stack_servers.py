@@ -315,3 +315,16 @@ class TestFolder:
         assert settings.default_run_dir() == tmp_path
         monkeypatch.delenv("MYSQL_CDC_STACK_DIR")
         assert settings.default_run_dir() == settings.REPOSITORY / ".stack"
+
+
+@pytest.mark.parametrize(
+    ("line", "baked_in"),
+    [
+        ("lower_case_table_names=1", True),
+        ("innodb_page_size=4k", True),
+        ("innodb_buffer_pool_size=128M", False),
+        ("gtid_mode=OFF", False),
+    ],
+)
+def test_a_data_folder_is_copied_unless_an_option_is_settled_in_it(line: str, baked_in: bool) -> None:
+    assert mysql._changes_what_is_initialised(f"[mysqld]\ndatadir=/d\n{line}\n") is baked_in
