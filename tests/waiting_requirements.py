@@ -12,9 +12,6 @@ _REASONS = {
     "waits for the TiCDC Avro protocol": """
         EX-24..35 CFG-123..132 FAULT-29 FAULT-30 DIS-40
     """,
-    "waits for signals and incremental snapshots": """
-        TYPE-72 INC-11 INC-12 INC-30 INC-35 CFG-68..70 FAULT-26
-    """,
     "waits for metrics: until then a run's log, its progress lines and its outcome tell": """
         MET-01..61 SNAP-56 SNAP-57 STRM-16 STRM-26
     """,

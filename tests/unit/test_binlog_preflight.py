@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import Demand, Facts, Finding, check, require
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ServerIdInUseError, SourcePrivilegeError, SourceSettingError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ServerIdInUseError,
+    SourceAuthError,
+    SourcePrivilegeError,
+    SourceSettingError,
+)
 
 VARIABLES = {
     "log_bin": "ON",
@@ -98,6 +106,20 @@ def without(*names: str) -> str:
     for name in names:
         grant = grant.replace(f"{name}, ", "").replace(f", {name} ON", " ON")
     return grant
+
+
+@pytest.mark.req("SETUP-06")
+def test_who_may_not_attach_to_the_server_is_told_which_privilege_reads_the_binlog() -> None:
+    """The preflight asks the grants; the server itself refuses the registration as a replica (error 1045)."""
+    finding = only(check(facts(without("REPLICATION SLAVE")), DRAIN))
+    assert "to read the binlog" in finding.why and "GRANT REPLICATION SLAVE ON *.*" in finding.fix
+
+    def refuse() -> None:
+        raise SourceAuthError("access denied", why="error 1045")
+
+    packets: Any = SimpleNamespace(send=lambda data: None, answer=refuse)
+    with pytest.raises(SourcePrivilegeError, match=r"lacks REPLICATION SLAVE.*GRANT REPLICATION SLAVE"):
+        dump._register(packets, 7, "h:3306")
 
 
 @pytest.mark.req("SETUP-10", "SETUP-03", "SETUP-04", "SETUP-08")

@@ -21,10 +21,7 @@ READ_BY_NOBODY = {
     "EVENT_PROCESSING_FAILURE_HANDLING_MODE": "one accepted value",
     "INCONSISTENT_SCHEMA_HANDLING_MODE": "one accepted value",
     "NAME": "for people",
-    "SIGNAL_TRUSTED_CHANNELS": "for cdc/incremental",
-    "INCREMENTAL_SNAPSHOT_CHUNK_SIZE": "for cdc/incremental",
-    "INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES": "for cdc/incremental",
-    "INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY": "for cdc/incremental",
+    "INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES": "both values mean what true means in Debezium",
     "TOPIC_HEARTBEAT_PREFIX": "heartbeat.interval.ms is pending",
 }
 

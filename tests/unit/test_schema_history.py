@@ -7,6 +7,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
+from memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
@@ -15,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, Sch
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions
 from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, reaches, replay
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
@@ -155,6 +157,26 @@ def test_a_statement_not_understood_stops_with_its_place_unless_told_otherwise()
     with pytest.raises(DdlParseError, match=r"binlog\.000001:150"):
         replay([CREATE, bad], until=place(150), epoch=1)
     assert columns(replay([CREATE, bad, ADD_A], until=place(200), epoch=1, skip_unparseable=True)) == ["id", "a"]
+
+
+@pytest.mark.req("SCH-09")
+@pytest.mark.parametrize(
+    "name", ["schema.history.internal.skip.unparseable.ddl", "database.history.skip.unparseable.ddl"]
+)
+def test_a_person_may_let_the_next_batch_begin_without_a_statement(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """The default stops, so that somebody can repair the history; what is skipped is missing from the structures."""
+    log = [CREATE, record(150, "ALTER TABLE t FROBNICATE"), ADD_A]
+    monkeypatch.setattr(history, "read_history", lambda cfg: iter(log))
+
+    def load(**given: str) -> list[str]:
+        cfg = config(table__include__list="d[.]t")
+        cfg = ConnectorConfig.from_properties({**cfg.properties(), **given})
+        return columns(history.load_state(cfg, until=place(200), epoch=2))
+
+    for stops in ({}, {name: "false"}):
+        with pytest.raises(DdlParseError, match=r"binlog\.000001:150"):
+            load(**stops)
+    assert load(**{name: "true"}) == ["id", "a"]
 
 
 DEFINITIONS = Definitions(

@@ -144,7 +144,8 @@ INCREMENTAL_SNAPSHOT_CHUNK_SIZE: Field[int] = Field(
     "incremental.snapshot.chunk.size",
     parse.integer(1, parse.INT32_MAX),
     1024,
-    "Rows of a chunk of an incremental snapshot: with more there are fewer queries and more memory is needed.",
+    "Rows of a chunk of an incremental snapshot: with more there are fewer queries, larger Kafka transactions and more "
+    "memory is needed. A task reads 16 chunks in one go and commits them together.",
     Group.SIGNALS,
     refs=("CFG-69", "INC-11", "INC-12"),
     decides=Decides.NOTHING,
@@ -153,9 +154,9 @@ INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES: Field[bool] = Field(
     "incremental.snapshot.allow.schema.changes",
     parse.boolean,
     False,
-    "Accepted, and nothing depends on it: a part of a table whose structure was changed meanwhile is always read again "
-    "and a table whose key was changed is read from its beginning. A statement that changes a table waits for the end "
-    "of a round that reads it.",
+    "Both values mean what `true` means in Debezium, which without it may give rows of a wrong structure: a part of a "
+    "table that was changed meanwhile is always read again, and a table whose key was changed is read from its "
+    "beginning. A statement that changes a table waits for the end of a round that reads it.",
     Group.SIGNALS,
     refs=("CFG-68", "INC-35"),
     decides=Decides.NOTHING,
