@@ -32,8 +32,9 @@ FREE = {
     "snapshot.lock.timeout.ms", "snapshot.locking.mode", "snapshot.chunk.rows", "snapshot.parallelism",
     "drain.writers", "drain.small.batch.bytes", "max.batch.bytes", "commit.bytes", "commit.interval.ms",
     "topic.creation.default.replication.factor", "heartbeat.action.query", "topic.settings.verified",
-    # signals and notifications; what a signal leads to is fixed when it is taken, between two batches
-    "signal.data.collection.create", "signal.enabled.channels", "signal.trusted.channels", "signal.kafka.topic",
+    # signals and notifications; what a signal leads to is fixed when it is taken, between two batches; structures that
+    # a row of the signal table tells are not, so whether these rows count is
+    "signal.data.collection.create", "signal.trusted.channels", "signal.kafka.topic",
     "signal.kafka.bootstrap.servers", "signal.kafka.groupId", "signal.kafka.poll.timeout.ms", "read.only",
     "incremental.snapshot.chunk.size", "incremental.snapshot.allow.schema.changes",
     "incremental.snapshot.watermarking.strategy", "notification.enabled.channels", "notification.sink.topic.name",

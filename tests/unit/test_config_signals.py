@@ -55,7 +55,8 @@ def test_the_signal_table_is_followed_and_described_whether_captured_or_not() ->
 def test_what_decides_about_the_ledgers_signals_is_fixed_inside_a_batch() -> None:
     given = {"signal.data.collection": "ops.signals", "signal.enabled.channels": "source,kafka", "read.only": "true"}
     assert pins(config(**given), snapshot=False).keys() - pins(config(), snapshot=False).keys() == {
-        "signal.data.collection"
+        "signal.data.collection",
+        "signal.enabled.channels",
     }
 
 

@@ -73,8 +73,7 @@ SIGNAL_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
     "Where signals are taken from: `source` (rows inserted into `signal.data.collection`), `kafka` "
     "(`signal.kafka.topic`). Signals from Airflow are always taken. Debezium's channels `jmx`, `file` and "
     "`in-process` are refused.",
-    Group.SIGNALS,
-    decides=Decides.NOTHING,
+    Group.SIGNALS,  # rows of the signal table may tell structures (schema-changes), so the channel decides about events
 )
 SIGNAL_TRUSTED_CHANNELS: Field[frozenset[str]] = Field(
     "signal.trusted.channels",
