@@ -42,6 +42,7 @@ LONGEST = {
     "test_soak": 110,
     "test_driver_kills": 40,
     "test_big_transaction": 50,
+    "test_live_airflow": 60,
     "test_real_pipeline": 30,
     "test_named_errors": 30,
     "test_two_attempts": 30,

@@ -85,15 +85,20 @@ class Airflow:
     Args:
         home: Its folder; created, and kept after the end.
         say: Takes progress lines.
+        dags_folder: Folder of its DAGs.
+        dags: DAGs to wait for and to unpause.
     """
 
-    def __init__(self, home: Path, say: Say) -> None:
-        self.home, self._say = home, say
+    def __init__(
+        self, home: Path, say: Say, dags_folder: Path = REPOSITORY / "dags", dags: tuple[str, ...] = DAGS
+    ) -> None:
+        self.home, self._say, self._dags_folder, self._dags = home, say, dags_folder, dags
         self._record = home / "process.json"
         self._log = home / "standalone.log"
         self._started: processes.Started | None = None
         self._token = ""
         self.port = 0
+        self.environment: dict[str, str] = {}
 
     @property
     def url(self) -> str:
@@ -110,12 +115,13 @@ class Airflow:
 
     # -- start and end ----------------------------------------------------------------------------------------------
 
-    def start(self, connections: Mapping[str, str], java_home: str) -> None:
+    def start(self, connections: Mapping[str, str], java_home: str, more: Mapping[str, str] | None = None) -> None:
         """Start it with a fresh metadata database; return at once.
 
         Args:
             connections: Text of each connection by its id.
             java_home: Java for Spark.
+            more: Further environment variables.
         """
         shutil.rmtree(self.home, ignore_errors=True)
         (self.home / "tmp").mkdir(parents=True, mode=0o700)
@@ -125,7 +131,7 @@ class Airflow:
         for _ in range(3):
             taken |= {ports.any_free(taken)}
         self.port, *log_ports = sorted(taken)
-        env = self._environment(log_ports, connections, java_home)
+        self.environment = env = {**self._environment(log_ports, connections, java_home), **(more or {})}
         command = [str(Path(sys.executable).with_name("airflow")), "standalone"]
         self._started = processes.spawn(command, self._record, self._log, "standalone", env)
 
@@ -134,7 +140,7 @@ class Airflow:
         bins = str(Path(sys.executable).parent)
         sections: dict[str, dict[str, object]] = {
             "core": {
-                "dags_folder": REPOSITORY / "dags",
+                "dags_folder": self._dags_folder,
                 "load_examples": False,
                 "parallelism": 2,
                 "simple_auth_manager_users": f"{USER}:admin",
@@ -143,6 +149,8 @@ class Airflow:
             },
             "api": {"host": LOOPBACK, "port": self.port, "base_url": self.url, "workers": 1},
             "api_auth": {"jwt_secret": secrets.token_urlsafe(32)},
+            # Each pass over the DAG files imports Airflow and this provider in a process of its own.
+            "dag_processor": {"min_file_process_interval": 3600, "parsing_processes": 1},
             "database": {"sql_alchemy_conn": f"sqlite:///{self.home}/airflow.db"},
             "logging": {
                 "base_log_folder": self.home / "logs",
@@ -194,7 +202,7 @@ class Airflow:
         self._wait("Airflow", self._unhealthy, _HEALTHY_S)
         self._login()
         self._wait("the DAGs to be parsed", self._missing_dags, _HEALTHY_S)
-        for dag_id in DAGS:
+        for dag_id in self._dags:
             self.call("PATCH", f"dags/{dag_id}", {"is_paused": False})
         self._say(f"healthy after {time.monotonic() - began:.0f} s of waiting, {self.url}")
 
@@ -229,7 +237,7 @@ class Airflow:
         errors = self.call("GET", "importErrors")["import_errors"]
         if errors:
             raise AirflowError(f"a DAG cannot be imported: {errors[0]['filename']}\n{errors[0]['stack_trace']}")
-        missing = sorted(set(DAGS) - known)
+        missing = sorted(set(self._dags) - known)
         return f"{', '.join(missing)} not there yet" if missing else ""
 
     # -- REST -------------------------------------------------------------------------------------------------------
@@ -297,7 +305,7 @@ class Airflow:
                 raise AirflowError(f"{dag_id} is {state} after {seconds:.0f} s\n{self._task_tail(run_id)}")
             if now - told >= _SAY_EVERY_S:
                 told = now
-                self._say(f"waiting for {dag_id}: {state} ({now - began:.0f} s): {latest(self._task_lines(run_id))}")
+                self._say(f"waiting for {dag_id}: {state} ({now - began:.0f} s): {latest(self.task_lines(run_id))}")
             tick()
             time.sleep(0.5)
         if state == "failed":
@@ -312,8 +320,12 @@ class Airflow:
         seconds = float(task["duration"] or 0)
         return RunResult(dag_id, run_id, state, wall_s, seconds, dict(found["counts"]), dict(found.get("rows", {})))
 
-    def _task_lines(self, run_id: str) -> list[str]:
-        """Return the lines of a run's newest task log; its records are JSON, one a line."""
+    def task_lines(self, run_id: str) -> list[str]:
+        """Return the lines of a run's newest task log; its records are JSON, one a line.
+
+        Args:
+            run_id: The run.
+        """
         logs = sorted((self.home / "logs").glob(f"*/run_id={run_id}/*/*.log"), key=lambda p: p.stat().st_mtime)
         if not logs:
             return []
@@ -328,5 +340,5 @@ class Airflow:
         return [line for line in lines if line.strip()]
 
     def _task_tail(self, run_id: str) -> str:
-        lines = self._task_lines(run_id) or ["(no task log)"]
+        lines = self.task_lines(run_id) or ["(no task log)"]
         return "\n".join(f"    {line[:400]}" for line in lines[-_TAIL:])

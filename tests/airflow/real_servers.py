@@ -49,20 +49,9 @@ def load(name: str) -> DAG:
 
 def trigger(name: str, **form: Any) -> dict[str, Any]:
     """Run a DAG and return the result of each task by its id."""
-    return results(run_dag(load(name), form))
-
-
-def results(run: Any) -> dict[str, Any]:
-    """Return the result of each task of a run by its id; of a mapped one the results by its index."""
+    run = run_dag(load(name), form)
     assert run.state == "success"
-    found: dict[str, Any] = {}
-    for ti in run.get_task_instances():
-        value = ti.xcom_pull(task_ids=ti.task_id, map_indexes=ti.map_index)
-        if ti.map_index < 0:
-            found[ti.task_id] = value
-        else:
-            found.setdefault(ti.task_id, {})[ti.map_index] = value
-    return found
+    return {ti.task_id: ti.xcom_pull(task_ids=ti.task_id) for ti in run.get_task_instances()}
 
 
 def operations(bootstrap: str, topic: str) -> Counter[str]:

@@ -24,8 +24,7 @@ from airflow_provider_mysql_cdc.operators import asking
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 
-# Airflow is imported on one worker of a run.
-pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
+pytestmark = [pytest.mark.stack]
 
 
 class Killed(BaseException):

@@ -1,0 +1,165 @@
+"""One real ``airflow standalone`` for all tests that need a scheduler, a triggerer or the REST API.
+
+Its tasks run as they do anywhere; only spark-submit is a program that runs a job's tasks as threads, because starting a
+JVM for each would cost more than all else. What Spark adds is seen in test_real_pipeline and in tests/fault.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from demolib.airflow_run import Airflow, AirflowError, connection
+
+ROOT = Path(__file__).resolve().parents[2]
+DAGS = ("mysql_cdc_adhoc_snapshot", "mysql_cdc_backfill", "mysql_cdc_snapshot")
+WAITS = "waits_of_a_test"
+LOCKED = "database is locked"
+"""SQLite refuses a transaction at once that has read before another one has written; Airflow then takes all back."""
+TRIES = 5
+
+SUBMIT = """#!{python}
+import sys
+from pathlib import Path
+
+sys.path.insert(0, {root!r})
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.spark.jobs import run_job
+
+spec = JobSpec.read(Path(sys.argv[-1]))
+with open({started!r}, "a") as started:
+    print(spec.owner, file=started)
+try:
+    run_job(spec, ThreadRunner(2), lambda line: print(f"[mysql-cdc] {{line}}", flush=True))
+except CdcError as error:
+    print(f"[mysql-cdc] {{type(error).__name__}}: {{error.message()}}", flush=True)
+    sys.exit(75 if error.can_retry else 78)
+"""
+
+
+class LiveAirflow(Airflow):
+    """Airflow with this provider's DAGs and one of sensors, for tests.
+
+    Args:
+        home: Its folder.
+    """
+
+    def __init__(self, home: Path) -> None:
+        folder = home.with_name(home.name + "-dags")
+        super().__init__(home, lambda line: print(f"[airflow] {line}"), dags_folder=folder, dags=(*DAGS, WAITS))
+        self.spark = home.with_name(home.name + "-spark")
+        self._started_jobs = self.spark / "started"
+        folder.mkdir()
+        for name in DAGS:
+            shutil.copy(ROOT / "dags" / f"{name}.py", folder)
+        shutil.copy(Path(__file__).with_name("waits.py"), folder)
+        (self.spark / "bin").mkdir(parents=True)
+        text = SUBMIT.format(python=sys.executable, root=str(ROOT), started=str(self._started_jobs))
+        for name, program in (("spark-submit", text), ("java", "#!/bin/sh\n")):
+            (self.spark / "bin" / name).write_text(program)
+            (self.spark / "bin" / name).chmod(0o755)
+
+    def open(self, properties: Mapping[str, str]) -> None:
+        """Start it for one stream; return when it is healthy.
+
+        Args:
+            properties: The connector's properties.
+        """
+        given = dict(properties)
+        kafka = {"bootstrap.servers": given.pop("kafka.bootstrap.servers")}
+        host, port = given.pop("database.hostname"), int(given.pop("database.port"))
+        login, password = given.pop("database.user"), given.pop("database.password")
+        extra = {**given, "kafka_conn_id": "kafka_cdc"}
+        connections = {
+            "mysql_cdc_default": connection("mysql_cdc", host, port=port, login=login, password=password, extra=extra),
+            "kafka_cdc": connection("kafka", "", extra=kafka),
+            "spark_cdc": connection("spark", "local[2]"),
+        }
+        # What an interrupted run of the suite leaves is found by the second name.
+        suite = {"MYSQL_CDC_SUITE": os.environ["MYSQL_CDC_SUITE"]}
+        self.start(connections, "", {"SPARK_HOME": str(self.spark), **suite})
+        self.wait_healthy()
+
+    def jobs(self) -> list[str]:
+        """Return the owners of all jobs that were started."""
+        return self._started_jobs.read_text().splitlines() if self._started_jobs.exists() else []
+
+    def trigger(self, dag_id: str, **form: Any) -> str:
+        """Trigger a DAG and return the run's id."""
+        body = {"logical_date": None, "conf": form}
+        return str(self.call("POST", f"dags/{dag_id}/dagRuns", body)["dag_run_id"])
+
+    def refusal(self, dag_id: str, **form: Any) -> str:
+        """Return what the REST API answers to a form that it refuses."""
+        try:
+            run_id = self.trigger(dag_id, **form)
+        except AirflowError as error:
+            return str(error)
+        raise AssertionError(f"{dag_id} was triggered with {form}: {run_id}")
+
+    def end_of(self, dag_id: str, run_id: str, seconds: float = 240) -> str:
+        """Wait for the end of a run and return its state."""
+        return str(self.wait_for(lambda: self._ended(dag_id, run_id), f"the end of {run_id}", seconds))
+
+    def _ended(self, dag_id: str, run_id: str) -> str | None:
+        state = self.call("GET", f"dags/{dag_id}/dagRuns/{run_id}")["state"]
+        return state if state in ("success", "failed") else None
+
+    def tasks(self, dag_id: str, run_id: str) -> list[dict[str, Any]]:
+        """Return the task instances of a run."""
+        return list(self.call("GET", f"dags/{dag_id}/dagRuns/{run_id}/taskInstances")["task_instances"])
+
+    def result(self, dag_id: str, run_id: str, task_id: str, map_index: int = -1) -> dict[str, Any]:
+        """Return what a task has returned."""
+        path = f"dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/xcomEntries/return_value"
+        value = self.call("GET", f"{path}?map_index={map_index}")["value"]
+        return dict(json.loads(value) if isinstance(value, str) else value)
+
+    def log_of(self, run_id: str) -> str:
+        """Return the log of a run's last task."""
+        return "\n".join(self.task_lines(run_id))
+
+    def backfill(self, *arguments: str) -> None:
+        """Run ``airflow backfill create`` beside the running Airflow."""
+        command = [str(Path(sys.executable).with_name("airflow")), "backfill", "create", *arguments]
+        done = subprocess.CompletedProcess[str](command, 1)
+        for _ in range(TRIES):
+            done = subprocess.run(
+                command, env=self.environment, capture_output=True, text=True, timeout=180, check=False
+            )
+            if not done.returncode or LOCKED not in done.stderr:
+                break
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def post_backfill(self, body: Mapping[str, Any]) -> None:
+        """Ask for a backfill over the REST API, behind one whose runs are done.
+
+        Airflow takes one for a DAG at a time, and looks every thirty seconds whether the last one is over.
+        """
+        for before in self.call("GET", f"backfills?dag_id={body['dag_id']}")["backfills"]:
+            if not before["completed_at"]:
+                self.call("PUT", f"backfills/{before['id']}/cancel")
+        for left in reversed(range(TRIES)):
+            try:
+                self.call("POST", "backfills", body)
+                return
+            except AirflowError as error:
+                if not left or ": 500 " not in str(error):
+                    raise
+
+    def wait_for(self, look: Any, what: str, seconds: float = 240) -> Any:
+        """Wait until a function returns something."""
+        deadline = time.monotonic() + seconds
+        while not (found := look()):
+            assert time.monotonic() < deadline, f"{what} did not come; {self.tail()}"
+            time.sleep(1)
+        return found

@@ -1,0 +1,216 @@
+"""A real Airflow: its REST API, scheduler and triggerer, and this provider's DAGs in them."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pymysql
+import pytest
+from incremental_rig import FLAT, books
+from kit import Pipeline, execute, payload
+from live_airflow import WAITS, LiveAirflow
+
+from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+
+pytestmark = [pytest.mark.stack]
+DB = "live_airflow"
+SIGNALS = f"CREATE TABLE {DB}.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
+DAYS = range(1, 5)
+TIMES = ("00:00:00", "12:30:00", "23:59:59.999999")
+
+
+@pytest.fixture(scope="module")
+def source(stack: Any) -> Iterator[Any]:
+    """Return a connection; the database has rows of ``orders`` at the edges of some days."""
+    conn = pymysql.connect(
+        host=stack.mysql_host,
+        port=stack.mysql_port,
+        user=stack.root_user,
+        password=stack.root_password,
+        autocommit=True,
+        ssl_disabled=True,
+    )
+    hours = [f"({day * 100 + n}, '2026-11-0{day} {at}')" for day in DAYS for n, at in enumerate(TIMES)]
+    execute(
+        conn,
+        "SET time_zone = '+00:00'",
+        f"DROP DATABASE IF EXISTS {DB}",
+        f"CREATE DATABASE {DB}",
+        f"CREATE TABLE {DB}.orders (id INT PRIMARY KEY, updated_at TIMESTAMP(6) NOT NULL)",
+        f"INSERT INTO {DB}.orders VALUES {', '.join(hours)}",
+        f"CREATE TABLE {DB}.customers (id INT PRIMARY KEY, v INT)",
+        f"INSERT INTO {DB}.customers VALUES (1, 1), (2, 2), (3, 3)",
+        f"CREATE TABLE {DB}.other (b LONGBLOB)",
+        SIGNALS,
+        f"GRANT INSERT, DELETE ON {DB}.signals TO {stack.cdc_user}",
+    )
+    yield conn
+    execute(conn, f"REVOKE INSERT, DELETE ON {DB}.signals FROM {stack.cdc_user}", f"DROP DATABASE {DB}")
+    conn.close()
+
+
+@pytest.fixture(scope="module")
+def pipeline(stack: Any, source: Any) -> Pipeline:
+    """Return the stream, behind its first snapshot."""
+    prefix = f"live{os.getpid()}-{int(time.time())}"
+    found = Pipeline(
+        FLAT
+        | {
+            "topic.prefix": prefix,
+            "database.hostname": stack.mysql_host,
+            "database.port": str(stack.mysql_port),
+            "database.user": stack.cdc_user,
+            "database.password": stack.cdc_password,
+            "database.include.list": DB,
+            "table.include.list": rf"{DB}\.orders,{DB}\.customers",
+            "kafka.bootstrap.servers": stack.kafka,
+            "topic.creation.default.replication.factor": "1",
+            "topic.creation.default.partitions": "1",
+            "signal.data.collection": f"{DB}.signals",
+            "signal.enabled.channels": "source,kafka",
+            "signal.kafka.topic": f"{prefix}-signals",
+        }
+    )
+    found.snapshot()
+    ensure_topics(make_admin(found.cfg.kafka_settings()), {f"{prefix}-signals": TopicSpec(1, 1)})
+    return found
+
+
+@pytest.fixture(scope="module")
+def live(pipeline: Pipeline) -> Iterator[LiveAirflow]:
+    """Return a running Airflow for the stream."""
+    folder = Path(tempfile.mkdtemp(prefix=f"mysql-cdc-airflow-{os.environ['MYSQL_CDC_SUITE']}-live-"))
+    airflow = LiveAirflow(folder / "home")
+    try:
+        airflow.open(pipeline.properties)
+        yield airflow
+    finally:
+        airflow.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def read_rows(pipeline: Pipeline, table: str) -> list[int]:
+    """Return the ids of all rows that were read, in their order."""
+    values = [payload(record.value) for record in pipeline.records(table)]
+    return [value["after"]["id"] for value in values if value and value["op"] == "r"]
+
+
+ADHOC = "mysql_cdc_adhoc_snapshot"
+ORDERS, CUSTOMERS = f"{DB}.orders", f"{DB}.customers"
+
+
+@pytest.mark.req("EX-12")
+def test_wrong_values_are_refused_before_anything_starts_with_their_field(
+    live: LiveAirflow, pipeline: Pipeline
+) -> None:
+    """Some by the REST API, some by the task, which knows the server and who may send SQL."""
+    for field, form in (
+        ("chunk_size", {"tables": [ORDERS], "chunk_size": 0}),
+        ("chunk_size", {"tables": [ORDERS], "chunk_size": "many"}),
+        ("tables", {}),
+        ("tables", {"tables": "orders"}),
+        ("kind", {"tables": [ORDERS], "kind": "both"}),
+        ("channel", {"tables": [ORDERS], "channel": "jmx"}),
+    ):
+        told = live.refusal(ADHOC, **form)
+        assert ": 400 " in told and f"Invalid input for param {field}" in told
+    forms = {
+        f"tables: '{DB}.ordrs'": {"tables": [ORDERS, f"{DB}.ordrs"]},
+        "signal.trusted.channels": {"tables": [ORDERS], "channel": "kafka", "condition": "id < 9"},
+        "the form has no such field [conditon (did you mean condition?)]": {"tables": [ORDERS], "conditon": "id < 9"},
+    }
+    runs = {told: live.trigger(ADHOC, **form) for told, form in forms.items()}
+    for told, run_id in runs.items():
+        assert live.end_of(ADHOC, run_id) == "failed"
+        assert told in live.log_of(run_id)
+    assert live.jobs() == [] and books(pipeline).requests == {}
+
+
+@pytest.mark.req("INC-02", "EX-13", "EX-15")
+def test_a_snapshot_is_asked_for_over_each_channel(live: LiveAirflow, pipeline: Pipeline, source: Any) -> None:
+    execute(source, f"UPDATE {CUSTOMERS} SET v = 9 WHERE id = 2", f"DELETE FROM {ORDERS} WHERE id = 100")
+    before = read_rows(pipeline, "customers")
+    over_source = live.trigger(ADHOC, tables=[CUSTOMERS], channel="source", condition="id <= 2", chunk_size=1)
+    over_kafka = live.trigger(ADHOC, tables=[CUSTOMERS], channel="kafka", kind="blocking")
+    again = live.trigger("mysql_cdc_snapshot", tables=[rf"{DB}\.orders"], again=True)
+    for dag_id, run_id, rows in (
+        (ADHOC, over_source, {CUSTOMERS: 2}),
+        (ADHOC, over_kafka, {CUSTOMERS: 3}),
+        ("mysql_cdc_snapshot", again, {ORDERS: 11}),
+    ):
+        assert live.end_of(dag_id, run_id) == "success", live.log_of(run_id)
+        assert live.result(dag_id, run_id, "snapshot")["rows"] == rows
+    assert sorted(read_rows(pipeline, "customers")[len(before) :]) == [1, 1, 2, 2, 3]
+    told = [payload(record.value) for record in pipeline.records("customers")]
+    assert [value["after"]["v"] for value in told if value and value["op"] == "u"] == [9]
+    deleted = [payload(record.value) for record in pipeline.records("orders")]
+    assert [value["before"]["id"] for value in deleted if value and value["op"] == "d"] == [100]
+    requests = books(pipeline).requests
+    assert [request.verdict for request in requests.values()] == ["accepted"] * 3
+
+
+@pytest.mark.req("EX-13", "EX-15")
+def test_deferred_sensors_share_a_poll_in_the_triggerer(live: LiveAirflow, pipeline: Pipeline, source: Any) -> None:
+    """The patient ones see what the quick ones' poll brings; alone they would look in an hour."""
+    signal = json.dumps({"type": "incremental", "data-collections": [CUSTOMERS]})
+    send(pipeline.cfg, "execute-snapshot", signal, "asked-for-by-a-test")
+    run_id = live.trigger(WAITS)
+    states = {"deferred"}
+    live.wait_for(lambda: {t["state"] for t in live.tasks(WAITS, run_id)} == states, "four deferred sensors")
+    execute(source, f"INSERT INTO {DB}.other VALUES (REPEAT('x', 2000000))")
+    pipeline.drain()
+    assert live.end_of(WAITS, run_id) == "success"
+    assert {t["task_id"]: t["state"] for t in live.tasks(WAITS, run_id)} == {
+        f"{what}_{who}": "success" for what in ("binlog", "snapshot") for who in ("quick", "patient")
+    }
+
+
+BACKFILL = "mysql_cdc_backfill"
+
+
+@pytest.mark.req("EX-12")
+def test_each_interval_of_a_backfill_is_a_snapshot_of_its_rows_one_at_a_time(
+    live: LiveAirflow, pipeline: Pipeline
+) -> None:
+    """From the command line with two runs at once, then over the REST API."""
+    before, scans = len(read_rows(pipeline, "orders")), set(books(pipeline).scans)
+    form = {"tables": [ORDERS], "column": "updated_at"}
+    days = ("--from-date", "2026-11-02", "--to-date", "2026-11-03", "--max-active-runs", "2")
+    live.backfill("--dag-id", BACKFILL, *days, "--dag-run-conf", json.dumps(form))
+    runs = live.wait_for(lambda: ended(live, 2), "the backfill of two days")
+    assert sorted(read_rows(pipeline, "orders")[before:]) == [day * 100 + n for day in (2, 3) for n in range(3)]
+    body = {"dag_id": BACKFILL, "from_date": "2026-11-04T00:00:00Z", "to_date": "2026-11-04T00:00:00Z"}
+    live.post_backfill({**body, "max_active_runs": 1, "run_backwards": False, "dag_run_conf": form})
+    runs = live.wait_for(lambda: ended(live, 3), "the backfill of one day")
+    assert sorted(read_rows(pipeline, "orders")[before + 6 :]) == [400, 401, 402]
+    conditions = {scan.condition for order, scan in books(pipeline).scans.items() if order not in scans}
+    assert conditions == {
+        f"`updated_at` >= '2026-11-0{day} 00:00:00.000000' AND `updated_at` < '2026-11-0{day + 1} 00:00:00.000000'"
+        for day in (2, 3, 4)
+    }
+    times = sorted(
+        (task["start_date"], task["end_date"])
+        for run in runs
+        for task in live.tasks(BACKFILL, run["dag_run_id"])
+        if task["task_id"] == "snapshot"
+    )
+    assert len(times) == 3
+    assert all(end <= start for (_, end), (start, _) in itertools.pairwise(times))
+
+
+def ended(live: LiveAirflow, number: int) -> list[dict[str, Any]]:
+    """Return the runs of backfills when so many have succeeded; none before."""
+    runs = live.call("GET", f"dags/{BACKFILL}/dagRuns?limit=50")["dag_runs"]
+    found = [run for run in runs if run["run_type"] == "backfill"]
+    assert not [run for run in found if run["state"] == "failed"], live.log_of(found[0]["dag_run_id"])
+    return found if [run["state"] for run in found] == ["success"] * number else []
