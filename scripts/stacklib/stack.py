@@ -279,6 +279,7 @@ def stop_stack(dir: str | os.PathLike[str] | None = None, *, wipe: bool = False)
             processes.stop("kafka", kafka.record(folder / "kafka"), seconds),
             processes.stop("mysql", mysql.record(folder / "mysql"), seconds),
         ]
+        kafka.keep_classes(folder / "kafka")
         if wipe:
             for name in ("mysql", "kafka"):
                 shutil.rmtree(folder / name, ignore_errors=True)

@@ -328,3 +328,18 @@ class TestFolder:
 )
 def test_a_data_folder_is_copied_unless_an_option_is_settled_in_it(line: str, baked_in: bool) -> None:
     assert mysql._changes_what_is_initialised(f"[mysqld]\ndatadir=/d\n{line}\n") is baked_in
+
+
+def test_the_first_broker_leaves_its_classes_for_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MYSQL_CDC_CACHE", str(tmp_path / "cache"))
+    folder = tmp_path / "kafka"
+    for made in (tmp_path / "cache", folder):
+        made.mkdir()
+    runtime = java.Java(tmp_path / "jre", 17, "test")
+    option, _, left = kafka._class_option(runtime, folder).partition("=")
+    assert (option, Path(left).parent) == ("-XX:ArchiveClassesAtExit", folder)
+    Path(left).write_text("classes")
+    kafka.keep_classes(folder)
+    option, _, kept = kafka._class_option(runtime, folder).partition("=")
+    assert (option, Path(kept).read_text()) == ("-XX:SharedArchiveFile", "classes")
+    assert not Path(left).exists()
