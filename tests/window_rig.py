@@ -24,7 +24,7 @@ class Places:
 
     Places are fault points and ``low``: behind the low watermark, before a view; ``high``: behind the high watermark,
     before the batch's end is fixed; ``before low`` and ``before high``; ``view``: behind a task's START TRANSACTION,
-    before it holds its tables.
+    before it holds its tables. ``<point>/<n>`` is a fault point in task ``n`` alone.
 
     Args:
         monkeypatch: Puts everything back.
@@ -33,11 +33,15 @@ class Places:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._steps: dict[str, list[Step]] = {}
         self._lock = threading.Lock()
-        monkeypatch.setattr(faults, "fault_point", lambda name, writer=None: self.reach(name))
+        monkeypatch.setattr(faults, "fault_point", self._point)
         for name, place in (("take_low", "low"), ("take_high", "high")):
             monkeypatch.setattr(round_driver, name, self._around(getattr(round_driver, name), place))
         held = round_task.stream_rows
         monkeypatch.setattr(round_task, "stream_rows", lambda *a: (self.reach("view"), held(*a))[1])
+
+    def _point(self, name: str, writer: int | None = None) -> None:
+        self.reach(name)
+        self.reach(f"{name}/{writer}")
 
     def _around(self, real: Callable[..., Any], place: str) -> Callable[..., Any]:
         def call(*arguments: Any) -> Any:

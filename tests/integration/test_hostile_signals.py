@@ -13,6 +13,7 @@ from table_rig import filled
 from window_rig import SIGNALS, same_as_table
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.incremental import round_driver, rounds
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 
 
@@ -225,6 +226,37 @@ def test_a_scan_that_can_never_succeed_is_given_up(pipeline: Pipeline, root: Any
         same_as_table(pipeline, root, "a")
     finally:
         execute(root, f"DROP USER `{database}`")
+
+
+@pytest.mark.req("INC-17")
+def test_a_condition_that_takes_for_ever_holds_up_no_stream(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The server ends the query before the client gives up; a signal stops the snapshot."""
+    monkeypatch.setattr(rounds, "IDLE_ROUNDS", 1)
+    pipeline.properties["database.query.timeout.ms"] = "3000"
+    insert(root, database, ("s", "execute-snapshot", asked(database, "SLEEP(30) = 0")))
+    execute(root, f"UPDATE `{database}`.a SET v = 1 WHERE id < 10")
+    pipeline.drain()
+    assert states(pipeline) == ["waiting"]
+    assert any("the next drain goes on" in line for line in pipeline.lines)
+    same_as_table(pipeline, root, "a")
+    insert(root, database, ("stop", "stop-snapshot", "{}"))
+    pipeline.drain()
+    assert states(pipeline) == ["aborted"]
+
+
+@pytest.mark.req("INC-09")
+def test_tables_without_rows_are_passed_in_one_drain(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round that only finds that tables are empty is no idle one, however many of them there are."""
+    monkeypatch.setattr(round_driver, "TABLES_AT_ONCE", 1)
+    monkeypatch.setattr(rounds, "IDLE_ROUNDS", 1)
+    execute(root, f"DELETE FROM `{database}`.a")
+    insert(root, database, *((f"s{n}", "execute-snapshot", asked(database)) for n in range(3)))
+    pipeline.drain()
+    assert states(pipeline) == ["done"] * 3
 
 
 def test_airflow_is_told_at_once(pipeline: Pipeline, database: str) -> None:

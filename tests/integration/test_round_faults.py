@@ -107,12 +107,16 @@ class Frozen:
         assert not self._thread.is_alive()
 
 
-@pytest.mark.parametrize("point", ["incremental.stretch_read", "incremental.before_commit"])
+@pytest.mark.parametrize(
+    ("point", "slots"),
+    [("incremental.stretch_read", 1), ("incremental.before_commit", 1), ("incremental.stretch_read/2", 3)],
+)
 @pytest.mark.req("INC-17")
 def test_a_task_that_wakes_up_behind_its_retry_commits_nothing(
-    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, point: str
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, point: str, slots: int
 ) -> None:
-    pipeline.slots = 1
+    """The third task of three has no successor that takes its id over: the retry has one task, and fences by itself."""
+    pipeline.slots = slots
     places = Places(monkeypatch)
     execute(root, *filled(database, "a", count=100))
     pipeline.snapshot()

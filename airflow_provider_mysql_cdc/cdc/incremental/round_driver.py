@@ -242,9 +242,12 @@ class Round:
         books = books_of(ledger)
         left = {scan.order: scan for scan in books.folded().active}
         scans = [left[scan.order] for scan in wanted[0] if scan.order in left]
-        # A statement that waits for the tasks' views to close keeps everybody who comes after it from the table.
+        # A statement that waits for the tasks' views to close keeps everybody who comes after it from the table. A
+        # condition that takes for ever is to be the server's to end (error 3024), before the client gives the
+        # connection up and with it the run.
+        longest_ms = self.cfg[F.DATABASE_QUERY_TIMEOUT_MS] * 9 // 10
         with self.conn.cursor() as cursor:
-            cursor.execute(f"SET SESSION lock_wait_timeout = {HOLD_S}")
+            cursor.execute(f"SET SESSION lock_wait_timeout = {HOLD_S}, max_execution_time = {longest_ms}")
         begun = [self._going_on(scan, wanted[1], state) for scan in scans]
         anew = {scan.order for scan, now in zip(scans, begun, strict=True) if now is not scan}
         after = books.folded().without_stretches(anew).with_scans(begun).folded()

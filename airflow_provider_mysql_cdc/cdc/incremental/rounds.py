@@ -9,7 +9,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.taking import take_signals
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 
 IDLE_ROUNDS = 3
-"""Rounds without a stretch after which the rest is left to the next drain."""
+"""Rounds in which no scan came further after which the rest is left to the next drain."""
 
 
 def run_rounds(behind: Behind) -> dict[str, int]:
@@ -34,11 +34,14 @@ def run_rounds(behind: Behind) -> dict[str, int]:
             books, moved = take_signals(cfg, conn, job, ledger, log, behind.owner)
         if moved or not books.work:
             return totals
+        at_work = {scan.order for scan in books.active}
         end = Round(cfg, conn, job, behind.runner, behind.owner, log, behind.weights, late).run(ledger, books)
         late |= end.blocked
         for topic, n in end.counts.items():
             totals[topic] = totals.get(topic, 0) + n
-        idle = 0 if end.stretches else idle + 1
-        if idle == IDLE_ROUNDS and books_of(job.read()).work:
+        left = set[int]() if end.stretches else {scan.order for scan in books_of(job.read()).active}
+        # Tables without a row, and those that are given up, take no stretch.
+        idle = 0 if end.stretches or left != at_work else idle + 1
+        if idle == IDLE_ROUNDS and left:
             log(f"the next drain goes on with the ad-hoc snapshots: {end.why}")
             return totals
