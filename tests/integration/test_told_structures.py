@@ -130,6 +130,8 @@ def test_structures_without_a_place_in_the_binlog_hold_behind_the_last_batch(
     insert(root, database, 2)
     pipeline.drain()
     assert names(pipeline) == names(pipeline, "u") == [(1, "ab"), (2, "pq")]
+    headers = {tuple(name for name, _ in r.headers) for r in pipeline.read(pipeline.properties["topic.prefix"])}
+    assert len(headers) == 1 and headers != {()}, "as those of a statement"
     assert len(described(pipeline)) == 2 and told(pipeline) == [("over-airflow", "COMPLETED")]
     with pytest.raises(SchemaError, match="cannot go back behind structures that a signal told"):
         reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to=str(start.committed))

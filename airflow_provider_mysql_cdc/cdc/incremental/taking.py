@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import between_batches
+from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.incremental import notices
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, anew, ask, pause, refuse, stop
@@ -29,6 +30,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.moving import (
     taken_records,
 )
 from airflow_provider_mysql_cdc.cdc.incremental.notices import Notice
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.discover import captured_tables
@@ -291,7 +293,7 @@ def take_signals(
         job.begin(plan, [*move.records, *taken_records(job, ledger, plan.epoch), *records])
         return taking.books, True
     if records:
-        job.commit(records)
+        job.commit(records, {wiring.schema_topic(cfg): wiring.headers(cfg, new_run_id())})
     return taking.books, False
 
 
