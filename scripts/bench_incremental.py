@@ -54,7 +54,7 @@ def main() -> None:
             with writer(source, options.rows, options.rate):
                 found[name] = runs[name]()
             print(json.dumps(found[name].to_json()), flush=True)
-    if wrong := [line for run in found.values() for line in complaints(run, options.rows)]:
+    if wrong := [line for run in found.values() for line in complaints(run, options.rows, options.rate)]:
         sys.exit("\n".join(wrong))
     if len(found) == len(runs):
         print(json.dumps({"ours_of_debezium": ratios(found["ours"], found["debezium"])}), flush=True)

@@ -95,21 +95,27 @@ class Measured:
         }
 
 
-def complaints(run: Measured, rows: int, most_left_out: float = 0.02) -> list[str]:
+MOST_LEFT_OUT = 0.02
+"""Greatest share of rows that events may have told of in place of the snapshot."""
+LEAST_BESIDE = 0.1
+"""Least share of the writer's changes that belongs to the run; those behind the last round wait for the next drain."""
+
+
+def complaints(run: Measured, rows: int, rate: float) -> list[str]:
     """Return why a run counts for nothing; an empty list says that it counts.
 
     Args:
         run: The run.
         rows: Rows of the table.
-        most_left_out: Greatest share of rows that events may have told of in place of the snapshot.
+        rate: Changes that the writer makes in a second.
     """
     wrote, found = run.wrote, []
     if wrote.keys != wrote.reads:
         found.append(f"{run.name} read {wrote.reads - wrote.keys} row(s) twice")
-    if wrote.reads < rows * (1 - most_left_out):
+    if wrote.reads < rows * (1 - MOST_LEFT_OUT):
         found.append(f"{run.name} read {wrote.reads} of {rows} rows")
-    if not wrote.changes:
-        found.append(f"{run.name} wrote no change of the stream")
+    if wrote.changes < (made := run.used.wall_s * rate) * LEAST_BESIDE:
+        found.append(f"{run.name} wrote {wrote.changes} of about {made:.0f} changes of the stream")
     return found
 
 
