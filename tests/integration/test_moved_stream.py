@@ -108,6 +108,11 @@ def test_the_stream_is_moved_forward_and_back_and_each_signal_acts_once(
     assert ids(pipeline) == [1, 2, 3, 4, 4, 2, 3, 4, 5], "the signal stands behind the place and acts once"
     assert told(pipeline) == [("skip", "ABORTED", ""), ("forward", "COMPLETED", "back"), ("back", "COMPLETED", "back")]
     assert sum("is not carried out again" in line for line in pipeline.lines) == 2
+    ask(root, database, "back again", early)
+    for _ in range(3):
+        pipeline.drain()
+    assert ids(pipeline)[9:] == [2, 3, 4, 5], "two signals of that kind behind the place, and no loop"
+    assert told(pipeline)[3:] == [("back again", "COMPLETED", "back")]
 
 
 def place_of(pipeline: Pipeline) -> BinlogOffset:

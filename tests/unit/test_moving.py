@@ -13,6 +13,7 @@ from store_contract import END, START, UUID, plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, SignalsTaken
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     PLAN_KEY,
+    SIGNAL_OFFSET_KEY,
     SIGNALS_TAKEN_KEY,
     Marker,
     encode,
@@ -28,6 +29,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import Polled
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
@@ -131,6 +133,21 @@ def test_everything_that_becomes_of_a_move_is_one_transaction(monkeypatch: pytes
     job.commit([job.record(key, value) for key, value in again.items()])
     books, moved = taking.take_signals(CFG, None, job, job.read(), lines.append, "o")
     assert not moved and "carried out before" in lines[-1], "the same id twice"
+
+
+def test_the_place_in_the_signal_topic_moves_with_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal of a trusted channel is read once, whatever ends the run."""
+    cfg, kafka = config(signal__trusted__channels="kafka"), MemoryKafka()
+    job = memory_job(monkeypatch, cfg, kafka)
+    job.begin(plan(1, writers=1))
+    job.commit([(cfg.ledger_topic, b"writer/0", encode(Marker(1, 0, START, END, Reached(END), True).to_json()))])
+    signal = Signal("k", "set-binlog-position", '{"binlog_filename": "b.000009", "binlog_position": 4}', "kafka")
+    place = {"topic": "in", "id": None, "offset": 7}
+    monkeypatch.setattr(taking, "poll", lambda *_: Polled([("signal/kafka/6", signal)], place))
+    monkeypatch.setattr(taking, "find_move", lambda *_: Move(END, START))
+    assert taking.take_signals(cfg, None, job, job.read(), lambda line: None, "o")[1]
+    last = transactions(kafka, cfg.ledger_topic)[-1]
+    assert {SIGNAL_OFFSET_KEY.encode(), PLAN_KEY.encode()} <= {*last}
 
 
 @pytest.mark.parametrize("first", ["told", "moved"])
