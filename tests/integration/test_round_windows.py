@@ -14,7 +14,7 @@ from kit import Pipeline, execute, rows
 from table_rig import filled
 from window_rig import SIGNALS, Places, connection, events, same_as_table
 
-from airflow_provider_mysql_cdc.cdc.incremental import stretch_reader
+from airflow_provider_mysql_cdc.cdc.incremental import round_driver, round_task, stretch_reader
 from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
 
 
@@ -242,6 +242,25 @@ def test_a_table_that_is_locked_is_read_later_and_the_stream_goes_on(
     pipeline.drain()
     all_done(pipeline)
     same_as_table(pipeline, root, "a")
+
+
+def test_a_table_that_cannot_begin_keeps_no_other_from_it(
+    pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A round has room for so many scans; those that could not begin come behind the others."""
+    monkeypatch.setattr(round_driver, "TABLES_AT_ONCE", 1)
+    for module in (round_driver, round_task):
+        monkeypatch.setattr(module, "HOLD_S", 1)
+    execute(root, *filled(database, "a", "b", count=40))
+    pipeline.snapshot()
+    ask_for(pipeline, ["a", "b"])
+    locker = connection(stack)
+    execute(locker, f"LOCK TABLES `{database}`.a WRITE")
+    pipeline.drain()
+    assert [scan.state for scan in scans(pipeline)] == ["waiting", "done"]
+    assert any(f"{database}.a begins in a later round: 1205" in line for line in pipeline.lines)
+    assert any("the next drain goes on" in line and "1205" in line for line in pipeline.lines)
+    execute(locker, "UNLOCK TABLES")
 
 
 def test_a_query_that_is_killed_is_asked_again(

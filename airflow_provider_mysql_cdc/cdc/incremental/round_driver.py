@@ -100,6 +100,7 @@ class Round:
     _progress: DrainProgress | None = None
     _queue: StretchQueue | None = None
     _why: str = ""
+    _waiting: dict[int, str] = field(default_factory=dict)
 
     def run(self, ledger: LedgerState, books: Books) -> RoundEnd:
         """Run the round; the ledger's last batch is complete.
@@ -262,7 +263,12 @@ class Round:
         if why is not None:
             self.log(f"snapshot of {scan.table} is read from its beginning again: {why}")
         table, captured = state.tables.get(scan.table), self.cfg.captures(scan.table)
-        now = going_on(self.conn, scan, table, captured=captured, void=why is not None)
+
+        def tell(reason: str) -> None:
+            self.log(f"snapshot of {scan.table} begins in a later round: {reason}")
+            self._waiting[scan.order] = reason
+
+        now = going_on(self.conn, scan, table, captured=captured, void=why is not None, tell=tell)
         return now if now is scan or now.state != "running" else now.resting_on(basis.at, basis.form)
 
     def _write(self, before: Books, after: Books) -> None:
@@ -291,7 +297,7 @@ class Round:
         self._write(before, folded.with_scans(given_up).folded())
         self.log(self._progress.summary(totals))
         self.job.write_outcome(self._begun.plan, counts=totals)
-        blocked = self._queue.blocked(hopeless=False)
+        blocked = self._waiting | self._queue.blocked(hopeless=False)
         why = "; ".join(sorted(set(blocked.values())))
         return RoundEnd(totals, len(self._queue.done), why, frozenset(blocked))
 

@@ -51,7 +51,13 @@ class Unreadable(Exception):
 
 
 def going_on(
-    conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True, void: bool = False
+    conn: Any,
+    scan: TableScan,
+    table: Table | None,
+    *,
+    captured: bool = True,
+    void: bool = False,
+    tell: Callable[[str], None] = lambda why: None,
 ) -> TableScan:
     """Return a scan with its range: found now, kept, or found anew when the table's key is another one by now.
 
@@ -61,6 +67,7 @@ def going_on(
         table: The table as the stream knows it at this place; None when it does not.
         captured: Whether the configuration captures it.
         void: Whether what it has read counts for nothing any more (``basis``).
+        tell: Called with the reason when it can begin in a later round only.
 
     Returns:
         The same object when it goes on; any other has read nothing.
@@ -78,7 +85,10 @@ def going_on(
     try:
         return begin_scan(conn, scan, table, captured=captured)
     except Unreadable as error:
-        return scan if error.passing else scan.abort(str(error))
+        if not error.passing:
+            return scan.abort(str(error))
+        tell(str(error))
+        return scan
 
 
 def begin_scan(conn: Any, scan: TableScan, table: Table | None, *, captured: bool = True) -> TableScan:
