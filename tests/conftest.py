@@ -121,15 +121,16 @@ def stack() -> Iterator[Any]:
 
 
 @pytest.fixture(autouse=True)
-def _spark_starts_fast(request: pytest.FixtureRequest) -> None:
-    """Let the Spark drivers of a test map their classes from a file; the environment leads to it from here on."""
+def _spark_starts_fast(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Let Spark drivers map their classes from a file, and leave theirs in the tests' folder when they are killed."""
     name = "SPARK_SUBMIT_OPTS"
     if name in os.environ or request.node.get_closest_marker("spark") is None:
         return
     from kit import JVM, spark_home
     from spark_classes import options
 
-    os.environ[name] = options(ROOT / ".stack" / "classes", spark_home(), JVM)
+    unpacked = tmp_path_factory.mktemp("jvm")
+    os.environ[name] = f"{options(ROOT / '.stack' / 'classes', spark_home(), JVM)} -Djava.io.tmpdir={unpacked}"
 
 
 @pytest.fixture
