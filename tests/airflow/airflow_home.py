@@ -6,8 +6,6 @@ Nothing here imports Airflow at module level: the environment must be set first.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -27,19 +25,11 @@ def clean_environment(home: Path) -> dict[str, str]:
     return {**base, **settings(home), "PYTHONPATH": path}
 
 
-def migrate(home: Path) -> None:
-    """Create the metadata database of a home."""
-    airflow = Path(sys.executable).with_name("airflow")
-    done = subprocess.run(
-        [str(airflow), "db", "migrate"],
-        env=clean_environment(home),
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    if done.returncode:
-        raise RuntimeError(f"airflow db migrate failed:\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}")
+def migrate() -> None:
+    """Create the metadata database of this process's home; Airflow's command line would import all of it once more."""
+    from airflow.utils.db import upgradedb
+
+    upgradedb()
 
 
 def run_dag(dag: Any, conf: dict[str, Any] | None = None, **more: Any) -> Any:

@@ -31,5 +31,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def metadata_db() -> Path:
     """Migrate the metadata database once."""
-    migrate(HOME)
+    migrate()
     return HOME

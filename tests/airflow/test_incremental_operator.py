@@ -217,14 +217,16 @@ def test_another_error_of_the_driver_is_not_waited_out(fakes: Any, run: Run) -> 
 
 
 def test_when_the_time_is_over_the_driver_is_ended_and_the_snapshot_stays_asked_for(
-    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     submit, pipeline, stream = fakes
-    submit.set(body="import time; time.sleep(600)")
+    to_its_end = tmp_path / "to-its-end"
+    submit.set(body=f"import pathlib, time; time.sleep(30); pathlib.Path({str(to_its_end)!r}).touch()")
     pipeline.outcome = FakeOutcome(complete=False)
     ti = run(timeout=2)
     assert (ti.state, ti.try_number) == ("failed", 1)
     (signal,) = stream.sent
+    assert not to_its_end.exists(), "the driver was not ended"
     log = log_of(capfd)
     assert "The time is over" in log
     assert f"Signal {signal.id}: what was read is kept" in log
