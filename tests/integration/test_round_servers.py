@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental import round_task
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task
 
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
 
@@ -128,6 +129,19 @@ def test_a_binlog_that_was_reset_between_two_rounds(
     assert found == dict(rows(source, f"SELECT id, v FROM `{database}`.a"))
 
 
+def settings_of(pipeline: Pipeline, stack: Any) -> Any:
+    """Return how to reach the stack's server, which is another one than the source."""
+    return Pipeline(
+        pipeline.properties
+        | {
+            "database.hostname": stack.mysql_host,
+            "database.port": str(stack.mysql_port),
+            "database.user": stack.root_user,
+            "database.password": stack.root_password,
+        }
+    ).cfg.connection_settings()
+
+
 @pytest.mark.req("INC-20", "FAULT-11")
 def test_a_view_on_another_server_is_refused(
     pipeline: Pipeline, root: Any, source: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
@@ -135,10 +149,7 @@ def test_a_view_on_another_server_is_refused(
     """One address leads to several servers, or moves to another in the middle: a replica that lags behind."""
     execute(root, *filled(database, "a", "b", count=100))
     execute(source, f"UPDATE `{database}`.a SET v = 5")
-    lagging = Pipeline(pipeline.properties | {
-        "database.hostname": stack.mysql_host, "database.port": str(stack.mysql_port),
-        "database.user": stack.root_user, "database.password": stack.root_password,
-    }).cfg.connection_settings()  # fmt: skip
+    lagging = settings_of(pipeline, stack)
     ask_for(pipeline, ["a"])
     with monkeypatch.context() as patch:
         patch.setattr(round_task, "connect", lambda settings: connect(lagging))
@@ -148,3 +159,16 @@ def test_a_view_on_another_server_is_refused(
     pipeline.drain()
     assert states(pipeline) == {"done"}
     check_exact(pipeline, source, "a")
+
+
+@pytest.mark.req("FAULT-11")
+def test_a_first_snapshots_view_on_another_server_is_refused(
+    pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    execute(root, *filled(database, "a", "b", count=100))
+    other = settings_of(pipeline, stack)
+    fresh = Pipeline(pipeline.properties | {"topic.prefix": f"{pipeline.properties['topic.prefix']}_n"}, slots=1)
+    monkeypatch.setattr(snapshot_task, "connect", lambda settings: connect(other))
+    with pytest.raises(SourceConnectionError, match="another server"):
+        fresh.snapshot()
+    assert fresh.table_topic("a") not in fresh.topics() or fresh.records("a") == []
