@@ -66,12 +66,24 @@ def test_a_time_that_the_transaction_cuts_short_is_noted() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("acks", "1"), ("request.required.acks", 0), ("enable.idempotence", "False")]
+    ("name", "value"),
+    [
+        ("acks", "1"),
+        ("request.required.acks", 0),
+        ("enable.idempotence", "False"),
+        ("max.in.flight.requests.per.connection", "5"),
+        ("max.in.flight", 5),
+    ],
 )
 def test_settings_that_would_lose_or_double_events_are_refused(name: str, value: object) -> None:
     with pytest.raises(ConfigError, match=f"kafka.{name} must be"):
         producer_settings({name: value}, "p.0", 60_000)
     assert producer_settings({"acks": "-1", "enable.idempotence": "TRUE"}, "p.0", 60_000)["acks"] == "-1"
+
+
+def test_a_partition_gets_one_batch_after_the_other() -> None:
+    for made in (producer_settings({}, "p.0", 60_000), clients.plain_producer_settings({}, 60_000)):
+        assert made["max.in.flight.requests.per.connection"] == 1
 
 
 def test_readers_pass_over_what_is_not_committed_unless_asked_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
