@@ -227,7 +227,8 @@ def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_v
             w.commit([(topic, b"marker", b"m")])
         assert topic in caught.value.where and "200003 bytes" in caught.value.why
         assert not caught.value.can_retry
-        # The failed transaction is aborted, and the same writer can go on.
+    # The failed transaction is aborted, and the next attempt goes on.
+    with writer(settings, f"{unique}.0") as w:
         w.produce(topic, b"small", b"next", 1)
         w.commit()
     assert values(settings, topic) == [b"next"]
