@@ -64,13 +64,13 @@ def test_nothing_is_missing_in_partitions_that_were_just_made(settings: dict[str
     """
     partitions, each = 6, 12
     with writer(settings | {"linger.ms": "0", "batch.num.messages": "1"}, f"{unique}.0") as w:
-        for n in range(40):
+        for n in range(20):
             ensure_topics(make_admin(settings), {f"{unique}.new{n}": TopicSpec(partitions, 1)})
             for number in range(each):
                 for partition in reversed(range(partitions)):
                     w.produce(f"{unique}.new{n}", b"k", str(number).encode(), partition)
             w.commit()
-    for n in range(40):
+    for n in range(20):
         found = Counter(record.partition for record in committed(settings, f"{unique}.new{n}"))
         assert found == dict.fromkeys(range(partitions), each)
 
