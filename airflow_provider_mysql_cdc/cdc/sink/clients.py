@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
@@ -15,7 +14,6 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
 from airflow_provider_mysql_cdc.cdc.sink.kept_admins import Kept, let_go_at_fork
-from airflow_provider_mysql_cdc.cdc.sink.kept_consumers import Consumers, Reader
 
 QUEUE_KBYTES = 65_536
 """Bytes that wait in one producer, in KiB: what bounds its memory."""
@@ -233,29 +231,8 @@ def make_admin(settings: Mapping[str, Any]) -> Admin:
 
 
 _ADMINS: Kept[Admin] = Kept()
-_CONSUMERS = Consumers()
-for _kept in (_ADMINS, _CONSUMERS):
-    let_go_at_fork(_kept)
-    atexit.register(_kept.clear)
-
-
-def lend_consumer(
-    settings: Mapping[str, Any], group: str, topic_id: str, *, committed: bool = True
-) -> AbstractContextManager[Reader]:
-    """Lend a consumer as ``make_consumer`` makes them; it is kept for the next time that the topic is read.
-
-    Args:
-        settings: User settings.
-        group: Name for the group; no offsets are stored under it.
-        topic_id: Kafka's id of the topic: a consumer that remembers a topic of that name which is gone is not lent.
-            Empty where it is not known, and then nothing is kept.
-        committed: Whether to pass over what is not committed (read_committed).
-
-    Raises:
-        ConfigError: librdkafka does not take a setting.
-    """
-    key = (frozenset(settings.items()), group, topic_id, committed) if topic_id else None
-    return _CONSUMERS.lend(key, lambda told: make_consumer(settings, group, told, committed=committed))
+let_go_at_fork(_ADMINS)
+atexit.register(_ADMINS.clear)
 
 
 def _create(kind: Callable[..., Any], finished: dict[str, Any], settings: Mapping[str, Any]) -> Any:

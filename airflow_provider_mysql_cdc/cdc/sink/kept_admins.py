@@ -13,8 +13,6 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-from airflow_provider_mysql_cdc.cdc.sink.kept_consumers import Consumers
-
 KEPT_S = 60.0
 """Seconds that a client serves; what it remembers of the cluster (leaders, addresses) gets no older."""
 
@@ -83,7 +81,7 @@ def _sound(client: _Client) -> bool:
     return client.last_error is None
 
 
-def let_go_at_fork(kept: Kept[Any] | Consumers) -> None:
+def let_go_at_fork(kept: Kept[Any]) -> None:
     """Let the clients go whenever this process forks: a child has their memory, but not the threads that end them.
 
     Args:

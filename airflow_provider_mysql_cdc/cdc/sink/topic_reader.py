@@ -11,9 +11,9 @@ from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
-from airflow_provider_mysql_cdc.cdc.sink.clients import lend_consumer, make_admin
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, topics_there
+from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts
 
 # The client reconnects by itself; and it asks for the group's coordinator although no group is used, so an account
 # without the right to a group can read all the same.
@@ -103,13 +103,11 @@ def read_topic(
         SinkError: As ``read_topic_committed``.
     """
     admin = admin or make_admin(kafka_settings)
-    info = topics_there(admin, [topic]).get(topic)
-    if info is None:
+    count = partition_counts(admin, [topic]).get(topic)
+    if count is None:
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
-    bounds = end_offsets(admin, topic, range(info.partitions), stable=stable)
-    yield from read_between(
-        kafka_settings, topic, bounds, timeout_s=timeout_s, committed=committed, topic_id=info.id or ""
-    )
+    bounds = end_offsets(admin, topic, range(count), stable=stable)
+    yield from read_between(kafka_settings, topic, bounds, timeout_s=timeout_s, committed=committed)
 
 
 def read_between(
@@ -120,7 +118,6 @@ def read_between(
     timeout_s: float,
     committed: bool = True,
     group: str = "",
-    topic_id: str = "",
 ) -> Iterator[TopicRecord]:
     """Yield records from offset to offset; see ``read_topic``.
 
@@ -131,25 +128,27 @@ def read_between(
         timeout_s: Seconds without progress after which this gives up.
         committed: False reads aborted and open transactions as well.
         group: Name for the group; no offsets are stored under it.
-        topic_id: Kafka's id of the topic, where it is known; the consumer is then kept for the next time.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
         SinkError: As ``read_topic_committed``.
     """
     ends = {p: end for p, (first, end) in bounds.items() if end > first}
+    side: list[KafkaError] = []
     if not ends:
         return
-    with lend_consumer(kafka_settings, group or f"{topic}.reader", topic_id, committed=committed) as reader:
-        try:
-            reader.consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
-            yield from _consume(reader.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
-        except HiddenByTransaction as hidden:
-            if not reader.errors:
-                raise
-            error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {hidden}")
-            where = f"topic {topic} at {brokers(kafka_settings)}"
-            raise named_error(error, "while reading a topic", where=where, hint=reader.errors[-1]) from None
+    consumer = make_consumer(kafka_settings, group or f"{topic}.reader", side.append, committed=committed)
+    try:
+        consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
+        yield from _consume(consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
+    except HiddenByTransaction as hidden:
+        if not side:
+            raise
+        error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {hidden}")
+        where = f"topic {topic} at {brokers(kafka_settings)}"
+        raise named_error(error, "while reading a topic", where=where, hint=side[-1]) from None
+    finally:
+        consumer.close()
 
 
 _AT_ONCE = 500

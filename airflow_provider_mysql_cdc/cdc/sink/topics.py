@@ -105,29 +105,15 @@ def partition_counts(admin: AdminClient, topics: Collection[str]) -> dict[str, i
         SinkConnectionError: Kafka cannot be reached.
         SinkAuthorizationError: A topic may not be described.
     """
-    return {name: info.partitions for name, info in topics_there(admin, topics).items()}
-
-
-def topics_there(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo]:
-    """Return what is known of each topic that exists; no id where the brokers only list them.
-
-    Args:
-        admin: From ``clients.make_admin``.
-        topics: Topic names.
-
-    Raises:
-        SinkConnectionError: Kafka cannot be reached.
-        SinkAuthorizationError: A topic may not be described.
-    """
     described = _described(admin, topics)
     if described is not None:
         return described
     found = all_partition_counts(admin)
-    return {name: TopicInfo(found[name], None) for name in topics if name in found}
+    return {name: found[name] for name in topics if name in found}
 
 
-def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo] | None:
-    """Return what the topics that exist are, or None when the brokers do not say so at once.
+def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, int] | None:
+    """Return the partition counts of the topics that exist, or None when the brokers do not say so at once.
 
     Describing does not create a topic, and on a cluster of many topics it is much cheaper than listing them all.
     """
@@ -136,16 +122,16 @@ def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicIn
     if not topics:
         return {}
     futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_DESCRIBE_TIMEOUT_S)
-    infos: dict[str, TopicInfo] = {}
+    counts: dict[str, int] = {}
     for name, future in futures.items():
         try:
-            infos[name] = _info(future.result(_DESCRIBE_TIMEOUT_S + 1))
+            counts[name] = len(future.result(_DESCRIBE_TIMEOUT_S + 1).partitions)
         except KafkaException as error:
             if first_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 return None  # the listing names what is wrong
         except TimeoutError:
             return None
-    return {name: info for name, info in infos.items() if info.partitions}
+    return {name: count for name, count in counts.items() if count}
 
 
 def all_partition_counts(admin: AdminClient) -> dict[str, int]:
@@ -216,14 +202,10 @@ def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dic
                 if first_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                     raise named_error(error, "while describing a topic", where=f"topic {name} at {at}") from None
                 continue
-            out[name] = _info(found)
+            replicas = min((len(p.replicas) for p in found.partitions), default=0)
+            known_id = str(found.topic_id)
+            out[name] = TopicInfo(len(found.partitions), None if known_id in _NO_ID else known_id, replicas)
     return out
-
-
-def _info(found: Any) -> TopicInfo:
-    replicas = min((len(p.replicas) for p in found.partitions), default=0)
-    known_id = str(found.topic_id)
-    return TopicInfo(len(found.partitions), None if known_id in _NO_ID else known_id, replicas)
 
 
 def describe_made(admin: AdminClient, topics: Collection[str], at: str) -> dict[str, TopicInfo]:
