@@ -343,3 +343,15 @@ def test_the_first_broker_leaves_its_classes_for_the_others(monkeypatch: pytest.
     option, _, kept = kafka._class_option(runtime, folder).partition("=")
     assert (option, Path(kept).read_text()) == ("-XX:SharedArchiveFile", "classes")
     assert not Path(left).exists()
+
+
+def test_a_copied_data_folder_brings_no_uuid_and_no_binlog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def made(program: mysql.Program, folder: Path, options: Path) -> None:
+        assert options.is_file()
+        (folder / "data").mkdir()
+        for name in ("auto.cnf", "binlog.000001", "binlog.index", "ibdata1", "ca.pem"):
+            (folder / "data" / name).write_text("x")
+
+    monkeypatch.setattr(mysql, "_make_data", made)
+    mysql._make_template(mysql.Program(("mysqld",), {}, {}, "9.7.4", "test"), tmp_path)
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == ["ca.pem", "ibdata1"]
