@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import tempfile
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
 from airflow_provider_mysql_cdc.operators.common import (
     DEFAULT_ASSET,
     Properties,
@@ -30,23 +23,17 @@ from airflow_provider_mysql_cdc.operators.common import (
     reference_asset,
     seconds,
 )
+from airflow_provider_mysql_cdc.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
     from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, PreparedJob
 
-# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
-DEFAULT_CONF = {
-    "spark.log.level": "WARN",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}
 IDLE_POLL_S = 5.0
 
 
-class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
+class MySqlCdcSparkOperator(SparkJobOperator):
     """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
 
     The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), hand the
@@ -78,7 +65,7 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
     """
 
     template_fields: Sequence[str] = (
-        *SparkSubmitOperator.template_fields,
+        *SparkJobOperator.template_fields,
         "mysql_cdc_conn_id",
         "kafka_conn_id",
         "spark_conn_id",
@@ -91,10 +78,6 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
     ui_color = "#d7ebdd"
 
     mode: ClassVar[str]
-    job_file: ClassVar[str]
-    application: str
-    files: str | None
-    _hook: CdcSparkSubmitHook | None
 
     def __init__(
         self,
@@ -116,22 +99,19 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         self.offset_asset = reference_asset(offset_asset, kwargs)
         super().__init__(
             application=application or "",
-            conf={**DEFAULT_CONF, **(conf or {})},
-            env_vars=dict(env_vars or {}),
+            conf=conf,
+            env_vars=env_vars,
             name=kwargs.pop("name", f"mysql-cdc-{self.mode}"),
-            conn_id=spark_conn_id,
-            durable=False,
+            spark_conn_id=spark_conn_id,
+            master=master,
             **kwargs,
         )
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
-        self.spark_conn_id = spark_conn_id
-        self.master = master
         self.properties = properties
         self.offset_conn_id = offset_conn_id
         self.run_for = run_for
         self.writers = writers
-        self._killed = False
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the job, or return None when there is nothing to do.
@@ -159,12 +139,6 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
             return self._run(context)
         except CdcError as error:
             raise airflow_error(error) from error
-
-    def on_kill(self) -> None:
-        """End the driver with all its processes."""
-        self._killed = True
-        if self._hook is not None:
-            super().on_kill()
 
     def _run(self, context: Any) -> dict[str, Any]:
         cfg, store = self._open(context)
@@ -203,17 +177,6 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         self._stop_if_killed()
         return self._judge(self._settle(cfg, store), failure, context)
 
-    def _stop_if_killed(self) -> None:
-        if self._killed:
-            raise AirflowException("the task was ended from outside; a retry goes on from the last committed marker")
-
-    def _check_spark(self) -> None:
-        """Find out what keeps Spark from starting before anything is planned."""
-        self._conn_id = self.spark_conn_id
-        if not self.application:
-            self.application = application_path(self.job_file)
-        self._get_hook().check_programs()
-
     def _properties(self) -> dict[str, Any]:
         merged = merge_properties(self.properties)
         if self.writers not in (None, "", "None"):
@@ -228,63 +191,6 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
             if job is not None or left == 0 or self._killed:
                 return job
             time.sleep(min(IDLE_POLL_S, left))
-
-    def _submit(self, spec: JobSpec, context: Any) -> AirflowException | None:
-        """Run the Spark job and return how spark-submit failed, if it did."""
-        files = self.files
-        with spec_file(spec) as path:
-            self.application_args = [str(path)]
-            self._hook = self._get_hook()
-            if self._hook.deploy_mode == "cluster":
-                # Spark copies the file into the driver's working directory.
-                self.files = f"{self.files},{path}" if self.files else str(path)
-                self.application_args = [path.name]
-                self._hook = self._get_hook()
-            try:
-                super().execute(context)
-            except AirflowException as error:
-                return error
-            finally:
-                self.files = files  # an operator may submit several jobs
-        return None
-
-    def _get_hook(self) -> CdcSparkSubmitHook:
-        return CdcSparkSubmitHook(
-            master=self.master,
-            driver_env=driver_env(os.environ, self.env_vars),
-            conf=self.conf,
-            conn_id=self._conn_id,
-            files=self.files,
-            py_files=self.py_files,
-            archives=self._archives,
-            driver_class_path=self.driver_class_path,
-            jars=self.jars,
-            packages=self.packages,
-            exclude_packages=self.exclude_packages,
-            repositories=self._repositories,
-            total_executor_cores=self._total_executor_cores,
-            executor_cores=self._executor_cores,
-            executor_memory=self._executor_memory,
-            driver_memory=self._driver_memory,
-            keytab=self.keytab,
-            principal=self.principal,
-            proxy_user=self.proxy_user,
-            name=self.name,
-            num_executors=self._num_executors,
-            status_poll_interval=self._status_poll_interval,
-            application_args=self.application_args,
-            env_vars=self.env_vars,
-            verbose=self._verbose,
-            spark_binary=self._spark_binary,
-            properties_file=self.properties_file,
-            yarn_queue=self._yarn_queue,
-            deploy_mode=self._deploy_mode,
-            use_krb5ccache=self._use_krb5ccache,
-            post_submit_commands=self.post_submit_commands,
-            track_driver_via_k8s_api=self._track_driver_via_k8s_api,
-            yarn_track_via_rm_api=self._yarn_track_via_rm_api,
-            yarn_rm_auth=self._yarn_rm_auth,
-        )
 
     def _settle(self, cfg: ConnectorConfig, store: OffsetStore) -> Outcome:
         from airflow_provider_mysql_cdc.cdc.operate.around_job import settle
@@ -311,22 +217,3 @@ class MySqlCdcSparkOperator(SparkSubmitOperator):  # type: ignore[misc]
         self.log.info("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
         context["outlet_events"][self.offset_asset].extra = {"offset": outcome.offset, "counts": outcome.counts}
         return result
-
-
-@contextmanager
-def spec_file(spec: JobSpec) -> Iterator[Path]:
-    """Write the job spec, which holds secrets, to a file of mode 0600 in a folder of mode 0700; remove both after.
-
-    Args:
-        spec: The job spec.
-
-    Yields:
-        The file's path.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="mysql-cdc-"))
-    try:
-        path = folder / "job-spec.json"
-        spec.write(path)
-        yield path
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,161 @@
+"""One Spark job of an operator: submit it, end it, and say how spark-submit ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.common.compat.sdk import AirflowException
+
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+
+# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
+DEFAULT_CONF = {
+    "spark.log.level": "WARN",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+}
+
+
+class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
+    """Submit this provider's Spark applications; what they are for is the subclass's business.
+
+    Args:
+        spark_conn_id: Connection of type ``spark``; it must exist and name a master.
+        master: Spark master; wins over the connection, which may then be missing.
+        conf: Spark configuration; added to ``DEFAULT_CONF``.
+        env_vars: Environment variables for the driver; the driver does not get the Airflow task's own.
+        application: Path of the Spark application; None takes the one of this provider.
+        kwargs: Arguments of ``SparkSubmitOperator``.
+    """
+
+    template_fields: Sequence[str] = SparkSubmitOperator.template_fields
+
+    job_file: ClassVar[str]
+    application: str
+    files: str | None
+    _hook: CdcSparkSubmitHook | None
+
+    def __init__(
+        self,
+        *,
+        spark_conn_id: str = "spark_cdc",
+        master: str | None = None,
+        conf: Mapping[str, Any] | None = None,
+        env_vars: Mapping[str, str] | None = None,
+        application: str | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(
+            application=application or "",
+            conf={**DEFAULT_CONF, **(conf or {})},
+            env_vars=dict(env_vars or {}),
+            conn_id=spark_conn_id,
+            durable=False,
+            **kwargs,
+        )
+        self.spark_conn_id = spark_conn_id
+        self.master = master
+        self._killed = False
+
+    def on_kill(self) -> None:
+        """End the driver with all its processes."""
+        self._killed = True
+        if self._hook is not None:
+            super().on_kill()
+
+    def _stop_if_killed(self) -> None:
+        if self._killed:
+            raise AirflowException("the task was ended from outside; a retry goes on from the last committed marker")
+
+    def _check_spark(self) -> None:
+        """Find out what keeps Spark from starting before anything is planned."""
+        self._conn_id = self.spark_conn_id
+        if not self.application:
+            self.application = application_path(self.job_file)
+        self._get_hook().check_programs()
+
+    def _submit(self, spec: JobSpec, context: Any) -> AirflowException | None:
+        """Run the Spark job and return how spark-submit failed, if it did."""
+        files = self.files
+        with spec_file(spec) as path:
+            self.application_args = [str(path)]
+            self._hook = self._get_hook()
+            if self._hook.deploy_mode == "cluster":
+                # Spark copies the file into the driver's working directory.
+                self.files = f"{self.files},{path}" if self.files else str(path)
+                self.application_args = [path.name]
+                self._hook = self._get_hook()
+            try:
+                super().execute(context)
+            except AirflowException as error:
+                return error
+            finally:
+                self.files = files  # an operator may submit several jobs
+        return None
+
+    def _get_hook(self) -> CdcSparkSubmitHook:
+        return CdcSparkSubmitHook(
+            master=self.master,
+            driver_env=driver_env(os.environ, self.env_vars),
+            conf=self.conf,
+            conn_id=self._conn_id,
+            files=self.files,
+            py_files=self.py_files,
+            archives=self._archives,
+            driver_class_path=self.driver_class_path,
+            jars=self.jars,
+            packages=self.packages,
+            exclude_packages=self.exclude_packages,
+            repositories=self._repositories,
+            total_executor_cores=self._total_executor_cores,
+            executor_cores=self._executor_cores,
+            executor_memory=self._executor_memory,
+            driver_memory=self._driver_memory,
+            keytab=self.keytab,
+            principal=self.principal,
+            proxy_user=self.proxy_user,
+            name=self.name,
+            num_executors=self._num_executors,
+            status_poll_interval=self._status_poll_interval,
+            application_args=self.application_args,
+            env_vars=self.env_vars,
+            verbose=self._verbose,
+            spark_binary=self._spark_binary,
+            properties_file=self.properties_file,
+            yarn_queue=self._yarn_queue,
+            deploy_mode=self._deploy_mode,
+            use_krb5ccache=self._use_krb5ccache,
+            post_submit_commands=self.post_submit_commands,
+            track_driver_via_k8s_api=self._track_driver_via_k8s_api,
+            yarn_track_via_rm_api=self._yarn_track_via_rm_api,
+            yarn_rm_auth=self._yarn_rm_auth,
+        )
+
+
+@contextmanager
+def spec_file(spec: JobSpec) -> Iterator[Path]:
+    """Write the job spec, which holds secrets, to a file of mode 0600 in a folder of mode 0700; remove both after.
+
+    Args:
+        spec: The job spec.
+
+    Yields:
+        The file's path.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="mysql-cdc-"))
+    try:
+        path = folder / "job-spec.json"
+        spec.write(path)
+        yield path
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
