@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError, RunInProgressError
+from airflow_provider_mysql_cdc.operators.arguments import refuse
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.common import generation_of, owner_of
 
@@ -33,10 +34,15 @@ class MySqlCdcAskingOperator(MySqlCdcSparkOperator):
         kwargs: As for ``MySqlCdcSparkOperator``.
     """
 
+    useless: ClassVar[Mapping[str, str]] = {
+        **MySqlCdcSparkOperator.useless,
+        "run_for": "it goes on until its tables are read",
+    }
     channel: str = "airflow"
     give_up: ClassVar[str] = ""
 
     def __init__(self, **kwargs: Any) -> None:
+        refuse(type(self).__name__, kwargs, self.useless)
         super().__init__(**kwargs)
         self._signal_id = ""
         self._rests = self._time_over = False

@@ -12,17 +12,16 @@ from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.arguments import refuse
 from airflow_provider_mysql_cdc.operators.common import (
-    DEFAULT_ASSET,
+    MasksProperties,
     Properties,
-    accessor_of,
     airflow_error,
-    mask_rendered,
     merge_properties,
     owner_of,
-    reference_asset,
     seconds,
 )
+from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
 from airflow_provider_mysql_cdc.operators.spark_job import SparkJobOperator
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 IDLE_POLL_S = 5.0
 
 
-class MySqlCdcSparkOperator(SparkJobOperator):
+class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
     """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
 
     The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), hand the
@@ -46,7 +45,7 @@ class MySqlCdcSparkOperator(SparkJobOperator):
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
         spark_conn_id: Connection of type ``spark``; it must exist and name a master. (templated)
-        master: Spark master; wins over the connection, which may then be missing.
+        master: Spark master; wins over the connection, which may then be missing. (templated)
         properties: Connector properties that win over the connections: a mapping, its JSON text, or a list of these
             where later ones win and empty values are left out. No secrets; Airflow shows them. (templated)
         offset_asset: Asset in whose state the offset is kept; it becomes inlet and outlet of the task, and its event
@@ -54,12 +53,16 @@ class MySqlCdcSparkOperator(SparkJobOperator):
         offset_conn_id: Connection of a database to keep the offset in instead. (templated)
         run_for: How long to go on batch after batch, as timedelta or seconds; 0 does one batch. (templated)
         writers: Number of writers (Spark tasks that write to Kafka); None leaves it to the properties. (templated)
-        conf: Spark configuration; added to ``DEFAULT_CONF``. (templated)
-        env_vars: Environment variables for the driver; the driver does not get the Airflow task's own. (templated)
-        application: Path of the Spark application; None takes the one of this provider.
-        kwargs: Arguments of ``SparkSubmitOperator``.
+        conf: Spark configuration, a mapping or its JSON text; added to ``DEFAULT_CONF``. (templated)
+        env_vars: Environment variables for the driver, a mapping or its JSON text; the driver does not get the Airflow
+            task's own. (templated)
+        application: Path of the Spark application; None takes the one of this provider. (templated)
+        name: Name of the Spark application; None makes one of DAG, task, run and try. (templated)
+        kwargs: Arguments of ``SparkSubmitOperator``; its cores, memory, executors, queue and deploy mode are templated
+            here too. Those that have no effect (``arguments.OVERRIDDEN``) are refused.
 
     Raises:
+        TypeError: An argument has no effect, or offset_asset is not known when the DAG is read.
         AirflowFailException: A retry will not help; the text names the error and what to do.
         AirflowException: A retry can help.
     """
@@ -68,7 +71,6 @@ class MySqlCdcSparkOperator(SparkJobOperator):
         *SparkJobOperator.template_fields,
         "mysql_cdc_conn_id",
         "kafka_conn_id",
-        "spark_conn_id",
         "offset_conn_id",
         "properties",
         "run_for",
@@ -94,14 +96,15 @@ class MySqlCdcSparkOperator(SparkJobOperator):
         conf: Mapping[str, Any] | None = None,
         env_vars: Mapping[str, str] | None = None,
         application: str | None = None,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
         self.offset_asset = reference_asset(offset_asset, kwargs)
         super().__init__(
-            application=application or "",
+            application=application,
             conf=conf,
             env_vars=env_vars,
-            name=kwargs.pop("name", f"mysql-cdc-{self.mode}"),
+            name=name,
             spark_conn_id=spark_conn_id,
             master=master,
             **kwargs,
@@ -112,6 +115,19 @@ class MySqlCdcSparkOperator(SparkJobOperator):
         self.offset_conn_id = offset_conn_id
         self.run_for = run_for
         self.writers = writers
+
+    @classmethod
+    def partial(cls, **arguments: Any) -> Any:
+        """Return the operator with some arguments given, to be expanded; see ``BaseOperator.partial``.
+
+        Args:
+            arguments: Arguments that are the same for all mapped tasks; ``offset_asset`` is always one of them.
+
+        Raises:
+            TypeError: As for the operator.
+        """
+        refuse(cls.__name__, arguments, cls.useless)
+        return super().partial(**arguments)
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the job, or return None when there is nothing to do.
@@ -124,11 +140,6 @@ class MySqlCdcSparkOperator(SparkJobOperator):
         """
         raise NotImplementedError
 
-    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
-        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
-        super().render_template_fields(context, jinja_env)
-        mask_rendered(self.properties)
-
     def execute(self, context: Any) -> dict[str, Any]:
         """Plan, run the Spark job and settle.
 
@@ -136,6 +147,7 @@ class MySqlCdcSparkOperator(SparkJobOperator):
             ``complete``, ``offset`` and ``counts`` (records per topic), also pushed as XCom.
         """
         try:
+            self._read_arguments(context)
             return self._run(context)
         except CdcError as error:
             raise airflow_error(error) from error

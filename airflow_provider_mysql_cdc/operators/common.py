@@ -9,39 +9,10 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 
-DEFAULT_ASSET = "mysql_cdc_offsets"
-
 Properties = Mapping[str, Any] | str
-
-
-def reference_asset(
-    asset: Asset | str, arguments: dict[str, Any], sides: Sequence[str] = ("inlets", "outlets")
-) -> Asset:
-    """Return the asset that keeps the offset, and make it inlet and outlet of a task.
-
-    Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
-    nothing references.
-
-    Args:
-        asset: The asset or its name.
-        arguments: The operator's arguments, which are changed.
-        sides: ``inlets``, ``outlets`` or both.
-    """
-    found = Asset(asset) if isinstance(asset, str) else asset
-    for side in sides:
-        given = list(arguments.get(side) or [])
-        arguments[side] = given if found in given else [*given, found]
-    return found
-
-
-def accessor_of(context: Any, asset: Asset) -> Any:
-    """Return Airflow's accessor of an asset's state, or None before Airflow 3.3."""
-    accessors = context.get("asset_state_store")
-    return None if accessors is None else accessors[asset]
 
 
 def airflow_error(error: CdcError) -> AirflowException:
@@ -114,6 +85,19 @@ def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
 
     with contextlib.suppress(CdcError):
         mask_secrets(merge_properties(properties))
+
+
+class MasksProperties:
+    """Mask secrets among rendered properties before Airflow stores the rendered fields; a base of operators.
+
+    A mapped task is rendered by ``MappedOperator``, which calls this method of the unmapped one and none else.
+    """
+
+    properties: Any
+
+    def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
+        super()._do_render_template_fields(*args, **kwargs)  # type: ignore[misc]
+        mask_rendered(self.properties)
 
 
 def parse_properties(layer: Properties) -> Mapping[str, Any]:

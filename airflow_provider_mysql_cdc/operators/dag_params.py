@@ -12,7 +12,8 @@ from airflow.providers.common.compat.sdk import conf
 from airflow.sdk import Asset, Param
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.common import DEFAULT_ASSET, airflow_error
+from airflow_provider_mysql_cdc.operators.common import airflow_error
+from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET
 
 PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""

@@ -10,18 +10,16 @@ from airflow.sdk import Asset, BaseOperator
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.common import (
-    DEFAULT_ASSET,
+    MasksProperties,
     Properties,
-    accessor_of,
     airflow_error,
-    mask_rendered,
     merge_properties,
     owner_of,
-    reference_asset,
 )
+from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
 
 
-class MySqlCdcResetOffsetOperator(BaseOperator):  # type: ignore[misc]
+class MySqlCdcResetOffsetOperator(KeepsOffset, MasksProperties, BaseOperator):  # type: ignore[misc]
     """Set aside an unfinished plan and go on from another offset.
 
     For the cases that end with "a person has to decide": a batch whose binlog was purged, a ledger that was lost, a
@@ -73,11 +71,6 @@ class MySqlCdcResetOffsetOperator(BaseOperator):  # type: ignore[misc]
         self.kafka_conn_id = kafka_conn_id
         self.properties = properties
         self.offset_conn_id = offset_conn_id
-
-    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
-        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
-        super().render_template_fields(context, jinja_env)
-        mask_rendered(self.properties)
 
     def execute(self, context: Any) -> dict[str, Any]:
         """Move the offset.

@@ -11,16 +11,16 @@ from airflow.sdk import BaseOperator
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.common import (
+    MasksProperties,
     Properties,
     airflow_error,
     generation_of,
-    mask_rendered,
     merge_properties,
     owner_of,
 )
 
 
-class MySqlCdcSignalOperator(BaseOperator):  # type: ignore[misc]
+class MySqlCdcSignalOperator(MasksProperties, BaseOperator):  # type: ignore[misc]
     """Send a signal, which the next drain carries out: ask for a snapshot, stop or pause it, write a line into the log.
 
     What the drain would refuse for its form is refused here, before anything is sent. Every try of a task sends the
@@ -75,11 +75,6 @@ class MySqlCdcSignalOperator(BaseOperator):  # type: ignore[misc]
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
         self.properties = properties
-
-    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
-        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
-        super().render_template_fields(context, jinja_env)
-        mask_rendered(self.properties)
 
     def execute(self, context: Any) -> str:
         """Check the signal and send it.

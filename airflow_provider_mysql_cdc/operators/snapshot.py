@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mysql_cdc.operators.arguments import flag
 from airflow_provider_mysql_cdc.operators.asking import OF_ANOTHER_RUN, MySqlCdcAskingOperator
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.common import owner_of
@@ -58,7 +59,7 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
 
     @property
     def _again(self) -> bool:
-        return str(self.again).lower() == "true"
+        return flag(self.again, "again")
 
     def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
         chosen = self._chosen(cfg)

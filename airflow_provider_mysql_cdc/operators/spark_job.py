@@ -14,6 +14,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
+from airflow_provider_mysql_cdc.operators.arguments import OVERRIDDEN, application_name, refuse, text_map
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -32,16 +33,37 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
     Args:
         spark_conn_id: Connection of type ``spark``; it must exist and name a master.
         master: Spark master; wins over the connection, which may then be missing.
-        conf: Spark configuration; added to ``DEFAULT_CONF``.
-        env_vars: Environment variables for the driver; the driver does not get the Airflow task's own.
+        conf: Spark configuration, a mapping or its JSON text; added to ``DEFAULT_CONF``.
+        env_vars: Environment variables for the driver, a mapping or its JSON text; the driver does not get the Airflow
+            task's own.
         application: Path of the Spark application; None takes the one of this provider.
-        kwargs: Arguments of ``SparkSubmitOperator``.
+        name: Name of the Spark application; None makes one of DAG, task, run and try.
+        kwargs: Arguments of ``SparkSubmitOperator``; those that have no effect are refused.
+
+    Raises:
+        TypeError: An argument has no effect.
     """
 
-    template_fields: Sequence[str] = SparkSubmitOperator.template_fields
+    template_fields: Sequence[str] = (
+        *SparkSubmitOperator.template_fields,
+        "spark_conn_id",
+        "master",
+        "_deploy_mode",
+        "_driver_memory",
+        "_executor_cores",
+        "_executor_memory",
+        "_num_executors",
+        "_total_executor_cores",
+        "_yarn_queue",
+    )
 
+    useless: ClassVar[Mapping[str, str]] = OVERRIDDEN
+    mode: ClassVar[str]
     job_file: ClassVar[str]
     application: str
+    name: str | None
+    conf: Any
+    env_vars: Any
     files: str | None
     _hook: CdcSparkSubmitHook | None
 
@@ -53,12 +75,16 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         conf: Mapping[str, Any] | None = None,
         env_vars: Mapping[str, str] | None = None,
         application: str | None = None,
+        name: str | None = None,
         **kwargs: Any,
     ) -> None:
+        refuse(type(self).__name__, kwargs, self.useless)
+        # What is given may be the result of another task, which nobody can read before it is rendered.
         super().__init__(
-            application=application or "",
-            conf={**DEFAULT_CONF, **(conf or {})},
-            env_vars=dict(env_vars or {}),
+            application=application,
+            conf=conf,
+            env_vars=env_vars,
+            name=name,
             conn_id=spark_conn_id,
             durable=False,
             **kwargs,
@@ -77,9 +103,16 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         if self._killed:
             raise AirflowException("the task was ended from outside; a retry goes on from the last committed marker")
 
+    def _read_arguments(self, context: Any) -> None:
+        """Read what could not be read before it was rendered."""
+        self._conn_id = self.spark_conn_id
+        self.master = self.master or None
+        self.name = self.name or application_name(self.mode, context)
+        self.conf = {**DEFAULT_CONF, **text_map(self.conf, "conf")}
+        self.env_vars = text_map(self.env_vars, "env_vars")
+
     def _check_spark(self) -> None:
         """Find out what keeps Spark from starting before anything is planned."""
-        self._conn_id = self.spark_conn_id
         if not self.application:
             self.application = application_path(self.job_file)
         self._get_hook().check_programs()

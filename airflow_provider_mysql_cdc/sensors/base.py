@@ -19,14 +19,15 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.common import Properties, airflow_error, mask_rendered, merge_properties
+from airflow_provider_mysql_cdc.operators.arguments import flag
+from airflow_provider_mysql_cdc.operators.common import MasksProperties, Properties, airflow_error, merge_properties
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
 
 
-class MySqlCdcSensor(BaseSensorOperator):  # type: ignore[misc]
+class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
     """Wait for something of a stream.
 
     In the modes ``poke`` and ``reschedule`` a worker looks; with ``deferrable=True`` the triggerer does, where all
@@ -63,7 +64,7 @@ class MySqlCdcSensor(BaseSensorOperator):  # type: ignore[misc]
         self.kafka_conn_id = kafka_conn_id
         self.properties = properties
         default = conf.getboolean("operators", "default_deferrable", fallback=False)
-        self.deferrable = default if deferrable is None else deferrable
+        self.deferrable = default if deferrable is None else flag(deferrable, "deferrable")
 
     @abstractmethod
     def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
@@ -84,11 +85,6 @@ class MySqlCdcSensor(BaseSensorOperator):  # type: ignore[misc]
         Args:
             arguments: Those that every trigger takes.
         """
-
-    def render_template_fields(self, context: Any, jinja_env: Any = None) -> None:
-        """Render the templates; secrets among the properties are masked before Airflow stores the rendered fields."""
-        super().render_template_fields(context, jinja_env)
-        mask_rendered(self.properties)
 
     def poke(self, context: Any) -> PokeReturnValue:
         """Look once; the XCom tells what was seen."""

@@ -11,7 +11,8 @@ from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.common import DEFAULT_ASSET, accessor_of, reference_asset, seconds
+from airflow_provider_mysql_cdc.operators.common import seconds
+from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
 from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
 
 
-class MySqlBinlogSensor(MySqlCdcSensor):
+class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
     """Wait until the server's binlog has moved beyond the stored offset, so that a drain has something to do.
 
     Without a threshold anything new ends the wait, exactly what the next drain would find; of several thresholds the
@@ -43,6 +44,8 @@ class MySqlBinlogSensor(MySqlCdcSensor):
         "transactions_behind",
         "seconds_behind",
     )
+    # An inlet only: a sensor moves no offset, and an outlet would tell other DAGs that it did.
+    offset_sides = ("inlets",)
 
     def __init__(
         self,
@@ -54,8 +57,7 @@ class MySqlBinlogSensor(MySqlCdcSensor):
         offset_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        # An inlet only: a sensor moves no offset, and an outlet would tell other DAGs that it did.
-        self.offset_asset = reference_asset(offset_asset, kwargs, sides=("inlets",))
+        self.offset_asset = reference_asset(offset_asset, kwargs, self.offset_sides)
         super().__init__(**kwargs)
         self.bytes_behind = bytes_behind
         self.transactions_behind = transactions_behind

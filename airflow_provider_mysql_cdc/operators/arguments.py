@@ -1,0 +1,107 @@
+"""Arguments of operators as people give them: from a form, a template, or the result of another task."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+_FLAGS = {
+    **dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), True),
+    **dict.fromkeys(("false", "f", "no", "n", "off", "0", "0.0", "none", "null", ""), False),
+}
+OVERRIDDEN = {
+    "application_args": "the only argument of the application is the job spec, which this operator writes",
+    "conn_id": "use spark_conn_id",
+    "durable": "a retry goes on from the ledger and never attaches to an older driver",
+    "reconnect_on_retry": "a retry goes on from the ledger and never attaches to an older driver",
+    "java_class": "the application is a Python file",
+}
+"""Arguments of ``SparkSubmitOperator`` that have no effect here, and why."""
+NAME_LENGTH = 63
+"""Characters of a Kubernetes label's value, which the name of a Spark application becomes."""
+
+
+def refuse(kind: str, arguments: Mapping[str, Any], useless: Mapping[str, str]) -> None:
+    """Refuse arguments that would be passed over without a word.
+
+    Args:
+        kind: The operator's name.
+        arguments: What was given.
+        useless: Arguments that have no effect, and why.
+
+    Raises:
+        TypeError: One of them is there.
+    """
+    if wrong := [f"{name} ({why})" for name, why in useless.items() if name in arguments]:
+        raise TypeError(f"{kind} does not take {'; '.join(wrong)}")
+
+
+def flag(value: Any, argument: str) -> bool:
+    """Return a truth value as forms, templates and Variables give it.
+
+    Args:
+        value: True, False, a number, or text such as ``true``, ``False``, ``1``, ``no``; None and empty text are False.
+        argument: The operator's argument, for the error.
+
+    Raises:
+        ConfigError: It is something else, which must not pass for either.
+    """
+    found = _FLAGS.get(str(value).strip().lower())
+    if found is None:
+        raise ConfigError(f"{value!r} is neither true nor false", where=argument, remedy="give true or false")
+    return found
+
+
+def text_map(value: Any, argument: str) -> dict[str, str]:
+    """Return settings given as a mapping or as its JSON text; None as a value leaves one out.
+
+    Args:
+        value: The settings; None and empty text are none.
+        argument: The operator's argument, for the error.
+
+    Raises:
+        ConfigError: It is neither.
+    """
+    try:
+        found = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
+    except (ValueError, RecursionError):
+        found = value
+    if isinstance(found, str) and not found.strip():
+        return {}
+    if not isinstance(found, Mapping):
+        raise ConfigError(
+            f"{argument} is no mapping",
+            where=argument,
+            why=f"it is a {type(found).__name__}",
+            remedy='give a mapping, or its JSON text: {"name": "value", ...}',
+        )
+    return {str(name): _text(setting) for name, setting in found.items() if setting is not None}
+
+
+def application_name(mode: str, context: Any) -> str:
+    """Return a name for the Spark application of one try of a task; no other has the same.
+
+    It is made of lower-case letters, digits and hyphens, which YARN, Kubernetes and event logs all take.
+
+    Args:
+        mode: ``drain`` or ``snapshot``.
+        context: Airflow's context.
+    """
+    ti = context["ti"]
+    index = getattr(ti, "map_index", -1)
+    parts = [ti.dag_id, ti.task_id, *([index] if index >= 0 else []), ti.run_id]
+    tail = f"-try{getattr(ti, 'try_number', 1)}"
+    whole = "-".join(["mysql-cdc", mode, *map(str, parts)])
+    name = re.sub(r"[^a-z0-9]+", "-", whole.lower()).strip("-")
+    # Other characters, or a part cut off, could make two names one.
+    mark = hashlib.sha256("\0".join(map(str, [mode, *parts])).encode()).hexdigest()[:8]
+    return f"{name[: NAME_LENGTH - len(tail) - len(mark) - 1].rstrip('-')}-{mark}{tail}"
+
+
+def _text(setting: Any) -> str:
+    return str(setting).lower() if isinstance(setting, bool) else str(setting)

@@ -1,0 +1,97 @@
+"""The asset in whose state the offset is kept, also for mapped tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from airflow.sdk import Asset
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+DEFAULT_ASSET = "mysql_cdc_offsets"
+
+
+def reference_asset(
+    asset: Asset | str, arguments: dict[str, Any], sides: Sequence[str] = ("inlets", "outlets")
+) -> Asset:
+    """Return the asset that keeps the offset, and make it inlet and outlet of a task.
+
+    Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
+    nothing references.
+
+    Args:
+        asset: The asset or its name.
+        arguments: The operator's arguments, which are changed.
+        sides: ``inlets``, ``outlets`` or both.
+
+    Raises:
+        TypeError: It is neither; Airflow has to know it when it reads the DAG.
+    """
+    found = Asset(asset) if isinstance(asset, str) else asset
+    if not isinstance(found, Asset):
+        raise TypeError(
+            f"offset_asset is a {type(found).__name__}: give an Asset or a name that stands when the DAG is read, "
+            "neither a template nor the result of a task"
+        )
+    for side in sides:
+        given = list(arguments.get(side) or [])
+        arguments[side] = given if found in given else [*given, found]
+    return found
+
+
+def accessor_of(context: Any, asset: Asset) -> Any:
+    """Return Airflow's accessor of an asset's state, or None before Airflow 3.3.
+
+    Raises:
+        ConfigError: The asset is not one of the task's inlets or outlets.
+    """
+    accessors = context.get("asset_state_store")
+    if accessors is None:
+        return None
+    try:
+        return accessors[asset]
+    except KeyError as error:
+        raise ConfigError(
+            "the task has no access to the state of the asset that keeps its offset",
+            where=f"asset {asset.name}",
+            why="Airflow gives it for inlets and outlets only, and did not know of this one when it read the DAG",
+            remedy="give offset_asset to partial(), not to expand(); pipelines with a topic.prefix each share it",
+        ) from error
+
+
+class KeepsOffset:
+    """Make the asset that keeps the offset known to Airflow, for mapped tasks too; a base of operators and sensors.
+
+    Airflow reads inlets and outlets of a mapped task from the arguments of ``partial()``, for which no ``__init__`` has
+    run when the scheduler and the worker look.
+    """
+
+    offset_sides: ClassVar[Sequence[str]] = ("inlets", "outlets")
+
+    @classmethod
+    def partial(cls, **arguments: Any) -> Any:
+        """Return the operator with some arguments given, to be expanded; see ``BaseOperator.partial``.
+
+        Args:
+            arguments: Arguments of the operator that are the same for all mapped tasks.
+        """
+        defaults = _default_args(arguments)
+        for side in cls.offset_sides:
+            if side in defaults:
+                arguments.setdefault(side, defaults[side])
+        asset = arguments.get("offset_asset", defaults.get("offset_asset", DEFAULT_ASSET))
+        reference_asset(asset, arguments, cls.offset_sides)
+        return super().partial(**arguments)  # type: ignore[misc]
+
+
+def _default_args(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the default arguments that hold for a task: of its DAG, its task group, and its own."""
+    from airflow.sdk.definitions._internal.contextmanager import DagContext, TaskGroupContext
+
+    dag = arguments.get("dag") or DagContext.get_current()
+    group = arguments.get("task_group") or (TaskGroupContext.get_current(dag) if dag else None)
+    found: dict[str, Any] = {}
+    for holder in (dag, group):
+        found |= getattr(holder, "default_args", None) or {}
+    return found | (arguments.get("default_args") or {})
