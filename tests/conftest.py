@@ -69,7 +69,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         return
     family.end(None, f"{TAG}={os.getpid()}", 0, lambda line: print(f"\nleft by the tests: {line}"))
     shutil.rmtree(WORKERS, ignore_errors=True)
-    for home in Path(tempfile.gettempdir()).glob(f"mysql-cdc-airflow-{os.getpid()}-*"):
+    for home in Path(tempfile.gettempdir()).glob(f"mysql-cdc-*-{os.getpid()}-*"):
         shutil.rmtree(home, ignore_errors=True)
 
 
@@ -91,8 +91,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if part in ("integration", "fault"):
             item.add_marker(pytest.mark.stack)
         names = item.fixturenames  # type: ignore[attr-defined]
-        if "metadata_db" in names:
-            item.add_marker(pytest.mark.xdist_group("metadata_db"))
+        shared = [name for name in ("metadata_db", "spark_cluster") if name in names]
+        if shared:
+            item.add_marker(pytest.mark.xdist_group(shared[0]))
         elif _module_fixtures(item.path).intersection(names):
             # A module's servers are started once when one worker has all the tests that use them.
             item.add_marker(pytest.mark.xdist_group(item.path.stem))
@@ -118,6 +119,17 @@ def stack() -> Iterator[Any]:
         yield ensure_stack(folder)
     finally:
         stop_stack(folder, wipe=True)
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Return a running Spark standalone cluster (tests/spark_cluster.py), started once for all tests of the session."""
+    from kit import JVM, spark_home
+    from spark_classes import options
+    from spark_cluster import running_cluster
+
+    with running_cluster(options(ROOT / ".stack" / "classes", spark_home(), JVM)) as cluster:
+        yield cluster
 
 
 @pytest.fixture(autouse=True)

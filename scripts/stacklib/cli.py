@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stacklib import kafka, mysql, stack
+from stacklib import kafka, mysql, spark, stack
 from stacklib.errors import StackError
-from stacklib.settings import KAFKA_VERSION, MYSQL_VERSIONS, default_run_dir
+from stacklib.java import find_java
+from stacklib.settings import KAFKA_VERSION, MYSQL_VERSIONS, REPOSITORY, SPARK_VERSION, default_run_dir
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -20,6 +21,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dir", type=Path, help="folder of data, logs and stack.json (default: .stack)")
     parser.add_argument("--mysql-port", type=int, help="port MySQL must have (default: a free one)")
     parser.add_argument("--kafka-port", type=int, help="port Kafka must have (default: a free one)")
+    parser.add_argument("--spark", action="store_true", help="with up: also a Spark standalone cluster")
     parser.add_argument("--wipe", action="store_true", help="with down: remove the data too")
     return parser
 
@@ -33,6 +35,10 @@ def _up(arguments: argparse.Namespace) -> int:
     stack.ensure_stack(
         _folder(arguments), arguments.mysql, mysql_port=arguments.mysql_port, kafka_port=arguments.kafka_port
     )
+    if arguments.spark:
+        folder, python = _folder(arguments) / "spark", REPOSITORY / ".venv" / "bin" / "python"
+        spark.environment(folder, python)
+        spark.start(find_java(), folder, spark.home(python))
     return _status(arguments)
 
 
@@ -66,8 +72,13 @@ def _status(arguments: argparse.Namespace) -> int:
             and (info.kafka_origin != "stack" or kafka.running(folder / "kafka")),
         ),
     ]
+    if (cluster := spark.load(folder / "spark")) is not None:
+        address = cluster.master.removeprefix("spark://")
+        rows.append(("spark", SPARK_VERSION, address, "stack", spark.running(folder / "spark")))
     for name, version, address, origin, up in rows:
         print(f"{name:<6} {'up' if up else 'down':<5} {version or '':<8} {address:<24} ({origin})")
+    if cluster is not None:
+        print(f"spark's tasks: archives='{folder}/spark/environment.tar.gz#environment'; web page {cluster.web}")
     print(f"folder {folder}")
     return 0 if all(row[4] for row in rows) else 1
 

@@ -96,6 +96,10 @@ KAFKA_HEAP = "-Xmx512m"
 # A broker that lives for minutes: one compiler and one collector start in 4.1 CPU seconds instead of 6.9 (measured).
 KAFKA_JVM = (KAFKA_HEAP, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
+# Master and workers of a cluster that lives for minutes.
+SPARK_DAEMON_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+SPARK_WORKERS = 2
+
 LOOPBACK = "127.0.0.1"
 REPOSITORY = Path(__file__).resolve().parents[2]
 

@@ -188,7 +188,7 @@ def test_no_registry_host_is_written_in_the_repository() -> None:
 def test_no_address_is_written_in_the_scripts() -> None:
     scripts = Path(debian.__file__).parent
     for path in [*scripts.glob("*.py"), *scripts.parent.glob("lib/*.sh")]:
-        text = path.read_text(encoding="utf-8").replace("PLAINTEXT://", "").replace("CONTROLLER://", "")
+        text = re.sub(r"\b(PLAINTEXT|CONTROLLER|spark)://", "", path.read_text(encoding="utf-8"))
         assert "://" not in text.replace("http://{LOOPBACK}", ""), path
 
 

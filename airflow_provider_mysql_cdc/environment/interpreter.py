@@ -1,0 +1,165 @@
+"""What an interpreter says about itself, and the files it consists of."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+_ASK = """
+import json, os, site, sys, sysconfig
+print(json.dumps({
+    "version": list(sys.version_info[:3]),
+    "tag": sys.implementation.cache_tag,
+    "platform": sysconfig.get_platform(),
+    "program": os.path.realpath(getattr(sys, "_base_executable", sys.executable)),
+    "prefix": sys.base_prefix,
+    "stdlib": os.path.dirname(os.path.realpath(os.__file__)),
+    "packages": site.getsitepackages([sys.base_prefix])[0],
+}))
+"""
+# Tests, editors and what only builds other programs.
+_LEFT_OUT = re.compile(
+    r"(test|idlelib|tkinter|turtledemo|turtle\.py|lib2to3|ensurepip|pydoc_data|site-packages|dist-packages|config-.*)(/|$)"
+    r"|(.*/)?(__pycache__|tests?|idle_test)(/|$)"
+)
+# Of the C library, which must be that of the machine the program runs on (ld.so(8)).
+_OF_THE_MACHINE = re.compile(
+    r"(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread|libutil|libresolv|libnsl)\.so\b.*"
+)
+_LIBRARY = re.compile(r"^\s*(\S+) => (/\S+) \(", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """An interpreter outside of any virtual environment.
+
+    Args:
+        version: Its version, three numbers.
+        tag: Implementation and minor version, for example ``cpython-311``: what extension modules are built for.
+        platform: For example ``linux-x86_64``.
+        program: Its program.
+        prefix: The folder that its paths are relative to.
+        stdlib: The folder of its standard library.
+        packages: The folder where it looks for installed packages.
+    """
+
+    version: tuple[int, int, int]
+    tag: str
+    platform: str
+    program: Path
+    prefix: Path
+    stdlib: Path
+    packages: Path
+
+    @property
+    def minor(self) -> str:
+        """Return for example ``3.11``: PySpark wants the same on the driver and on the executors."""
+        return f"{self.version[0]}.{self.version[1]}"
+
+    def runs_packages_of(self, other: Interpreter) -> bool:
+        """Return whether packages installed for another interpreter run in this one."""
+        return (self.tag, self.platform) == (other.tag, other.platform)
+
+
+def ask(program: str) -> Interpreter:
+    """Ask an interpreter what it is; one of a virtual environment answers for the one it was made from.
+
+    Args:
+        program: Its path.
+
+    Raises:
+        ConfigError: It cannot be run.
+    """
+    try:
+        done = subprocess.run([program, "-c", _ASK], capture_output=True, text=True, timeout=60, check=True)
+        told = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise ConfigError(
+            "the interpreter cannot be run",
+            where=program,
+            why=str(getattr(error, "stderr", "") or error).strip(),
+            remedy="name one with --python, as a path or as a version such as 3.12",
+        ) from error
+    paths = {name: Path(told[name]) for name in ("program", "prefix", "stdlib", "packages")}
+    return Interpreter(tuple(told["version"]), told["tag"], told["platform"], **paths)
+
+
+def find(wanted: str) -> str:
+    """Return the program of an interpreter that is named by path or by version.
+
+    Args:
+        wanted: A path, or a version such as ``3.12``; uv also knows those that it manages.
+
+    Raises:
+        ConfigError: There is none.
+    """
+    if not re.fullmatch(r"\d+(\.\d+)*", wanted):
+        return wanted
+    if uv := shutil.which("uv"):
+        done = subprocess.run([uv, "python", "find", wanted], capture_output=True, text=True, check=False)
+        if done.returncode == 0:
+            return done.stdout.strip()
+    found = shutil.which(f"python{wanted}")
+    if found is None:
+        raise ConfigError(
+            f"there is no Python {wanted}",
+            where="PATH",
+            remedy=f"install it (uv python install {wanted}), or name its path with --python",
+        )
+    return found
+
+
+def files(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
+    """Yield each file of an interpreter's program and standard library: name in the archive, and path.
+
+    Raises:
+        ConfigError: Its standard library is not where its program would find it after a move.
+    """
+    yield f"bin/python{interpreter.minor}", interpreter.program
+    inside = within(interpreter, interpreter.stdlib)
+    for path in sorted(interpreter.stdlib.rglob("*")):
+        name = path.relative_to(interpreter.stdlib).as_posix()
+        if path.is_file() and not _LEFT_OUT.match(name):
+            yield f"{inside}/{name}", path
+    for name, library in libraries(interpreter):
+        yield f"shared/{name}", library
+
+
+def within(interpreter: Interpreter, path: Path) -> str:
+    """Return a path relative to the interpreter's prefix.
+
+    Raises:
+        ConfigError: It lies elsewhere.
+    """
+    for prefix in (interpreter.prefix, interpreter.prefix.resolve()):
+        if path.is_relative_to(prefix):
+            return path.relative_to(prefix).as_posix()
+    raise ConfigError(
+        "this interpreter cannot be moved",
+        where=str(interpreter.program),
+        why=f"{path} does not lie in {interpreter.prefix}",
+        remedy="name another one with --python; those of uv (uv python install) can be moved",
+    )
+
+
+def libraries(interpreter: Interpreter) -> list[tuple[str, Path]]:
+    """Return the shared libraries that program and standard library load, without those of the C library.
+
+    Source: ldd(1); a library that is not found is left to the machine that runs it.
+    """
+    ldd = shutil.which("ldd")
+    if ldd is None:
+        return []
+    modules = sorted((interpreter.stdlib / "lib-dynload").glob("*.so"))
+    left_out = re.compile(r"(_test\w*|_tkinter|_ctypes_test|_xxtestfuzz|_curses\w*|_dbm|_gdbm|nis|readline)\..*")
+    programs = [interpreter.program, *(m for m in modules if not left_out.match(m.name))]
+    done = subprocess.run([ldd, *map(str, programs)], capture_output=True, text=True, check=False)
+    found = {name: Path(path) for name, path in _LIBRARY.findall(done.stdout)}
+    return sorted((name, path) for name, path in found.items() if not _OF_THE_MACHINE.match(name))

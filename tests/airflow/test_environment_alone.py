@@ -1,0 +1,60 @@
+"""The packed environment runs the core elsewhere: no checkout, no Airflow, no packages of the machine."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import spark_home
+
+from airflow_provider_mysql_cdc import __version__
+from airflow_provider_mysql_cdc.environment.packed import read_manifest
+
+IMPORT_ALL = """
+import importlib, pkgutil, runpy, sys
+import airflow_provider_mysql_cdc as package
+folder = package.__path__[0]
+# The offset store in a database is the Airflow worker's.
+for part in ("cdc", "spark"):
+    for module in pkgutil.walk_packages([f"{folder}/{part}"], f"{package.__name__}.{part}."):
+        if not module.name.endswith(".sql_store"):
+            importlib.import_module(module.name)
+for job in ("drain_binlog", "snapshot_tables"):
+    runpy.run_path(f"{folder}/spark_jobs/{job}.py")
+print(folder, len(sys.modules))
+print([n for n in sys.modules if n.split(".")[0] in ("airflow", "sqlalchemy")])
+print(sorted({p for p in sys.path if p and not p.startswith(sys.prefix)}))
+"""
+
+
+@pytest.mark.spark
+def test_the_core_and_the_applications_import_without_airflow(spark_cluster: Any, tmp_path: Path) -> None:
+    pyspark = ":".join(map(str, (spark_home() / "python" / "lib").glob("*.zip")))
+    done = subprocess.run(
+        [str(spark_cluster.python), "-c", IMPORT_ALL],
+        env={"PYTHONPATH": pyspark, "PATH": "/usr/bin:/bin"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    folder, airflow, foreign = done.stdout.splitlines()
+    assert folder.startswith(str(spark_cluster.folder))
+    assert airflow == "[]"
+    assert foreign == str(sorted(pyspark.split(":")))
+    without = subprocess.run(
+        [str(spark_cluster.python), "-c", "import airflow"], capture_output=True, text=True, check=False, cwd=tmp_path
+    )
+    assert "ModuleNotFoundError" in without.stderr
+
+
+@pytest.mark.spark
+def test_the_archive_says_what_it_holds(spark_cluster: Any) -> None:
+    manifest = read_manifest(spark_cluster.archive)
+    assert manifest is not None
+    assert (manifest["package"], manifest["python"]) == (__version__, ".".join(map(str, sys.version_info[:3])))
+    assert "pymysql" in manifest["packages"] and "apache-airflow" not in manifest["packages"]

@@ -1,0 +1,71 @@
+"""What goes into the packed environment of Spark's tasks, and what is said when it cannot be packed."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+import tarfile
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.environment import distributions, interpreter, packed
+from airflow_provider_mysql_cdc.environment.__main__ import main
+
+
+def test_the_core_needs_what_is_declared_without_airflow_spark_and_what_only_the_worker_uses() -> None:
+    declared = {
+        re.split(r"[<>=\[;! ]", r)[0] for r in metadata.requires(distributions.OWN) or () if "extra ==" not in r
+    }
+    found = set(distributions.needed())
+    assert {n for n in declared if not n.startswith("apache-airflow")} - found == {"pyspark", "sqlalchemy"}
+    assert {"pymysql", "confluent-kafka", "regex", "cffi"} <= found
+    assert not [name for name in found if "airflow" in name or "spark" in name]
+
+
+def test_a_further_package_comes_with_what_it_needs() -> None:
+    assert {"click"} <= set(distributions.needed(["uvicorn"])) - set(distributions.needed())
+
+
+def test_a_package_that_is_not_there_is_named() -> None:
+    with pytest.raises(ConfigError, match="my-converters is not installed"):
+        distributions.needed(["My_Converters"])
+
+
+def test_only_the_core_of_this_package_is_packed_with_its_applications() -> None:
+    names = {name for name, _ in distributions.own_files()}
+    assert {name.split("/")[1] for name in names} == {"__init__.py", "py.typed", "cdc", "spark", "spark_jobs"}
+    assert "airflow_provider_mysql_cdc/spark_jobs/drain_binlog.py" in names
+    assert not [name for name in names if name.endswith(".pyc")]
+
+
+def test_an_interpreter_of_a_virtual_environment_answers_for_its_base() -> None:
+    found = interpreter.ask(sys.executable)
+    assert found.version == sys.version_info[:3]
+    assert found.stdlib.is_relative_to(Path(sys.base_prefix).resolve())
+    names = dict(interpreter.files(found))
+    assert f"bin/python{found.minor}" in names
+    stdlib = f"lib/python{found.minor}" if "lib/" in "".join(names) else ""
+    assert f"{stdlib}/os.py" in names
+    assert not [n for n in names if re.search(r"/(site-packages|test|idlelib|__pycache__)/", n)]
+    assert not [n for n in names if re.search(r"shared/(libc|ld-linux\S*)\.so", n)], "it is the machine's"
+
+
+@pytest.mark.parametrize("wanted", ["/no/such/python", "3.99"])
+def test_an_interpreter_that_is_not_there_is_named(wanted: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--python", wanted]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("ConfigError") and wanted in told and "--python" in told
+
+
+def test_only_archives_that_were_packed_here_have_a_manifest(tmp_path: Path) -> None:
+    other = tmp_path / "other.tar.gz"
+    with tarfile.open(other, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("bin/python"), io.BytesIO())
+    assert packed.read_manifest(other) is None
+    assert packed.read_manifest(tmp_path / "missing.tar.gz") is None
+    other.write_bytes(b"no archive")
+    assert packed.read_manifest(other) is None
