@@ -19,6 +19,7 @@ CORE_MAY = {
     "ddl": {"model", "config", "ddl"},
     "decode": {"model", "config", "ddl", "binlog", "decode"},
     "convert": {"model", "config", "ddl", "decode", "convert"},
+    "avro": {"model", "decode", "convert", "avro"},
     "emit": {"model", "config", "ddl", "binlog", "decode", "convert", "emit"},
     "sink": {"model", "config", "sink"},
     "schema": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "sink", "schema"},

@@ -1,0 +1,1 @@
+"""Confluent Avro: Connect schemas as Avro schemas, and values as Avro bytes."""

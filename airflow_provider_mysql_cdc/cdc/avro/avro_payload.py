@@ -1,0 +1,91 @@
+"""Encoders from JSON payloads to Avro bytes, one for each Connect schema.
+
+Records that are not rows (schema changes, transactions, heartbeats, notifications) and values whose decoder writes JSON
+text come as a payload in JsonConverter's form: Base64 for bytes, members by name, members that are left out are null.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
+from airflow_provider_mysql_cdc.cdc.avro.connect_avro import Schema, null_index
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+
+# From a payload to byte text.
+Encode = Callable[[Any], str]
+
+_VARINTS = binary.VARINTS
+_SCALARS: dict[str, Encode] = {
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), lambda value: _VARINTS[int(value)]),
+    "float": lambda value: binary.single(float(value)),
+    "double": lambda value: binary.double(float(value)),
+    "boolean": binary.boolean,
+    "string": binary.text,
+    "bytes": lambda value: binary.data(b64decode(value)),
+}
+
+
+def encoder(schema: Schema) -> Encode:
+    """Return the function that encodes payloads of a schema.
+
+    Args:
+        schema: The Connect schema as JsonConverter writes it.
+
+    Raises:
+        SchemaError: A type is not known.
+    """
+    build = _NESTED.get(schema["type"])
+    found = build(schema) if build is not None else _SCALARS.get(schema["type"])
+    if found is None:
+        raise SchemaError(f"Connect type {schema['type']} has no form in Avro", remedy="write JSON, or report the type")
+    nulls = null_index(schema)
+    return _required(schema, found) if nulls is None else _optional(found, nulls)
+
+
+def _required(schema: Schema, encode: Encode) -> Encode:
+    where = schema.get("field") or schema.get("name") or schema["type"]
+
+    def required(value: Any) -> str:
+        if value is None:
+            raise ValueError(f"{where} is null, and its schema is not optional")
+        return encode(value)
+
+    return required
+
+
+def _optional(encode: Encode, nulls: int) -> Encode:
+    null, head = ("\x00", "\x02") if nulls == 0 else ("\x02", "\x00")
+
+    def optional(value: Any) -> str:
+        return null if value is None else head + encode(value)
+
+    return optional
+
+
+def _struct(schema: Schema) -> Encode:
+    members = [(field["field"], encoder(field)) for field in schema["fields"]]
+
+    def struct(value: Any) -> str:
+        return "".join(encode(value.get(name)) for name, encode in members)
+
+    return struct
+
+
+def _blocks(count: int, body: str) -> str:
+    return f"{_VARINTS[count]}{body}\x00" if count else "\x00"
+
+
+def _array(schema: Schema) -> Encode:
+    item = encoder(schema["items"])
+    return lambda value: _blocks(len(value), "".join(map(item, value)))
+
+
+def _map(schema: Schema) -> Encode:
+    item = encoder(schema["values"])
+    return lambda value: _blocks(len(value), "".join(binary.text(k) + item(v) for k, v in value.items()))
+
+
+_NESTED: dict[str, Callable[[Schema], Encode]] = {"struct": _struct, "array": _array, "map": _map}

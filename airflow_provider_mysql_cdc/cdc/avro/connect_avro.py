@@ -1,0 +1,179 @@
+"""Avro schemas of Kafka Connect schemas, as Confluent's AvroConverter makes them.
+
+Source: ``io.confluent.connect.avro.AvroData.fromConnectSchema`` (schema-registry 7.x), and the order in which Avro's
+Java library prints a schema. What Avro cannot express (a second struct of the same name but another form) is refused
+there with "Can't redefine"; here the first form counts, because both are structs of one semantic type.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.convert.connect_types import DECIMAL_NAME
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+
+Schema = Mapping[str, Any]
+AvroSchema = str | dict[str, Any] | list[Any]
+
+# Names of structs without one.
+DEFAULT_NAME = "ConnectDefault"
+DEFAULT_NAMESPACE = "io.confluent.connect.avro"
+# Precision of a Decimal that names none.
+DEFAULT_PRECISION = 64
+PRECISION_PARAMETER = "connect.decimal.precision"
+
+_PRIMITIVES = {
+    "int8": "int",
+    "int16": "int",
+    "int32": "int",
+    "int64": "long",
+    "float": "float",
+    "double": "double",
+    "boolean": "boolean",
+    "string": "string",
+    "bytes": "bytes",
+}
+# Connect types that Avro's own would not bring back.
+_NARROW = ("int8", "int16")
+_LOGICAL = {
+    "org.apache.kafka.connect.data.Time": "time-millis",
+    "org.apache.kafka.connect.data.Timestamp": "timestamp-millis",
+    "org.apache.kafka.connect.data.Date": "date",
+}
+
+
+def avro_schema(schema: Schema) -> AvroSchema:
+    """Return the Avro schema of a Connect schema.
+
+    Args:
+        schema: The schema as JsonConverter writes it; defaults are in JsonConverter's form too (bytes are Base64).
+
+    Raises:
+        SchemaError: A name is none that Avro allows, or a type is not known.
+    """
+    return _Conversion().convert(schema, "")
+
+
+def null_index(schema: Schema) -> int | None:
+    """Return the branch of null in the union that an optional schema becomes, or None when it is not optional.
+
+    The value's branch comes first when there is a default, because Avro takes a default from the first branch.
+    """
+    if not schema.get("optional"):
+        return None
+    return 0 if schema.get("default") is None else 1
+
+
+class _Conversion:
+    """Convert one schema; structs are printed once and named afterwards."""
+
+    def __init__(self) -> None:
+        self._printed: set[str] = set()
+        self._builders: dict[str, Callable[[Schema, str], dict[str, Any]]] = {
+            "struct": self._record,
+            "array": self._array,
+            "map": self._map,
+        }
+
+    def convert(self, schema: Schema, space: str) -> AvroSchema:
+        base = self._base(schema, space)
+        nulls = null_index(schema)
+        if nulls is None:
+            return base
+        return ["null", base] if nulls == 0 else [base, "null"]
+
+    def _base(self, schema: Schema, space: str) -> AvroSchema:
+        kind = schema["type"]
+        if kind == "struct" and (full := _full_name(schema)) in self._printed:
+            namespace, _, name = full.rpartition(".")
+            return name if namespace == space else full
+        build = self._builders.get(kind, _primitive)
+        found = build(schema, space)
+        found |= _metadata(schema)
+        return found["type"] if len(found) == 1 else found
+
+    def _record(self, schema: Schema, space: str) -> dict[str, Any]:
+        full = _full_name(schema)
+        self._printed.add(full)
+        namespace, _, name = full.rpartition(".")
+        head: dict[str, Any] = {"type": "record", "name": _valid(name, full)}
+        if namespace != space:
+            head["namespace"] = namespace
+        return {**head, "fields": [self._field(field, namespace) for field in schema["fields"]]}
+
+    def _field(self, field: Schema, space: str) -> dict[str, Any]:
+        out: dict[str, Any] = {"name": _valid(field["field"], field["field"]), "type": self.convert(field, space)}
+        if field.get("default") is not None:
+            out["default"] = default_value(field)
+        elif field.get("optional"):
+            out["default"] = None
+        return out
+
+    def _array(self, schema: Schema, space: str) -> dict[str, Any]:
+        return {"type": "array", "items": self.convert(schema["items"], space)}
+
+    def _map(self, schema: Schema, space: str) -> dict[str, Any]:
+        return {"type": "map", "values": self.convert(schema["values"], space)}
+
+
+def _primitive(schema: Schema, space: str) -> dict[str, Any]:
+    kind = _PRIMITIVES.get(schema["type"])
+    if kind is None:
+        raise SchemaError(f"Connect type {schema['type']} has no form in Avro", remedy="write JSON, or report the type")
+    if schema.get("name") != DECIMAL_NAME:
+        return {"type": kind}
+    precision, scale = _decimal(schema)
+    return {"type": kind, "scale": scale, "precision": precision}
+
+
+def _decimal(schema: Schema) -> tuple[int, int]:
+    parameters = schema["parameters"]
+    return int(parameters.get(PRECISION_PARAMETER, DEFAULT_PRECISION)), int(parameters["scale"])
+
+
+def _metadata(schema: Schema) -> dict[str, Any]:
+    """Return the properties that bring the Connect schema back, in AvroData's order."""
+    name = schema.get("name")
+    members = {
+        "connect.doc": schema.get("doc"),
+        "connect.version": schema.get("version"),
+        "connect.parameters": dict(schema["parameters"]) if schema.get("parameters") else None,
+        "connect.default": None if schema.get("default") is None else default_value(schema),
+        "connect.name": name,
+        "connect.type": schema["type"] if schema["type"] in _NARROW else None,
+        "logicalType": _LOGICAL.get(name) if name else None,
+    }
+    if name == DECIMAL_NAME:
+        precision, scale = _decimal(schema)
+        # The Avro library refuses the logical type when the scale is beyond the precision.
+        members["logicalType"] = (
+            "decimal" if scale <= precision or PRECISION_PARAMETER in schema["parameters"] else None
+        )
+    return {key: value for key, value in members.items() if value is not None}
+
+
+def default_value(schema: Schema) -> Any:
+    """Return a schema's default as Avro writes it: bytes are text of one character a byte."""
+    value = schema["default"]
+    return b64decode(value).decode("latin-1") if schema["type"] == "bytes" else value
+
+
+def _full_name(schema: Schema) -> str:
+    """Return the full name of a struct's record; without a dot it has no namespace."""
+    name = schema.get("name")
+    if name is None:
+        return f"{DEFAULT_NAMESPACE}.{DEFAULT_NAME}"
+    for part in name.split("."):
+        _valid(part, name)
+    return str(name)
+
+
+def _valid(part: str, whole: str) -> str:
+    if part[:1].isdigit() or not part or not all(c == "_" or (c.isascii() and c.isalnum()) for c in part):
+        raise SchemaError(
+            f"{whole!r} is no name that Avro allows (letters, digits and underscores, no digit first)",
+            remedy="set schema.name.adjustment.mode and field.name.adjustment.mode to avro or avro_unicode",
+        )
+    return part
