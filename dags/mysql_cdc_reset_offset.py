@@ -1,54 +1,5 @@
-"""DAG ``mysql_cdc_reset_offset``: move the stored offset by hand."""
+"""The package's DAG ``mysql_cdc_reset_offset``, as a DAG folder takes it in."""
 
-from __future__ import annotations
+from airflow_provider_mysql_cdc.example_dags.mysql_cdc_reset_offset import dag
 
-from airflow.sdk import DAG, Param
-
-from airflow_provider_mysql_cdc.operators.dag_params import (
-    DEFAULT_ARGS,
-    connection_params,
-    operator_arguments,
-    properties_param,
-)
-from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
-
-DOC = """
-### Go on from another offset
-
-Sets aside a batch that cannot be finished (its binlog was purged, its ledger was lost) and stores the offset from which
-the next drain reads. **Events between the old and the new offset are skipped, or come once more.** After skipping
-events take a new snapshot: `mysql_cdc_snapshot` with *Snapshot again*.
-
-Pause the DAG that drains this stream first; a run at work is never disturbed, the reset is refused while it lasts.
-"""
-
-CHOICE = {
-    "offset": Param(
-        "stored",
-        type="string",
-        minLength=1,
-        title="Offset",
-        description=(
-            "stored: keep the stored offset, give up the unfinished batch only. current: the end of the binlog. "
-            "earliest: the first position the server still has. Or file:position, a transaction boundary."
-        ),
-    ),
-    "confirm": Param("", type="string", title="Confirm", description="The stream's topic.prefix, typed once more."),
-}
-
-with DAG(
-    dag_id="mysql_cdc_reset_offset",
-    schedule=None,
-    catchup=False,
-    max_active_runs=1,
-    default_args={**DEFAULT_ARGS, "retries": 0},
-    params={**CHOICE, **properties_param(), **connection_params(spark=False)},
-    tags=["mysql", "cdc", "kafka"],
-    doc_md=DOC,
-) as dag:
-    MySqlCdcResetOffsetOperator(
-        task_id="reset",
-        offset="{{ params.offset }}",
-        confirm="{{ params.confirm }}",
-        **operator_arguments(spark=False),
-    )
+__all__ = ["dag"]

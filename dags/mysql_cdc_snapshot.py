@@ -1,43 +1,5 @@
-"""DAG ``mysql_cdc_snapshot``: read the captured tables once and store the offset."""
+"""The package's DAG ``mysql_cdc_snapshot``, as a DAG folder takes it in."""
 
-from __future__ import annotations
+from airflow_provider_mysql_cdc.example_dags.mysql_cdc_snapshot import dag
 
-from airflow.sdk import DAG
-
-from airflow_provider_mysql_cdc.operators.dag_params import (
-    DEFAULT_ARGS,
-    again_param,
-    connection_params,
-    operator_arguments,
-    properties_param,
-    tables_param,
-)
-from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
-
-DOC = """
-### Snapshot MySQL tables into Kafka
-
-Reads all captured tables in one consistent view and writes an `r` event for every row, then stores the binlog position
-of that view. `mysql_cdc_drain` goes on from there. Does nothing when an offset is stored already, unless a new snapshot
-is asked for (*Snapshot again*): then the stream is drained to its end and stands while the tables are read, all or
-some; no change is passed over, and scheduled drains give way meanwhile.
-
-Needs the connections `mysql_cdc_default` (type MySQL CDC) and `spark_cdc` (type Spark, for example host `local[2]`).
-"""
-
-with DAG(
-    dag_id="mysql_cdc_snapshot",
-    schedule=None,
-    catchup=False,
-    max_active_runs=1,
-    default_args=DEFAULT_ARGS,
-    params={**tables_param(), **again_param(), **properties_param(), **connection_params()},
-    tags=["mysql", "cdc", "kafka"],
-    doc_md=DOC,
-) as dag:
-    MySqlCdcSnapshotOperator(
-        task_id="snapshot",
-        tables="{{ params.tables | tojson }}",
-        again="{{ params.again }}",
-        **operator_arguments(),
-    )
+__all__ = ["dag"]

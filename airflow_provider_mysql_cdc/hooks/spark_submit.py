@@ -193,7 +193,7 @@ def _require_programs(binary: str, env: Mapping[str, str]) -> None:
         raise ConfigError(
             f"{binary} was not found",
             where="PATH of the Airflow worker",
-            remedy="install pyspark into the worker's environment or set SPARK_HOME",
+            remedy="set SPARK_HOME for the worker, or pip install 'airflow-provider-mysql-cdc[spark]' there",
         )
     java = f"{env['JAVA_HOME']}/bin/java" if env.get("JAVA_HOME") else "java"
     if not shutil.which(java, path=env.get("PATH")):
@@ -217,8 +217,10 @@ def _end_group(process: subprocess.Popen[Any]) -> None:
 
 
 def _pyspark_folder() -> str | None:
+    """Return the Spark that the package pyspark holds; pyspark-client has the same folder without a Spark in it."""
     spec = importlib.util.find_spec("pyspark")
-    return os.path.dirname(spec.origin) if spec and spec.origin else None
+    folder = os.path.dirname(spec.origin) if spec and spec.origin else ""
+    return folder if folder and os.path.isfile(os.path.join(folder, "bin", "spark-submit")) else None
 
 
 def _joined(first: list[str], rest: str) -> str:

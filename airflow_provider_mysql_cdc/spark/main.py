@@ -9,9 +9,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.spark.errors import named_error
+from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
 
 EXIT_RETRY, EXIT_FAIL = 75, 78
 """Exit codes: a retry can help (EX_TEMPFAIL), or a person is needed (EX_CONFIG)."""
@@ -45,9 +47,16 @@ def main(run: Run, arguments: list[str] | None = None) -> None:
         run: ``run_drain`` or ``run_snapshot``.
         arguments: Command line; one argument, the spec file.
     """
+    import pyspark
     from pyspark import SparkConf, SparkContext
 
     os.environ["MYSQL_CDC_SPARK_DRIVER"] = "1"
+    try:
+        home = os.environ.get("SPARK_HOME", "")
+        require_one_version(pyspark.__version__, jars_version(home), pyspark.__file__)
+    except ConfigError as error:
+        log(f"ConfigError: {error.message()}")
+        sys.exit(EXIT_FAIL)
     conf = SparkConf()
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
     if conf.get("spark.speculation", "false") == "true":

@@ -14,7 +14,7 @@ from airflow.sdk import DAG
 from airflow_home import run_dag
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-DAGS = Path(__file__).resolve().parents[2] / "dags"
+DAGS = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc" / "example_dags"
 
 
 def define_connections(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any) -> None:

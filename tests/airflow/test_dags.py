@@ -1,4 +1,4 @@
-"""The DAGs in dags/, run from their trigger form to the job spec."""
+"""The DAGs of the package, run from their trigger form to the job spec."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.dag_params import backfill_of, interval_condition
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
-DAGS = Path(__file__).resolve().parents[2] / "dags"
+DAGS = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc" / "example_dags"
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-DAGS = sorted((ROOT / "dags").glob("*.py"))
+DAGS = sorted((ROOT / "airflow_provider_mysql_cdc" / "example_dags").glob("mysql_cdc_*.py"))
 HEAVY = ["pyspark", "pandas", "pymysql", "confluent_kafka", "pymysqlreplication", "pyarrow"]
 
 CODE = """

@@ -1,0 +1,112 @@
+"""What a pip user gets: the wheel in an environment of its own, without a checkout beside it."""
+
+from __future__ import annotations
+
+import email
+import json
+import re
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from installed_package import ROOT, Installed, install
+
+PACKAGE = "airflow_provider_mysql_cdc"
+THIN = sorted((ROOT / "dags").glob("*.py"))
+EXAMPLES = sorted((ROOT / PACKAGE / "example_dags").glob("mysql_cdc_*.py"))
+
+PARSE = """
+import json, runpy, sys
+from pathlib import Path
+from airflow.sdk import DAG
+from airflow_provider_mysql_cdc.hooks.spark_submit import application_path
+found = {}
+for path in Path(sys.argv[1] if len(sys.argv) > 1 else ".").glob("*.py"):
+    scope = runpy.run_path(str(path))
+    found |= {v.dag_id: v.task_ids for v in scope.values() if isinstance(v, DAG)}
+jobs = [application_path(name) for name in ("drain_binlog.py", "snapshot_tables.py")]
+print(json.dumps({"dags": found, "jobs": jobs, "loaded": sys.modules["airflow_provider_mysql_cdc"].__file__}))
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    return install(tmp_path_factory.mktemp("installed"))
+
+
+@pytest.fixture(scope="module")
+def metadata(installed: Installed) -> Any:
+    with zipfile.ZipFile(installed.wheel) as wheel:
+        name = next(n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
+        return email.message_from_string(wheel.read(name).decode())
+
+
+def readme_blocks(language: str) -> list[str]:
+    """Return the code blocks of README in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.MULTILINE)
+
+
+def test_a_dag_folder_takes_the_package_s_dags_in_and_finds_the_spark_jobs(
+    installed: Installed, tmp_path: Path
+) -> None:
+    for example in EXAMPLES:
+        (tmp_path / f"my_{example.name}").write_text(f"from {PACKAGE}.example_dags.{example.stem} import dag\n")
+    found = json.loads(installed.code(PARSE, tmp_path).splitlines()[-1])
+    assert set(found["dags"]) == {example.stem for example in EXAMPLES}
+    for place in (*found["jobs"], found["loaded"]):
+        assert Path(place).is_relative_to(installed.folder) and Path(place).is_file()
+
+
+def test_the_dags_of_readme_parse_as_printed(installed: Installed, tmp_path: Path) -> None:
+    for number, block in enumerate(readme_blocks("python")):
+        (tmp_path / f"readme_{number}.py").write_text(block)
+    found = json.loads(installed.code(PARSE, tmp_path).splitlines()[-1])["dags"]
+    assert found["orders_cdc"] == ["snapshot", "drain"]
+    assert all(found.values()), "a DAG without tasks shows nothing"
+
+
+def test_the_folder_dags_shows_what_the_package_holds() -> None:
+    assert [path.name for path in THIN] == [path.name for path in EXAMPLES]
+    for path in THIN:
+        assert f"from {PACKAGE}.example_dags.{path.stem} import dag\n" in path.read_text()
+        assert "DAG(" not in path.read_text()
+
+
+def test_the_base_needs_no_spark_and_names_the_oldest_airflow(metadata: Any) -> None:
+    base = [line for line in metadata.get_all("Requires-Dist") if "extra ==" not in line]
+    assert "apache-airflow>=3.3" in base
+    assert not [line for line in base if line.startswith("pyspark")]
+    assert set(metadata.get_all("Provides-Extra")) >= {
+        "spark",
+        "postgres",
+        "mysql",
+        "kafka",
+        "cncf-kubernetes",
+        "openlineage",
+    }
+
+
+def test_what_an_index_shows_has_no_link_that_only_a_checkout_can_follow(metadata: Any) -> None:
+    text = metadata.get_payload()
+    source = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["urls"]["Source"]
+    assert f"Source, {source}" in metadata.get_all("Project-URL")
+    links = re.findall(r"\]\(([^)]+)\)", text) + re.findall(r"^\[[^\]]+\]: (\S+)", text, re.MULTILINE)
+    assert len(links) > 5
+    for link in links:
+        inside = re.fullmatch(rf"{source}/(?:blob|tree)/main/([^#]+)(#.*)?", link)
+        assert inside and (ROOT / inside[1]).exists(), link
+
+
+def test_the_commands_of_readme_name_extras_that_exist(metadata: Any) -> None:
+    texts = [path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))]
+    named = {
+        name
+        for text in texts
+        for group in re.findall(r"airflow-provider-mysql-cdc\[([\w,-]+)\]", text)
+        for name in group.split(",")
+    }
+    assert "spark" in named
+    assert named <= set(metadata.get_all("Provides-Extra"))
