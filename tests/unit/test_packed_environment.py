@@ -21,7 +21,7 @@ def test_the_core_needs_what_is_declared_without_airflow_spark_and_what_only_the
         re.split(r"[<>=\[;! ]", r)[0] for r in metadata.requires(distributions.OWN) or () if "extra ==" not in r
     }
     found = set(distributions.needed())
-    assert {n for n in declared if not n.startswith("apache-airflow")} - found == {"pyspark", "sqlalchemy"}
+    assert {n for n in declared if not n.startswith("apache-airflow")} - found == {"sqlalchemy"}
     assert {"pymysql", "confluent-kafka", "regex", "cffi"} <= found
     assert not [name for name in found if "airflow" in name or "spark" in name]
 
