@@ -29,6 +29,7 @@ _INHERITED = re.compile(
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
 # A line of this provider's Spark jobs that names the error they end with.
 _DRIVER_ERROR = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
+_KUBERNETES = "airflow.providers.cncf.kubernetes"
 _EXIT_FAIL = 78
 _KILL_GRACE_S = 3.0
 
@@ -116,6 +117,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         if str(data["master"]).startswith("local"):
             # Nothing outside this host has to reach a local driver, and its web page knows no password.
             self._driver_env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        _require_possible(str(data["master"]), str(data["deploy_mode"]))
         return data
 
     @property
@@ -146,12 +148,18 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         return result
 
     def check_programs(self) -> None:
-        """Check that spark-submit and Java are there.
+        """Check that spark-submit and Java are there, and that the options of tracking fit the master.
 
         Raises:
-            ConfigError: One is missing.
+            ConfigError: One is missing, or does not fit.
         """
         _require_programs(self._connection["spark_binary"], self._driver_env)
+        try:
+            if self._track_driver_via_k8s_api:
+                self._validate_track_driver_via_k8s_api_config()
+            self._validate_yarn_track_via_rm_api_config()
+        except (ValueError, RuntimeError) as error:
+            raise ConfigError("the job cannot be tracked as asked for", where="Spark", why=str(error)) from error
 
     def driver_error(self) -> tuple[str, bool] | None:
         """Return the named error that the driver on this host ended with, and whether a retry can help."""
@@ -188,6 +196,24 @@ def _bad_master(conn_id: str, why: str) -> ConfigError:
     )
 
 
+def _require_possible(master: str, deploy_mode: str) -> None:
+    """Check what the Spark provider or Spark itself would fail at without saying what is wrong."""
+    if master.startswith("spark://") and deploy_mode == "cluster":
+        raise ConfigError(
+            "Spark standalone runs no Python driver on its workers",
+            where=f"{master}, deploy mode cluster",
+            why="Spark supports cluster deploy mode for Python on YARN and Kubernetes only",
+            remedy="use deploy mode client: the driver runs beside the Airflow task, the work on the cluster",
+        )
+    if master.startswith("k8s://") and not _importable(_KUBERNETES):
+        raise ConfigError(
+            "a package is missing for Spark on Kubernetes",
+            where=master,
+            why=f"{_KUBERNETES} cannot be imported",
+            remedy="install apache-airflow-providers-cncf-kubernetes into the Airflow worker's environment",
+        )
+
+
 def _require_programs(binary: str, env: Mapping[str, str]) -> None:
     if not shutil.which(binary, path=env.get("PATH")):
         raise ConfigError(
@@ -214,6 +240,13 @@ def _end_group(process: subprocess.Popen[Any]) -> None:
         deadline = time.monotonic() + patience
         while process.poll() is None and time.monotonic() < deadline:
             time.sleep(0.05)
+
+
+def _importable(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package around it
+        return False
 
 
 def _pyspark_folder() -> str | None:

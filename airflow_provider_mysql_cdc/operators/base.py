@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 from airflow.sdk import Asset
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import refuse
 from airflow_provider_mysql_cdc.operators.common import (
@@ -23,10 +22,12 @@ from airflow_provider_mysql_cdc.operators.common import (
 )
 from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
 from airflow_provider_mysql_cdc.operators.spark_job import SparkJobOperator
+from airflow_provider_mysql_cdc.operators.verdict import Verdict
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
     from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, PreparedJob
 
 IDLE_POLL_S = 5.0
@@ -187,7 +188,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
             return None
         failure = self._submit(job.spec, context)
         self._stop_if_killed()
-        return self._judge(self._settle(cfg, store), failure, context)
+        return self._judged(cfg, store, job.spec, failure, context)
 
     def _properties(self) -> dict[str, Any]:
         merged = merge_properties(self.properties)
@@ -204,28 +205,27 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
                 return job
             time.sleep(min(IDLE_POLL_S, left))
 
-    def _settle(self, cfg: ConnectorConfig, store: OffsetStore) -> Outcome:
+    def _settle(self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec) -> Outcome:
         from airflow_provider_mysql_cdc.cdc.operate.around_job import settle
 
-        return settle(cfg, store, self.log.info)
+        return settle(cfg, store, self.log.info, spec)
 
-    def _judge(self, outcome: Outcome, failure: AirflowException | None, context: Any) -> dict[str, Any]:
-        named = self._hook.driver_error() if self._hook else None
-        if not outcome.complete and named:
-            # The driver's own last words: the ledger may still hold the error of an earlier attempt.
-            raise (AirflowException if named[1] else AirflowFailException)(named[0]) from failure
-        if outcome.error is not None:
-            raise outcome.error
-        if not outcome.complete:
-            raise StateError(
-                "the Spark job ended without finishing its batch",
-                why=str(failure) if failure else "the ledger holds no outcome",
-                remedy="read the driver's lines above; a retry goes on from the last committed marker",
-                retriable=True,
-            ) from failure
+    def _judged(
+        self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec, failure: Exception | None, context: Any
+    ) -> dict[str, Any]:
+        """Settle whatever the job ended with, and return what it has done or raise what it ended with."""
+        try:
+            outcome = self._settle(cfg, store, spec)
+        except CdcError as error:
+            raise self._verdict(failure).unsettled(error) from (failure or error)
+        if (ended := self._verdict(failure).of(outcome)) is not None:
+            raise ended from failure
         if failure is not None:
             self.log.warning("spark-submit failed after everything had been committed: %s", failure)
         result = {"complete": True, "offset": outcome.offset, "counts": outcome.counts}
         self.log.info("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
         context["outlet_events"][self.offset_asset].extra = {"offset": outcome.offset, "counts": outcome.counts}
         return result
+
+    def _verdict(self, failure: Exception | None) -> Verdict:
+        return Verdict(failure, self._hook.driver_error() if self._hook else None)

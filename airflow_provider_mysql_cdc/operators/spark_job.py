@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
 from airflow.providers.common.compat.sdk import AirflowException
 
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
 from airflow_provider_mysql_cdc.operators.arguments import OVERRIDDEN, application_name, refuse, text_map
 
@@ -117,8 +118,12 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
             self.application = application_path(self.job_file)
         self._get_hook().check_programs()
 
-    def _submit(self, spec: JobSpec, context: Any) -> AirflowException | None:
-        """Run the Spark job and return how spark-submit failed, if it did."""
+    def _submit(self, spec: JobSpec, context: Any) -> Exception | None:
+        """Run the Spark job and return how that failed, if it did, whatever the cluster's tracker calls it.
+
+        Raises:
+            CdcError: It could not be submitted at all.
+        """
         files = self.files
         with spec_file(spec) as path:
             self.application_args = [str(path)]
@@ -130,7 +135,11 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
                 self._hook = self._get_hook()
             try:
                 super().execute(context)
-            except AirflowException as error:
+            except CdcError:
+                raise
+            except Exception as error:
+                # AirflowException from spark-submit, RuntimeError from the trackers of YARN, Kubernetes and standalone,
+                # OSError where a tracker's program is missing: the ledger says what became of the job.
                 return error
             finally:
                 self.files = files  # an operator may submit several jobs

@@ -95,6 +95,7 @@ class FakePipeline(ModuleType):
         self.outcome = FakeOutcome()
         self.nothing = 0
         self.error: CdcError | None = None
+        self.unsettled: CdcError | None = None
         self.calls: list[tuple[str, str]] = []
         self.cfg: ConnectorConfig | None = None
         self.store: Any = None
@@ -137,9 +138,11 @@ class FakePipeline(ModuleType):
         """Return the owners of all plans asked for, one for each try."""
         return [owner for name, owner in self.calls if name != "settle"]
 
-    def settle(self, cfg: ConnectorConfig, store: Any, log: Any) -> FakeOutcome:
+    def settle(self, cfg: ConnectorConfig, store: Any, log: Any, spec: JobSpec) -> FakeOutcome:
         self.calls.append(("settle", ""))
         self.settled()
+        if self.unsettled:
+            raise self.unsettled
         return self.outcome
 
 

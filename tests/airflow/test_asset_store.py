@@ -68,7 +68,7 @@ def test_the_operator_s_store_keeps_the_state_from_run_to_run(
     _, pipeline = install(monkeypatch, tmp_path)
     seen = []
 
-    def settle(self: FakePipeline, cfg: Any, store: OffsetStore, log: Any) -> Any:
+    def settle(self: FakePipeline, cfg: Any, store: OffsetStore, log: Any, spec: Any) -> Any:
         state = store.load()
         seen.append(state)
         store.save(StoredState(epoch=(state.epoch if state else 0) + 1), state)

@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 from airflow.sdk import DAG
@@ -164,17 +164,59 @@ def test_the_ledger_s_error_decides_about_the_retry(
 
 
 @pytest.mark.parametrize(("code", "tries"), [(75, 2), (78, 1)])
-def test_the_driver_s_last_words_win_over_an_older_outcome(
+def test_the_driver_s_last_words_decide_where_the_ledger_has_none(
     fakes: Any, run: Run, capfd: pytest.CaptureFixture[str], code: int, tries: int
 ) -> None:
     submit, pipeline = fakes
     submit.set(code=code, body='print("[mysql-cdc] RunInProgressError: another run is at work.")')
-    pipeline.outcome = FakeOutcome(complete=False, error=BinlogPurgedError("of an earlier attempt"))
+    pipeline.outcome = FakeOutcome(complete=False)
     assert run().state == "failed"
     assert len(pipeline.planned()) == tries
-    log = "".join(capfd.readouterr())
-    assert "RunInProgressError: another run is at work." in log
-    assert "of an earlier attempt" not in log
+    assert "RunInProgressError: another run is at work." in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize(("code", "tries"), [(75, 2), (78, 1)])
+def test_words_of_a_driver_stand_when_the_ledger_cannot_be_read(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str], code: int, tries: int
+) -> None:
+    submit, pipeline = fakes
+    submit.set(code=code, body='print("[mysql-cdc] BinlogPurgedError: binlog.000001 is gone.")')
+    pipeline.unsettled = SinkConnectionError("no broker answers")
+    assert run().state == "failed"
+    assert len(pipeline.planned()) == tries
+    assert "BinlogPurgedError: binlog.000001 is gone." in "".join(capfd.readouterr())
+
+
+class Tracked(MySqlCdcDrainOperator):
+    """End as the trackers of clusters do: with an error that is none of Airflow's."""
+
+    ends_with: ClassVar[Exception]
+
+    def submit_job(self, context: Any) -> Any:
+        raise self.ends_with
+
+
+@pytest.mark.parametrize("ended", [RuntimeError("ended with state FAILED"), OSError("/usr/bin/curl"), ValueError("x")])
+@pytest.mark.parametrize(("error", "tries"), [(BinlogPurgedError("gone"), 1), (SinkConnectionError("no broker"), 2)])
+def test_whatever_a_tracker_raises_the_job_s_own_error_decides(
+    fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch, ended: Exception, error: Any, tries: int
+) -> None:
+    _, pipeline = fakes
+    monkeypatch.setattr(Tracked, "ends_with", ended, raising=False)
+    spark = {"conn_type": "spark", "host": "yarn", "extra": {"yarn_resourcemanager_webapp_address": "rm:8088"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", json.dumps(spark))
+    pipeline.outcome = FakeOutcome(complete=False, error=error)
+    assert run(Tracked, deploy_mode="cluster", yarn_track_via_rm_api=True).state == "failed"
+    assert [name for name, _ in pipeline.calls] == ["drain", "settle"] * tries
+
+
+def test_a_job_that_is_done_although_its_tracker_failed_is_a_success(
+    fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Tracked, "ends_with", RuntimeError("Giving up tracking"), raising=False)
+    spark = {"conn_type": "spark", "host": "yarn", "extra": {"yarn_resourcemanager_webapp_address": "rm:8088"}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", json.dumps(spark))
+    assert run(Tracked, deploy_mode="cluster", yarn_track_via_rm_api=True).state == "success"
 
 
 def test_a_driver_that_dies_after_its_last_commit_is_a_success(fakes: Any, run: Run) -> None:

@@ -17,6 +17,7 @@ from table_rig import filled
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.job.last_words import tell
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
@@ -60,6 +61,8 @@ class Again(MySqlCdcSnapshotOperator):
         except (CdcError, faults.FaultRaised) as error:
             if self.fired is not None and self.fired.exists():
                 raise Killed from error
+            if isinstance(error, CdcError):
+                tell(spec, error, self.pipeline.log)
             return AirflowException(f"{type(error).__name__}: {error}")
         return None
 

@@ -14,6 +14,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from fakes import FakeSubmit, connections
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.hooks import spark_submit
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -109,6 +110,25 @@ def test_missing_spark_is_named(submit: FakeSubmit, tmp_path: Path) -> None:
     hook = hook_for(submit, driver_env={"PATH": str(tmp_path)})
     with pytest.raises(ConfigError, match="spark-submit was not found"):
         hook.submit("app.py")
+
+
+def test_a_driver_that_standalone_cannot_run_is_refused_before_anything_is_planned() -> None:
+    with pytest.raises(ConfigError, match="deploy mode client"):
+        CdcSparkSubmitHook(master="spark://one:7077", deploy_mode="cluster", driver_env={})
+
+
+def test_kubernetes_without_its_provider_is_one_line_that_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_submit, "_KUBERNETES", "airflow.providers.no_such.kubernetes")
+    with pytest.raises(ConfigError, match="install apache-airflow-providers-cncf-kubernetes"):
+        CdcSparkSubmitHook(master="k8s://https://one:443", driver_env={})
+
+
+@pytest.mark.parametrize("arguments", [{"yarn_track_via_rm_api": True}, {"track_driver_via_k8s_api": True}])
+def test_tracking_that_does_not_fit_the_master_is_refused_before_anything_is_planned(
+    submit: FakeSubmit, arguments: dict[str, Any]
+) -> None:
+    with pytest.raises(ConfigError, match="cannot be tracked as asked for"):
+        hook_for(submit, **arguments).check_programs()
 
 
 def test_on_kill_ends_the_driver_with_its_children_soon(submit: FakeSubmit, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.airflow_version import require_airflow
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -98,7 +99,9 @@ def test_two_releases_do_not(java: str) -> None:
 def test_a_job_on_mixed_files_ends_before_java_starts(job: Path, tmp_path: Path) -> None:
     home = spark_home(tmp_path / "spark", "3.9.0")
     env = {**os.environ, "SPARK_HOME": str(home), "PYTHONPATH": str(ROOT)}
-    done = subprocess.run([sys.executable, str(job), "no-spec"], capture_output=True, text=True, env=env, check=False)
+    spec = tmp_path / "job-spec.json"
+    JobSpec("drain", {}, {}, "dag/run/task/-1").write(spec)
+    done = subprocess.run([sys.executable, str(job), str(spec)], capture_output=True, text=True, env=env, check=False)
     assert done.returncode == 78
     assert "[mysql-cdc] ConfigError: pyspark and Spark are of two versions" in done.stdout
     assert "--no-deps pyspark==3.9.0" in done.stdout

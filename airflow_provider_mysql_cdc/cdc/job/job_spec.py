@@ -21,6 +21,7 @@ class JobSpec:
         plan: The batch plan as JSON (``BatchPlan.to_json``).
         owner: Who runs: ``dag_id/run_id/task_id/map_index``. A retry has the same owner and may take over.
         run_for_s: Seconds to go on draining batch after batch; 0 drains one batch.
+        id: Random id of this submission; empty when nobody asks how it ended (``last_words``).
     """
 
     mode: str
@@ -28,6 +29,7 @@ class JobSpec:
     plan: dict[str, Any]
     owner: str
     run_for_s: float = 0.0
+    id: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -37,6 +39,7 @@ class JobSpec:
             "plan": self.plan,
             "owner": self.owner,
             "run_for_s": self.run_for_s,
+            "id": self.id,
         }
 
     @classmethod
@@ -59,6 +62,7 @@ class JobSpec:
             plan.as_dict(),
             given.text("owner"),
             given.number("run_for_s", 0),
+            given.text("id", ""),
         )
 
     def write(self, path: Path) -> None:

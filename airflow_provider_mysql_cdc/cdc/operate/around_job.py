@@ -6,6 +6,7 @@ stored before anything is read, and the offset moves only when the ledger says t
 
 from __future__ import annotations
 
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,6 +41,7 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
+from airflow_provider_mysql_cdc.cdc.job.last_words import told
 from airflow_provider_mysql_cdc.cdc.job.pinned_plan import require_same_mode
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
@@ -74,7 +76,7 @@ class Outcome:
         complete: Whether everything planned is committed and the stored offset has moved.
         offset: The stored offset as JSON.
         counts: Records by topic (drain) or rows by chunk (snapshot).
-        error: What the job reported otherwise.
+        error: What the job reported otherwise; beside a complete one, what it ended with behind its last batch.
     """
 
     complete: bool
@@ -423,16 +425,19 @@ def _job(
         made.ensure()
         ledger = made.read()
     store.save(state.with_plan(plan, ledger.topic_id if ledger else None), state)
-    return PreparedJob(JobSpec(plan.kind, cfg.properties(), plan.to_json(), plan.owner, run_for_s), plan)
+    id_ = secrets.token_hex(8)
+    return PreparedJob(JobSpec(plan.kind, cfg.properties(), plan.to_json(), plan.owner, run_for_s, id_), plan)
 
 
-def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Outcome:
+def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec | None = None) -> Outcome:
     """Move the stored offset to what Kafka holds, after a job ended in whatever way.
 
     Args:
         cfg: The connector's configuration.
         store: Airflow's offset store.
         log: Takes one line of text.
+        spec: The job that was submitted; the outcome's error is then what this very submission has said, also when all
+            is complete. None takes the error that stands beside the plan in force, of whatever attempt.
     """
     fault_point("airflow.before_commit")
     result, ledger = synchronise(cfg, store, log)
@@ -444,4 +449,6 @@ def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Outcome:
     complete = state.pending is None and state.committed is not None
     counts = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if mine else {}
     offset = state.committed.to_json() if state.committed else None
+    if spec is not None:
+        return Outcome(complete, offset, counts, told(ledger, spec.owner, spec.id))
     return Outcome(complete, offset, counts, None if complete else error)

@@ -1,0 +1,121 @@
+"""What a job ended with, in the ledger, where the operator that submitted it reads it in every deploy mode.
+
+The record bears the submission's id: the error of an older attempt, or of another run, is never taken for this one's.
+It is no part of a transaction, because the job that fails may hold no transactional id (another run is at work, the
+source refuses, the ledger belongs to somebody else), and must not take one over to say so.
+"""
+
+from __future__ import annotations
+
+import time
+import traceback
+import zlib
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
+
+Log = Callable[[str], None]
+SLOTS = 64
+"""Keys of the ledger that hold last words: it does not grow with the number of runs that failed."""
+TELL_S = 20.0
+"""Seconds for which a job that has failed tries to say so."""
+_SHOWN = 2000
+# What a configuration must have to find the ledger; the rest may be what cannot be read on the driver's host.
+_NEEDED = ("kafka.", "database.", "topic.prefix", "ledger.", "producer.override.", "admin.override.")
+
+
+def words_key(owner: str) -> str:
+    """Return the ledger key of a run's last words.
+
+    Args:
+        owner: ``dag_id/run_id/task_id/map_index``.
+    """
+    return f"error/{zlib.crc32(owner.encode()) % SLOTS}"
+
+
+@contextmanager
+def last_words(spec: JobSpec, log: Log, named: Callable[[BaseException], CdcError | None]) -> Iterator[None]:
+    """Write the error that the job inside ends with into the ledger, and let it pass, named.
+
+    Args:
+        spec: The job.
+        log: Takes one line of text.
+        named: Returns the named error behind another one, or None when there is none.
+
+    Raises:
+        CdcError: Whatever the job ended with.
+    """
+    try:
+        yield
+    except Exception as error:
+        found = named(error)
+        if found is None:
+            log(scrub(traceback.format_exc(), spec.properties))
+            found = unexpected(error, spec)
+        tell(spec, found, log)
+        if found is error:
+            raise
+        raise found from None
+
+
+def unexpected(error: BaseException, spec: JobSpec) -> CdcError:
+    """Return the named error of what nobody foresaw: an executor lost, a bug.
+
+    Args:
+        error: What was raised.
+        spec: The job, whose secrets the text must not show.
+    """
+    return StateError(
+        "the job ended with an error that has no name",
+        where=f"{spec.mode} of {spec.owner}",
+        why=scrub(f"{type(error).__name__}: {error}", spec.properties)[:_SHOWN],
+        remedy="read the driver's log; a retry goes on from the last committed marker",
+        retriable=True,
+    )
+
+
+def tell(spec: JobSpec, error: CdcError, log: Log) -> None:
+    """Write an error as the last words of a submission; what keeps it from being written is logged only.
+
+    Args:
+        spec: The job; one without an id has nobody who asks.
+        error: What it ended with.
+        log: Takes one line of text.
+    """
+    if not spec.id:
+        return
+    try:
+        cfg = _configuration(spec.properties)
+        value = {"job": spec.id, "owner": spec.owner, "error": error.to_json(), "ts_ms": time.time_ns() // 1_000_000}
+        record = (cfg.ledger_topic, words_key(spec.owner).encode(), encode(value))
+        write_plain(cfg.kafka_settings(), [record], timeout_s=TELL_S)
+    except CdcError as failed:
+        log(f"the error could not be written into the ledger: {type(failed).__name__}: {failed.message()}")
+
+
+def told(ledger: LedgerState | None, owner: str, job: str) -> CdcError | None:
+    """Return what a submission ended with, or None when it has said nothing.
+
+    Args:
+        ledger: The ledger.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        job: The submission's id.
+    """
+    record = (ledger.others if ledger is not None else {}).get(words_key(owner), {})
+    return from_json(record.get("error")) if job and record.get("job") == job else None
+
+
+def _configuration(properties: Mapping[str, Any]) -> ConnectorConfig:
+    """Return the configuration, or, where the driver's host cannot read it, as much of it as leads to the ledger."""
+    try:
+        return ConnectorConfig.from_properties(dict(properties))
+    except CdcError:
+        return ConnectorConfig.from_properties({n: v for n, v in properties.items() if n.startswith(_NEEDED)})

@@ -1,0 +1,76 @@
+"""What a task ends with: the job's own error first, then a driver's words, then its exit code."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+from fakes import FakeOutcome
+
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    ConfigError,
+    FencedError,
+    SinkAuthorizationError,
+    SinkConnectionError,
+)
+from airflow_provider_mysql_cdc.operators.verdict import Verdict
+
+RETRY, FAIL = AirflowException, AirflowFailException
+LOST = FakeOutcome(complete=False)
+POD = RuntimeError("Spark application x failed (phase=Failed exit_code={} reason=Error)")
+SUBMIT = AirflowException("Cannot execute: x. Error code is: 0. Kubernetes spark exit code is: {}")
+YARN = RuntimeError("ended with final status: FAILED\nDiagnostics: User application exited with status {}")
+
+
+def ends(outcome: Any, failure: Exception | None = None, words: Any = None) -> tuple[type | None, str]:
+    """Return the kind and the text of what a task ends with."""
+    ended = Verdict(failure, words).of(outcome)
+    return (None if ended is None else type(ended)), str(ended)
+
+
+@pytest.mark.parametrize("words", [None, ("SinkError: said on this host", True)])
+@pytest.mark.parametrize("complete", [True, False])
+def test_the_error_of_this_submission_comes_first(words: Any, complete: bool) -> None:
+    outcome = FakeOutcome(complete=complete, error=BinlogPurgedError("binlog.000001 is gone"))
+    kind, text = ends(outcome, RuntimeError("x"), words)
+    assert kind is AirflowFailException and text.startswith("BinlogPurgedError: binlog.000001 is gone")
+
+
+def test_one_that_was_overtaken_after_all_was_done_is_done() -> None:
+    fenced = FencedError("a newer attempt has taken over", retriable=False)
+    assert ends(FakeOutcome(error=fenced), RuntimeError("x"))[0] is None
+    assert ends(FakeOutcome(complete=False, error=fenced))[0] is AirflowFailException
+
+
+@pytest.mark.parametrize("failure", [POD, SUBMIT, YARN])
+@pytest.mark.parametrize(
+    ("code", "kind"), [(78, AirflowFailException), (75, AirflowException), (137, AirflowException)]
+)
+def test_without_any_words_the_exit_code_decides(failure: Exception, code: int, kind: type) -> None:
+    failure = type(failure)(str(failure).format(code))
+    found, text = ends(LOST, failure)
+    assert found is kind and "without finishing its batch" in text and str(code) in text
+
+
+def test_a_job_that_vanished_is_tried_again() -> None:
+    assert ends(LOST)[0] is AirflowException
+    assert ends(LOST, RuntimeError("Diagnostics: Application killed by user"))[0] is AirflowException
+
+
+@pytest.mark.parametrize(("retry", "kind"), [(True, AirflowException), (False, AirflowFailException)])
+def test_an_unreachable_ledger_does_not_hide_what_the_driver_said(retry: bool, kind: type) -> None:
+    ended = Verdict(RuntimeError("x"), ("ConfigError: said", retry)).unsettled(SinkConnectionError("no broker"))
+    assert type(ended) is kind and str(ended) == "ConfigError: said"
+
+
+def test_an_unreachable_ledger_is_judged_itself() -> None:
+    ended = Verdict(RuntimeError("the pod failed"), None).unsettled(SinkConnectionError("no broker", why="refused"))
+    assert type(ended) is AirflowException
+    assert "SinkConnectionError" in str(ended) and "refused; the job: the pod failed" in str(ended)
+    denied = Verdict(RuntimeError("x"), None).unsettled(SinkAuthorizationError("not allowed"))
+    assert type(denied) is AirflowFailException
+    given_up = Verdict(RuntimeError("exit_code=78"), None).unsettled(SinkConnectionError("no broker"))
+    assert type(given_up) is AirflowFailException
+    assert type(Verdict(None, None).unsettled(ConfigError("x"))) is AirflowFailException
