@@ -33,6 +33,13 @@ def get_provider_info() -> dict[str, Any]:
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "triggers": [_modules("triggers", "binlog", "incremental")],
         "connection-types": [_connection_type()],
+        "asset-uris": [
+            {
+                "schemes": ["mysql-cdc"],
+                "handler": f"{_PACKAGE}.assets.mysql_cdc.sanitize_uri",
+                "factory": f"{_PACKAGE}.assets.mysql_cdc.create_asset",
+            }
+        ],
         "config": {"mysql_cdc": {"description": "Settings of the MySQL CDC provider.", "options": _options()}},
     }
 

@@ -12,7 +12,6 @@ from airflow_provider_mysql_cdc.operators.dag_params import (
     backfill_of,
     backfill_params,
     connection_params,
-    offset_assets,
     operator_arguments,
     properties_param,
     reading_arguments,
@@ -62,5 +61,5 @@ with DAG(
 
     # A backfill has a max_active_runs of its own, so the task itself says that there is one at a time.
     MySqlCdcIncrementalSnapshotOperator.partial(
-        task_id="snapshot", max_active_tis_per_dag=1, **offset_assets(), **reading_arguments(), **operator_arguments()
+        task_id="snapshot", max_active_tis_per_dag=1, **reading_arguments(), **operator_arguments()
     ).expand_kwargs(choose())

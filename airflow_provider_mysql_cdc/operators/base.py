@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,19 +14,23 @@ from airflow.sdk import Asset
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import refuse
+from airflow_provider_mysql_cdc.operators.asset_events import tell_of_run
 from airflow_provider_mysql_cdc.operators.common import (
     MasksProperties,
     Properties,
     airflow_error,
     merge_properties,
     owner_of,
+    run_of,
     seconds,
 )
+from airflow_provider_mysql_cdc.operators.following import following
 from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
 from airflow_provider_mysql_cdc.operators.spark_job import SparkJobOperator
 from airflow_provider_mysql_cdc.operators.verdict import Verdict
 
 if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
     from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -49,8 +55,8 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
         master: Spark master; wins over the connection, which may then be missing. (templated)
         properties: Connector properties that win over the connections: a mapping, its JSON text, or a list of these
             where later ones win and empty values are left out. No secrets; Airflow shows them. (templated)
-        offset_asset: Asset in whose state the offset is kept; it becomes inlet and outlet of the task, and its event
-            carries the new offset.
+        offset_asset: Asset in whose state the offset is kept; it becomes an inlet of the task. When something happened
+            there are events: of this asset, of the pipeline's, and of those of the tables (``assets.mysql_cdc``).
         offset_conn_id: Connection of a database to keep the offset in instead. (templated)
         run_for: How long to go on batch after batch, as timedelta or seconds; 0 does one batch. (templated)
         writers: Number of writers (Spark tasks that write to Kafka); None leaves it to the properties. (templated)
@@ -145,7 +151,8 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
         """Plan, run the Spark job and settle.
 
         Returns:
-            ``complete``, ``offset`` and ``counts`` (records per topic), also pushed as XCom.
+            ``complete``, ``offset``, ``counts`` (records per topic) and ``tables`` (records of row events per table)
+            of all ``batches`` of this task, also pushed as XCom.
         """
         try:
             self._read_arguments(context)
@@ -165,12 +172,16 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
         if done is not None:
             return done
         self.log.info("Nothing to do.")
-        return self._nothing_done(store)
+        return self._nothing_done(cfg, store, context)
 
-    def _nothing_done(self, store: OffsetStore) -> dict[str, Any]:
+    def _nothing_done(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> dict[str, Any]:
+        """Return the result of a try that has started no job; what earlier tries wrote is told now."""
+        from airflow_provider_mysql_cdc.cdc.operate.follow import tally_of
+
         state = store.load()
         offset = state.committed.to_json() if state and state.committed else None
-        return {"complete": True, "offset": offset, "counts": {}}
+        tally = tally_of(cfg, run_of(context)) if getattr(context["ti"], "try_number", 1) > 1 else None
+        return self._told(cfg, context, offset, {} if tally is None else dict(tally.counts), tally)
 
     def _open(self, context: Any) -> tuple[ConnectorConfig, OffsetStore]:
         hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
@@ -186,7 +197,8 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
         self._stop_if_killed()
         if job is None:
             return None
-        failure = self._submit(job.spec, context)
+        with following(cfg, store, self.log.info) if job.spec.mode == "drain" else nullcontext():
+            failure = self._submit(replace(job.spec, run=run_of(context)), context)
         self._stop_if_killed()
         return self._judged(cfg, store, job.spec, failure, context)
 
@@ -203,7 +215,20 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
             job = self.prepare(cfg, store, owner, left)
             if job is not None or left == 0 or self._killed:
                 return job
-            time.sleep(min(IDLE_POLL_S, left))
+            self._wait_for_work(cfg, store, owner, deadline)
+
+    def _wait_for_work(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, deadline: float) -> None:
+        """Look for something to do until there may be something, or until the deadline."""
+        from airflow_provider_mysql_cdc.cdc.operate.idle import worth_planning
+
+        left = deadline - time.monotonic()
+        self.log.info("Nothing to do yet; looking every %s s for up to %.0f s.", IDLE_POLL_S, left)
+        with suppress(CdcError):  # planning names what is wrong
+            while left > 0 and not self._killed:
+                time.sleep(min(IDLE_POLL_S, left))
+                if worth_planning(cfg, store, owner):
+                    return
+                left = deadline - time.monotonic()
 
     def _settle(self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec) -> Outcome:
         from airflow_provider_mysql_cdc.cdc.operate.around_job import settle
@@ -222,10 +247,23 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
             raise ended from failure
         if failure is not None:
             self.log.warning("spark-submit failed after everything had been committed: %s", failure)
-        result = {"complete": True, "offset": outcome.offset, "counts": outcome.counts}
         self.log.info("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
-        context["outlet_events"][self.offset_asset].extra = {"offset": outcome.offset, "counts": outcome.counts}
-        return result
+        return self._told(cfg, context, outcome.offset, outcome.counts, outcome.tally)
 
     def _verdict(self, failure: Exception | None) -> Verdict:
         return Verdict(failure, self._hook.driver_error() if self._hook else None)
+
+    def _told(
+        self,
+        cfg: ConnectorConfig,
+        context: Any,
+        offset: dict[str, Any] | None,
+        counts: dict[str, int],
+        tally: RunTally | None,
+    ) -> dict[str, Any]:
+        """Return the task's result, and add the events that go with it."""
+        result: dict[str, Any] = {"complete": True, "offset": offset, "counts": counts}
+        if tally is None:
+            return result
+        tell_of_run(context, cfg, self.offset_asset, offset, tally)
+        return result | {"batches": tally.batches, "tables": dict(tally.tables)}

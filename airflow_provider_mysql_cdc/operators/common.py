@@ -36,6 +36,11 @@ def generation_of(context: Any) -> int:
     return max(0, int(getattr(ti, "max_tries", 0) or 0) - int(ti.task.retries or 0))
 
 
+def run_of(context: Any) -> str:
+    """Return what all tries of a task instance have in common, until somebody clears it."""
+    return f"{owner_of(context)}#{generation_of(context)}"
+
+
 def seconds(value: timedelta | float | str | None, argument: str = "run_for") -> float:
     """Return a duration given as timedelta, number or text, in seconds.
 

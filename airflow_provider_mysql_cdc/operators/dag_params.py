@@ -9,11 +9,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from airflow.providers.common.compat.sdk import conf
-from airflow.sdk import Asset, Param
+from airflow.sdk import Param
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.common import airflow_error
-from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET
 
 PROPERTIES_VARIABLE = "mysql_cdc_properties"
 """Airflow Variable with connector properties (JSON) for all DAGs of this provider."""
@@ -353,11 +352,6 @@ def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool
     if drain:
         arguments |= {"run_for": "{{ params.run_for_minutes * 60 }}", "writers": "{{ params.writers or '' }}"}
     return arguments
-
-
-def offset_assets() -> dict[str, list[Asset]]:
-    """Return inlets and outlets of a mapped task: of one that is not unmapped yet Airflow knows no others."""
-    return {"inlets": [Asset(DEFAULT_ASSET)], "outlets": [Asset(DEFAULT_ASSET)]}
 
 
 def schedule(option: str, default: str | None) -> str | None:

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.operators.asset_events import EVENTS
 
 DEFAULT_ASSET = "mysql_cdc_offsets"
 
 
-def reference_asset(
-    asset: Asset | str, arguments: dict[str, Any], sides: Sequence[str] = ("inlets", "outlets")
-) -> Asset:
-    """Return the asset that keeps the offset, and make it inlet and outlet of a task.
+def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, tells: bool = True) -> Asset:
+    """Return the asset that keeps the offset, and make it an inlet of a task.
 
     Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
-    nothing references.
+    nothing references. It is no outlet, for then each success would be an event.
 
     Args:
         asset: The asset or its name.
         arguments: The operator's arguments, which are changed.
-        sides: ``inlets``, ``outlets`` or both.
+        tells: Whether the task adds asset events, for which it gets the outlet ``EVENTS``.
 
     Raises:
         TypeError: It is neither; Airflow has to know it when it reads the DAG.
@@ -34,9 +33,9 @@ def reference_asset(
             f"offset_asset is a {type(found).__name__}: give an Asset or a name that stands when the DAG is read, "
             "neither a template nor the result of a task"
         )
-    for side in sides:
+    for side, mine in (("inlets", found), ("outlets", EVENTS))[: 2 if tells else 1]:
         given = list(arguments.get(side) or [])
-        arguments[side] = given if found in given else [*given, found]
+        arguments[side] = given if mine in given else [*given, mine]
     return found
 
 
@@ -67,7 +66,7 @@ class KeepsOffset:
     run when the scheduler and the worker look.
     """
 
-    offset_sides: ClassVar[Sequence[str]] = ("inlets", "outlets")
+    tells: ClassVar[bool] = True
 
     @classmethod
     def partial(cls, **arguments: Any) -> Any:
@@ -77,11 +76,11 @@ class KeepsOffset:
             arguments: Arguments of the operator that are the same for all mapped tasks.
         """
         defaults = _default_args(arguments)
-        for side in cls.offset_sides:
+        for side in ("inlets", "outlets"):
             if side in defaults:
                 arguments.setdefault(side, defaults[side])
         asset = arguments.get("offset_asset", defaults.get("offset_asset", DEFAULT_ASSET))
-        reference_asset(asset, arguments, cls.offset_sides)
+        reference_asset(asset, arguments, tells=cls.tells)
         return super().partial(**arguments)  # type: ignore[misc]
 
 

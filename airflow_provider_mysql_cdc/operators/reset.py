@@ -9,6 +9,7 @@ from airflow.sdk import Asset, BaseOperator
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.operators.asset_events import tell
 from airflow_provider_mysql_cdc.operators.common import (
     MasksProperties,
     Properties,
@@ -95,5 +96,5 @@ class MySqlCdcResetOffsetOperator(KeepsOffset, MasksProperties, BaseOperator):  
             offset = reset_offset(cfg, store, owner_of(context), self.log.info, to=self.offset)
         except CdcError as error:
             raise airflow_error(error) from error
-        context["outlet_events"][self.offset_asset].extra = {"offset": offset.to_json(), "reset": True}
+        tell(context, self.offset_asset, {"offset": offset.to_json(), "reset": True})
         return offset.to_json()

@@ -98,4 +98,4 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
 
         self.log.info("There is a stream, so it is drained to its end, and stands while the tables are read.")
         self._ask(cfg, context, snapshot_data(collections, kind="blocking"))
-        return {**self._nothing_done(store), **self._drive_until_done(cfg, store, context)}
+        return {**self._nothing_done(cfg, store, context), **self._drive_until_done(cfg, store, context)}

@@ -44,8 +44,7 @@ class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
         "transactions_behind",
         "seconds_behind",
     )
-    # An inlet only: a sensor moves no offset, and an outlet would tell other DAGs that it did.
-    offset_sides = ("inlets",)
+    tells = False
 
     def __init__(
         self,
@@ -57,7 +56,7 @@ class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
         offset_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.offset_asset = reference_asset(offset_asset, kwargs, self.offset_sides)
+        self.offset_asset = reference_asset(offset_asset, kwargs, tells=self.tells)
         super().__init__(**kwargs)
         self.bytes_behind = bytes_behind
         self.transactions_behind = transactions_behind

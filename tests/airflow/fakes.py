@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
@@ -80,6 +81,7 @@ class FakeOutcome:
     offset: dict[str, Any] | None = field(default_factory=lambda: {"file": "binlog.000002", "pos": 157})
     counts: dict[str, int] = field(default_factory=lambda: {"shop.db.orders": 42})
     error: CdcError | None = None
+    tally: RunTally | None = None
 
 
 @dataclass

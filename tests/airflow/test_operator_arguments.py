@@ -15,6 +15,7 @@ from fakes import FakePipeline, FakeSubmit, connections, install
 from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.arguments import NAME_LENGTH, application_name, flag, text_map
+from airflow_provider_mysql_cdc.operators.asset_events import EVENTS
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
@@ -59,7 +60,7 @@ def test_mapped_pipelines_keep_their_offsets_apart_in_one_asset(fakes: Any, monk
             mysql_cdc_conn_id=["mysql_cdc_default", "mysql_cdc_bank"]
         )
     mapped = dag.get_task("drain")
-    assert (mapped.inlets, mapped.outlets) == ([Asset("mapped_offsets")], [Asset("mapped_offsets")])
+    assert (mapped.inlets, mapped.outlets) == ([Asset("mapped_offsets")], [EVENTS])
     for _ in range(2):
         assert run_dag(dag).state == "success"
     assert seen == {"shop": [0, 4], "bank": [0, 4]}
@@ -72,9 +73,9 @@ def test_what_partial_and_default_args_say_of_assets_is_kept() -> None:
         reset = MySqlCdcResetOffsetOperator.partial(task_id="c", offset="stored", confirm="shop", offset_asset=OFFSETS)
         mapped = reset.expand(mysql_cdc_conn_id=["x"])
     assert drain.inlets == [Asset("mine"), Asset("by_default")]
-    assert drain.outlets == [Asset("by_default")]
+    assert drain.outlets == [EVENTS]
     assert (sensor.inlets, list(sensor.outlets)) == ([Asset("by_default")], [])
-    assert mapped.outlets == [OFFSETS]
+    assert (mapped.inlets, mapped.outlets) == ([OFFSETS], [EVENTS])
 
 
 def test_an_offset_asset_that_airflow_does_not_know_beforehand_is_refused_by_name(

@@ -139,13 +139,27 @@ def test_nothing_to_do_starts_no_spark(fakes: Any, run: Run) -> None:
     assert ti.xcom_pull(task_ids="cdc")["counts"] == {}
 
 
-def test_run_for_waits_for_work_before_it_starts_spark(fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_for_waits_for_work_before_it_starts_spark(
+    fakes: Any, run: Run, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     submit, pipeline = fakes
+    """It plans again when there may be something, and says nothing in between."""
+    looks = [False, False, True, False, SinkConnectionError("no broker answers"), False, True]
+
+    def worth_planning(*_: Any) -> bool:
+        found = looks.pop(0)
+        if isinstance(found, Exception):
+            raise found
+        return bool(found)
+
     monkeypatch.setattr("airflow_provider_mysql_cdc.operators.base.IDLE_POLL_S", 0.01)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.idle.worth_planning", worth_planning)
     pipeline.nothing = 3
     assert run(run_for=60).state == "success"
     assert [name for name, _ in pipeline.calls] == ["drain"] * 4 + ["settle"]
+    assert looks == []
     assert submit.record is not None
+    assert "".join(capfd.readouterr()).count("planning a drain") == 4
 
 
 @pytest.mark.parametrize(
@@ -302,14 +316,3 @@ def test_two_tries_of_a_task_have_the_same_owner(fakes: Any, run: Run) -> None:
     pipeline.outcome = FakeOutcome(complete=False)
     ti = run()
     assert pipeline.planned() == [f"{ti.dag_id}/{ti.run_id}/cdc/-1"] * 2
-
-
-def test_the_offset_asset_is_inlet_and_outlet_and_its_event_tells_the_offset(fakes: Any, run: Run) -> None:
-    from airflow.models.asset import AssetEvent
-    from airflow.utils.session import create_session
-
-    ti = run()
-    with create_session() as session:
-        event = session.query(AssetEvent).filter_by(source_run_id=ti.run_id).one()
-        assert event.asset.name == "mysql_cdc_offsets"
-        assert event.extra["offset"] == {"file": "binlog.000002", "pos": 157}

@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
 from airflow_provider_mysql_cdc.operators import asking
+from airflow_provider_mysql_cdc.operators.asset_events import EVENTS
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 
@@ -71,8 +72,8 @@ class Again(MySqlCdcSnapshotOperator):
         ti = SimpleNamespace(
             dag_id="mysql_cdc_snapshot", run_id="r", task_id="snapshot", map_index=-1, max_tries=0, task=self
         )
-        event = SimpleNamespace(extra=None)
-        return self.execute({"ti": ti, "outlet_events": {self.offset_asset: event}})
+        events = SimpleNamespace(asset_alias_events=[], add=lambda *_, **__: None)
+        return self.execute({"ti": ti, "outlet_events": {EVENTS: events}})
 
 
 @pytest.fixture

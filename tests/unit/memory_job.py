@@ -25,11 +25,11 @@ def config(**more: str) -> ConnectorConfig:
     return ConnectorConfig.from_properties(PROPERTIES | {name.replace("__", "."): v for name, v in more.items()})
 
 
-def memory_job(monkeypatch: pytest.MonkeyPatch, cfg: ConnectorConfig, kafka: MemoryKafka) -> JobLedger:
+def memory_job(monkeypatch: pytest.MonkeyPatch, cfg: ConnectorConfig, kafka: MemoryKafka, run: str = "") -> JobLedger:
     """Return the ledger of a job that has just been opened; older ones are fenced."""
     monkeypatch.setattr(wiring, "ledger", lambda cfg: MemoryLedger(kafka, cfg.ledger_topic, cfg.topic_prefix))
     monkeypatch.setattr(wiring, "record_writer", lambda cfg, w: MemoryWriter(kafka, f"{cfg.topic_prefix}.{w}"))
-    return JobLedger(cfg)
+    return JobLedger(cfg, run)
 
 
 def transactions(kafka: MemoryKafka, topic: str) -> list[list[bytes]]:

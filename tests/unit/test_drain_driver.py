@@ -56,7 +56,7 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
     monkeypatch.setattr(drain_driver.run_lock, "held", lambda *_: contextlib.nullcontext(Lock()))
     monkeypatch.setattr(drain_driver.run_lock, "stay", lambda conn: None)
     for name in ("connect", "JobLedger"):
-        monkeypatch.setattr(drain_driver, name, lambda _: contextlib.nullcontext())
+        monkeypatch.setattr(drain_driver, name, lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(drain_driver, "_batch", batch)
     monkeypatch.setattr(drain_driver, "_next", lambda *_: plan(2, END, END.at(END.file, 900)))
     spec = JobSpec("drain", CFG.properties(), plan().to_json(), "dag/run/task/-1", 60)
@@ -85,7 +85,9 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         monkeypatch.setattr(one_batch, name, lambda *_, **__: None)
     monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(
-        create_topics=lambda specs: None, read=lambda **_: LedgerState(plan=batch, markers=markers)
+        create_topics=lambda specs: None,
+        note_tables=lambda tables: None,
+        read=lambda **_: LedgerState(plan=batch, markers=markers),
     )
     runner: Any = SimpleNamespace(host="127.0.0.1", run=lambda *_, **__: None)
     assert drain_driver._run_batch(CFG, None, job, batch, runner, lambda line: None) == {"t": 6}

@@ -13,6 +13,7 @@ from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally
 from airflow_provider_mysql_cdc.cdc.drain.read_at import passed
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -21,7 +22,13 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver as driver
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import finished_chunks, held_back, list_chunks
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
+    finished_chunks,
+    held_back,
+    list_chunks,
+    names_record,
+    rows_by_table,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, Left, PlacedChunk
 
 CFG = config()
@@ -38,7 +45,7 @@ def kafka() -> MemoryKafka:
 
 @pytest.fixture
 def job(monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka) -> JobLedger:
-    return memory_job(monkeypatch, CFG, kafka)
+    return memory_job(monkeypatch, CFG, kafka, run="run")
 
 
 def snapshot(job: JobLedger, runner: Any = None, **more: Any) -> Any:
@@ -76,7 +83,9 @@ def test_the_drain_begins_at_the_lowest_view_and_chunks_of_later_ones_filter(
     finish(job, END, END, LATER, LATER)
     rows, first = made._close_books(CHUNKS)
     assert first == job.read().end() == END and looked == [1]
-    assert rows == {c.id: 1 for c in CHUNKS}
+    assert rows == {"p.d.t": 3}
+    job.write_outcome(made.plan, counts=rows)
+    assert RunTally.from_json(job.read().others[RUN_KEY]).tables == {"d.t": 3}
     assert sorted(job.read().done_chunks(1)) == [c.id for c in CHUNKS[1:]]
 
 
@@ -88,7 +97,7 @@ def test_chunks_of_rows_that_were_gone_filter_up_to_there_and_leave_the_start_wh
     gone = Left(over=(GoneChunk(CHUNKS[2], ((TABLE, (-1, -1), (1, 7)),)),), reasons=("it is gone",))
     made._pass_over(gone, LATER, job.read())
     rows, first = made._close_books(CHUNKS)
-    assert first == END and rows[CHUNKS[2].id] == 0
+    assert first == END and rows == {"p.d.t": 2}
     (kept,) = finished_chunks(job.read())
     assert held_back(kept) == {"offset": LATER.to_json(), "spans": [["d", "t", [-1, -1], [1, 7]]]}
     assert not passed(kept, END) and passed(kept, LATER)
@@ -200,3 +209,13 @@ def test_what_lies_between_plan_and_view_is_looked_at_and_tasks_are_written_down
     moved = made._read(queue, CHUNKS, END, state, definitions, None, job.read())
     assert moved == [f"{END} to {LATER}"]
     assert looked == ([(START, LATER)] if gapless else []) and fenced == [(0, 1, 2)]
+
+
+def test_rows_count_for_the_tables_under_whose_names_they_went_out() -> None:
+    """A table renamed between two views is read where it is by then; its chunk is still the old name's."""
+    chunk, other = CHUNKS[0], TableId("d", "moved")
+    assert names_record(chunk, {TABLE: (5, 1)}) == names_record(chunk, {}) == {}
+    record = {"chunk": chunk.to_json(), "rows": 7, "left_out": 1}
+    assert rows_by_table(record) == {TABLE: (7, 1)}
+    named = record | names_record(chunk, {TABLE: (5, 0), other: (2, 1)})
+    assert rows_by_table(named) == {TABLE: (5, 0), other: (2, 1)}

@@ -11,17 +11,18 @@ open; ``writer.fence`` ends such transactions at once.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, SideRecord, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
@@ -201,9 +202,7 @@ class Ledger:
             remedy="fence these writers (a new attempt does), or wait for transaction.timeout.ms",
         )
 
-    def begin(
-        self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Sequence[SideRecord] = ()
-    ) -> LedgerState:
+    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Beside = ()) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``.
 
         Args:

@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     decode,
 )
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import PART_PREFIX, part_number, read_plan
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order, same_place
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, members, stored_at
@@ -329,6 +330,8 @@ def _check(key: str, given: Members) -> None:
             given.whole("left_out", 0)
             given.whole("ts_ms", 0)
             given.whole("writer", 0, high=MAX_WRITERS)
+            for named in given.objects("names", ()):
+                named.text("db"), named.text("table"), named.whole("rows"), named.whole("left_out")
             BinlogOffset.from_json(given.object("offset"))
     elif key == SNAPSHOT_KEY:
         check_snapshot(given)
@@ -346,6 +349,8 @@ def _check(key: str, given: Members) -> None:
         given.whole("offset")
     elif key == SIGNALS_TAKEN_KEY:
         SignalsTaken.from_json(given)
+    elif key == RUN_KEY:
+        RunTally.from_json(given)
     elif key == HISTORY_KEY:
         given.text("topic")
         given.text_or_none("id")

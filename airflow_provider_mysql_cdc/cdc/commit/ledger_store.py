@@ -9,6 +9,9 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, SideRecord
 
+Beside = Sequence[SideRecord] | Callable[[LedgerState], Sequence[SideRecord]]
+"""Records that become visible with a plan, or what makes them of the ledger as it is before."""
+
 
 class LedgerStore(Protocol):
     """The ledger topic."""
@@ -32,9 +35,7 @@ class LedgerStore(Protocol):
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction; never waits for one."""
 
-    def begin(
-        self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Sequence[SideRecord] = ()
-    ) -> LedgerState:
+    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Beside = ()) -> LedgerState:
         """Put a plan in force."""
 
     def put(self, records: Mapping[str, bytes | None]) -> None:

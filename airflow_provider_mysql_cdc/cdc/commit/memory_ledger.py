@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, SideRecord, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 
 
@@ -64,9 +65,7 @@ class MemoryLedger:
         for writer in writers:
             MemoryWriter(self._kafka, transactional_id(self._prefix, writer)).init()
 
-    def begin(
-        self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Sequence[SideRecord] = ()
-    ) -> LedgerState:
+    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Beside = ()) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``."""
         return begin_epoch(self, planner or self.planner(), plan, self.fence, beside)
 

@@ -232,6 +232,7 @@ class Marker:
         counts: Records produced by this writer in this batch so far, per topic.
         gtids: GTID set at ``reached``, when it is not part of the offset.
         prepared: XA transactions that are prepared and not decided at ``reached``.
+        tables: Of the records those of row events, per table (``TableId.path``).
     """
 
     epoch: int
@@ -243,6 +244,7 @@ class Marker:
     counts: Mapping[str, int] = field(default_factory=dict)
     gtids: str | None = None
     prepared: tuple[PreparedXa, ...] = ()
+    tables: Mapping[str, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -254,6 +256,7 @@ class Marker:
             "reached": self.reached.to_json(),
             "done": self.done,
             "counts": bounded_counts(self.counts),
+            "tables": bounded_counts(self.tables),
             "gtids": self.gtids,
             "prepared": [xa.to_json() for xa in self.prepared],
         }
@@ -276,6 +279,7 @@ class Marker:
             counts=given.each("counts", Members.whole),
             gtids=given.text_or_none("gtids"),
             prepared=tuple(PreparedXa.from_json(xa) for xa in given.objects("prepared", ())),
+            tables=given.each("tables", Members.whole),
         )
 
     def record(self, topic: str) -> tuple[str, bytes, bytes]:

@@ -19,11 +19,11 @@ A writer joins in the same way (``join``): compare, take over the id, compare ag
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.ledger_store import LedgerStore
+from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside, LedgerStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import WRITERS_KEY, BatchPlan, encode
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -34,7 +34,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.offset import same_place
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
 
 PLANNER = "plan"
 """Writer name of the transactional id under which plans and outcomes are written."""
@@ -49,7 +49,7 @@ def begin_epoch(
     planner: RecordWriter,
     plan: BatchPlan,
     fence: Callable[[Iterable[int]], None],
-    beside: Sequence[SideRecord] = (),
+    beside: Beside = (),
 ) -> LedgerState:
     """Put a plan in force and return the ledger as it stands once nobody else can write.
 
@@ -58,7 +58,8 @@ def begin_epoch(
         planner: A writer of the id ``<prefix>.plan``, already initialised by the caller.
         plan: The next plan, or the one in force, to be carried on by another attempt.
         fence: Fences writers by number.
-        beside: Records that become visible with the plan, in one transaction.
+        beside: Records that become visible with the plan, in one transaction; or what makes them of the ledger as it is
+            before.
 
     Returns:
         The ledger; its plan bears the id of the new attempt, and that is the plan to give to writers.
@@ -81,7 +82,8 @@ def begin_epoch(
     ids = found.writer_ids(plan.writers)
     records = plan_records(mine, found.parts)
     records[WRITERS_KEY] = encode({"count": ids[-1] + 1 if ids else 0})
-    planner.commit([*beside, *((ledger.topic, key.encode(), value) for key, value in records.items())])
+    more = beside(found) if callable(beside) else beside
+    planner.commit([*more, *((ledger.topic, key.encode(), value) for key, value in records.items())])
     fault_point("takeover.after_plan")
     fence(ids)
     state = ledger.read() or LedgerState()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
@@ -39,6 +39,7 @@ class Committer:
         progress: Called every two seconds with counters.
         side: Ledger records to be committed with the next marker; emptied then. Nothing is written to the ledger before
             that: an open transaction hides there what others have committed.
+        tables: Of the counts those of row events, per table; goes on changing.
     """
 
     cfg: ConnectorConfig
@@ -51,6 +52,7 @@ class Committer:
     tracker: GtidTracker
     progress: Progress
     side: list[SideRecord]
+    tables: dict[str, int] = field(default_factory=dict)
     _commits: int = 0
     _since_check: int = 0
     _beat_at: float = float("-inf")
@@ -135,6 +137,7 @@ class Committer:
             done=done,
             counts=dict(self.counts),
             prepared=self.xa.prepared,
+            tables=dict(self.tables),
         )
         if done:
             fault_point("writer.mid_batch", self.index)

@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import new_run
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
@@ -95,7 +96,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO
     settings = cfg.connection_settings()
     with run_lock.held(settings, cfg.topic_prefix, spec.owner) as lock, connect(settings) as conn:
         run_lock.stay(conn)
-        with JobLedger(cfg) as job:
+        with JobLedger(cfg, spec.run or new_run()) as job:
             while True:
                 lock.require()
                 counts = _batch(cfg, conn, job, plan, runner, log, lock)

@@ -62,6 +62,7 @@ class DrainWriter:
         topics: Topics as the ledger knows them.
         touched: Remembers which rows of tables under snapshot were touched; None outside of a round.
         counts: Records by topic.
+        tables: Of these the records of row events, by table.
         last: Server id and GTID of the last transaction.
     """
 
@@ -78,6 +79,7 @@ class DrainWriter:
     touched: TouchedKeys | None = None
     topics: Mapping[str, KnownTopic] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
+    tables: dict[str, int] = field(default_factory=dict)
     last: tuple[int, str | None] = (0, None)
     _at: Position = field(init=False)
     _routes: Routes = field(init=False)
@@ -105,13 +107,14 @@ class DrainWriter:
             self._ctx.transaction = PLACEHOLDER
         if self.resume is not None:
             self._at.resume = self.resume.reached
-            self.counts = dict(self.resume.counts)
+            self.counts, self.tables = dict(self.resume.counts), dict(self.resume.tables)
         self._committer = Committer(
             cfg=self.cfg,
             plan=self.plan,
             index=self.index,
             sink=self.sink,
             counts=self.counts,
+            tables=self.tables,
             at=self._at,
             xa=self._xa,
             tracker=self._tracker,
@@ -392,6 +395,7 @@ class DrainWriter:
                 n += 1
         if n:
             self.counts[topic] = self.counts.get(topic, 0) + n
+            self.tables[route.path] = self.tables.get(route.path, 0) + n
 
     def _identity(self, event: Event, row: int, leg: int) -> bytes:
         """Return GTID (or server uuid, file and outer position), event ordinal, row and leg (design, section 4)."""

@@ -126,6 +126,7 @@ def finish_batch(job: JobLedger, cfg: ConnectorConfig, begun: BegunBatch) -> dic
     for marker in done:
         for topic, n in marker.counts.items():
             totals[topic] = totals.get(topic, 0) + n
+        job.note_tables(marker.tables)
     forget_chunks(job, begun.ledger, [r for r in finished_chunks(begun.ledger) if not passed(r, plan.end)])
     return totals
 

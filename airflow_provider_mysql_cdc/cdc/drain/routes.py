@@ -49,6 +49,7 @@ class Route:
         decoder: The generated decoder; None when this writer skips the table.
         decode: The decoder's functions for write, update and delete rows and for partial updates.
         signals: Reads rows of the signal table; None for other tables.
+        path: The table's name as counts have it (``TableId.path``).
     """
 
     table: TableId
@@ -58,6 +59,7 @@ class Route:
     decoder: RowDecoder | None
     decode: tuple[DecodeRows, ...]
     signals: SignalReader | None = None
+    path: str = ""
 
 
 def _functions(decoder: RowDecoder | Tolerant) -> tuple[DecodeRows, ...]:
@@ -172,6 +174,7 @@ class Routes:
             wiring.table_source(cfg, table_id),
             decoder,
             _functions(decoder if self.failed is None else Tolerant(decoder, self.failed)),
+            path=table_id.path(),
         )
 
     def ready_share(self, table: TableId) -> TopicShare:

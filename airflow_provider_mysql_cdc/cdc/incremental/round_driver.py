@@ -291,6 +291,9 @@ class Round:
                 totals[topic] = totals.get(topic, 0) + n
         faults.fault_point("incremental.before_books")
         before = books_of(self.job.read(chunks=False))
+        for done in self._queue.done:
+            if done.rows and (scan := before.scans.get(done.stretch.scan)) is not None:
+                self.job.note_tables({scan.table.path(): done.rows})
         hopeless = self._queue.blocked(hopeless=True)
         folded = before.folded()
         given_up = [s.abort(hopeless[s.order]) for s in folded.scans.values() if s.order in hopeless and not s.ended]

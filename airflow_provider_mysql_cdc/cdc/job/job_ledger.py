@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     encode,
 )
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally, added, taken_up
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -44,10 +45,13 @@ class JobLedger:
 
     Args:
         cfg: The connector's configuration.
+        run: The run whose batches are counted together (``commit.run_tally``); empty counts none.
     """
 
-    def __init__(self, cfg: ConnectorConfig) -> None:
-        self._cfg = cfg
+    def __init__(self, cfg: ConnectorConfig, run: str = "") -> None:
+        self._cfg, self._run = cfg, run
+        self._tally: RunTally | None = None
+        self._tables: dict[str, int] = {}
         self._ledger = wiring.ledger(cfg)
         self._ledger.ensure()
         self._writer = wiring.record_writer(cfg, PLANNER)
@@ -80,7 +84,22 @@ class JobLedger:
         Raises:
             OffsetConflictError: The ledger holds another plan.
         """
-        return self._ledger.begin(plan, self._writer, beside)
+        return self._ledger.begin(plan, self._writer, lambda found: [*beside, *self._begin_tally(found)])
+
+    def _begin_tally(self, found: LedgerState) -> list[SideRecord]:
+        """Return the record of this run, before its first plan is in force; later the ledger holds it."""
+        if not self._run or self._tally is not None:
+            return []
+        self._tally = taken_up(found, self._run)
+        return [self.record(RUN_KEY, self._tally.to_json())]
+
+    def note_tables(self, tables: Mapping[str, int]) -> None:
+        """Take note of records of row events that the batch at work has written; ``write_outcome`` tells of them.
+
+        Args:
+            tables: Records by table (``TableId.path``).
+        """
+        self._tables = added(self._tables, tables)
 
     def replace_plan(self, plan: BatchPlan) -> None:
         """Write the plan in force anew, with the same work under today's configuration.
@@ -159,8 +178,12 @@ class JobLedger:
             "counts": bounded_counts(counts or {}),
             "ts_ms": time.time_ns() // 1_000_000,
         }
+        records = [self.record(OUTCOME_KEY, outcome)]
+        if self._tally is not None and error is None:
+            self._tally, self._tables = self._tally.add(plan, counts or {}, self._tables), {}
+            records.append(self.record(RUN_KEY, self._tally.to_json()))
         try:
-            self.put(OUTCOME_KEY, outcome)
+            self.commit(records)
         except FencedError as fenced:
             raise FencedError(
                 "a newer attempt has taken over this run",

@@ -22,6 +22,7 @@ class JobSpec:
         owner: Who runs: ``dag_id/run_id/task_id/map_index``. A retry has the same owner and may take over.
         run_for_s: Seconds to go on draining batch after batch; 0 drains one batch.
         id: Random id of this submission; empty when nobody asks how it ended (``last_words``).
+        run: Id of the run whose batches are counted together (``commit.run_tally``); empty for a run of its own.
     """
 
     mode: str
@@ -30,6 +31,7 @@ class JobSpec:
     owner: str
     run_for_s: float = 0.0
     id: str = ""
+    run: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -40,6 +42,7 @@ class JobSpec:
             "owner": self.owner,
             "run_for_s": self.run_for_s,
             "id": self.id,
+            "run": self.run,
         }
 
     @classmethod
@@ -63,6 +66,7 @@ class JobSpec:
             given.text("owner"),
             given.number("run_for_s", 0),
             given.text("id", ""),
+            given.text("run", ""),
         )
 
     def write(self, path: Path) -> None:

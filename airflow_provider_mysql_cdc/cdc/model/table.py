@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from urllib.parse import quote
 
 
 def quote_name(name: str) -> str:
@@ -28,6 +29,10 @@ class TableId:
     def quoted(self) -> str:
         """Return the name as SQL with backticks."""
         return f"{quote_name(self.db)}.{quote_name(self.table)}"
+
+    def path(self) -> str:
+        """Return ``db.table`` percent-encoded: the last part of the table's URI, in which one dot separates both."""
+        return ".".join(quote(name, safe="").replace(".", "%2E") for name in (self.db, self.table))
 
     def debezium_id(self) -> str:
         """Return ``"db"."table"``, the id of a table change (SCH-39)."""

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciled, reconcile
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, counted
 from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -75,14 +76,16 @@ class Outcome:
     Args:
         complete: Whether everything planned is committed and the stored offset has moved.
         offset: The stored offset as JSON.
-        counts: Records by topic (drain) or rows by chunk (snapshot).
+        counts: Records by topic, of all batches of the run.
         error: What the job reported otherwise; beside a complete one, what it ended with behind its last batch.
+        tally: What the run has written; None when the ledger does not tell.
     """
 
     complete: bool
     offset: dict[str, Any] | None
     counts: dict[str, int]
     error: CdcError | None = None
+    tally: RunTally | None = None
 
 
 def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
@@ -447,8 +450,10 @@ def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec | N
     mine = outcome.get("epoch") == epoch
     error = from_json(outcome["error"]) if mine and outcome.get("error") else None
     complete = state.pending is None and state.committed is not None
-    counts = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if mine else {}
+    tally = counted(ledger) if ledger else None
+    last = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if mine else {}
+    counts = last if tally is None else dict(tally.counts)
     offset = state.committed.to_json() if state.committed else None
     if spec is not None:
-        return Outcome(complete, offset, counts, told(ledger, spec.owner, spec.id))
-    return Outcome(complete, offset, counts, None if complete else error)
+        return Outcome(complete, offset, counts, told(ledger, spec.owner, spec.id), tally)
+    return Outcome(complete, offset, counts, None if complete else error, tally)

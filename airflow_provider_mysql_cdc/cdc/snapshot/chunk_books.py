@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import stored_at
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, spans_to_json
 
@@ -86,6 +87,28 @@ def finished_chunks(ledger: LedgerState) -> list[dict[str, Any]]:
     if head.get("status") != "done" or head.get("repeated"):
         return []
     return list(ledger.done_chunks(int(head["epoch"])).values())
+
+
+def names_record(chunk: SnapshotChunk, written: Mapping[TableId, tuple[int, int]]) -> dict[str, Any]:
+    """Return what the record of a chunk says whose rows went out under other names than its table's.
+
+    Args:
+        chunk: The chunk.
+        written: Rows written and rows left out, by the table under whose name they are.
+    """
+    if set(written) <= {chunk.table}:
+        return {}
+    return {"names": [{"db": t.db, "table": t.table, "rows": n, "left_out": left} for t, (n, left) in written.items()]}
+
+
+def rows_by_table(record: Mapping[str, Any]) -> dict[TableId, tuple[int, int]]:
+    """Return rows written and rows left out of a chunk that is done, by the table under whose name they are.
+
+    Args:
+        record: The chunk's ledger record.
+    """
+    named = record.get("names") or [{**record["chunk"], "rows": record["rows"], "left_out": record.get("left_out", 0)}]
+    return {TableId(n["db"], n["table"]): (int(n["rows"]), int(n["left_out"])) for n in named}
 
 
 def gone_record(here: BinlogOffset, gone: GoneChunk) -> dict[str, Any]:

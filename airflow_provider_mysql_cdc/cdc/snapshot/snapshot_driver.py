@@ -13,10 +13,12 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, settled_offset
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import added, new_run
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
+from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
@@ -49,6 +51,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
     held_back,
     list_chunks,
     listed_chunks,
+    rows_by_table,
 )
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import born_unseen
 from airflow_provider_mysql_cdc.cdc.snapshot.gap import require_drained
@@ -132,7 +135,7 @@ class ChunkQueue:
 
 
 def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
-    """Take the snapshot the spec asks for, or what is left of it; return rows per chunk.
+    """Take the snapshot the spec asks for, or what is left of it; return records by topic.
 
     Args:
         spec: The job; its plan has kind ``snapshot``.
@@ -145,7 +148,10 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     cfg = ConnectorConfig.from_properties(spec.properties)
     faults.set_this_driver()
     plan = BatchPlan.from_json(spec.plan)
-    with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, spec.owner) as lock, JobLedger(cfg) as job:
+    with (
+        run_lock.held(cfg.connection_settings(), cfg.topic_prefix, spec.owner) as lock,
+        JobLedger(cfg, spec.run or new_run()) as job,
+    ):
         try:
             with named_errors(cfg):
                 rows, offset = _Snapshot(cfg, plan, job, runner, log).run()
@@ -155,7 +161,7 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
         faults.fault_point("driver.before_outcome")
         lock.require()
         job.write_outcome(plan, counts=rows)
-        log(f"snapshot {plan.epoch} done: {sum(rows.values()):,} rows of {len(rows)} chunk(s), offset {offset}")
+        log(f"snapshot {plan.epoch} done: {sum(rows.values()):,} rows in {len(rows)} topic(s), offset {offset}")
         return rows
 
 
@@ -373,10 +379,15 @@ class _Snapshot:
         return self._rows(ledger), first
 
     def _rows(self, ledger: LedgerState) -> dict[str, int]:
-        """Return the rows of each chunk, and those left out."""
-        done = ledger.done_chunks(self.plan.epoch)
-        counts = {c: int(r["rows"]) for c, r in done.items()}
-        return counts | {c + SKIPPED: int(r["left_out"]) for c, r in done.items() if r.get("left_out")}
+        """Return the rows of each topic, and those left out; take note of those of each table."""
+        counts: dict[str, int] = {}
+        for record in ledger.done_chunks(self.plan.epoch).values():
+            for table, (rows, left_out) in rows_by_table(record).items():
+                topic = self.cfg.route(topic_name(self.cfg.topic_prefix, table)).topic
+                found = {topic: rows, topic + SKIPPED: left_out}
+                counts = added(counts, {name: n for name, n in found.items() if n})
+                self.job.note_tables({table.path(): rows} if rows else {})
+        return counts
 
     def write_schemas(self, view: View, described: Described, rowless: bool) -> None:
         """Write schema changes and history of the view, once for each snapshot."""

@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import names_record
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import LATEST, EmitTo, RowEmitter, out_of_time
@@ -115,6 +116,7 @@ class SnapshotTask:
     counts: dict[str, int] = field(default_factory=dict)
     _decoders: dict[tuple[TableId, TableId], Any] = field(default_factory=dict)
     _left_out: int = 0
+    _written: dict[TableId, tuple[int, int]] = field(default_factory=dict)
 
     def run(self) -> dict[str, int]:
         """Ask for chunks and read them; return rows per topic."""
@@ -139,6 +141,7 @@ class SnapshotTask:
             "left_out": self._left_out,
             "writer": self.index,
             "attempt": self.plan.attempt,
+            **names_record(chunk, self._written),
         }
         if placed.spans:
             record["spans"] = spans_to_json(placed.spans)
@@ -203,7 +206,7 @@ class SnapshotTask:
 
     def _read(self, placed: PlacedChunk, first: bool, final: bool) -> int:
         """Read one chunk and then produce its rows: a Kafka transaction does not wait for the source."""
-        chunk, total, self._left_out = placed.chunk, 0, 0
+        chunk, total, self._left_out, self._written = placed.chunk, 0, 0, {}
         where = f"snapshot of {chunk.id}"
         with contextlib.ExitStack() as spools:
             read = [
@@ -215,6 +218,7 @@ class SnapshotTask:
                 emit = self._emitter(table, source, where)
                 self._produce(placed, spool, emit, first, final)
                 self._left_out += emit.left_out
+                self._written[table.id] = (spool.rows - emit.left_out, emit.left_out)
                 self.counts[emit.topic] = self.counts.get(emit.topic, 0) + spool.rows - emit.left_out
                 total += spool.rows
         return total

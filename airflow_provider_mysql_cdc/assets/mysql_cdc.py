@@ -1,0 +1,115 @@
+"""Assets of pipelines and their tables: ``mysql-cdc://host:port/prefix`` and ``mysql-cdc://host:port/prefix/db.table``.
+
+A DAG that is scheduled on a table's asset runs when a task has written records of that table:
+
+    DAG("report", schedule=table_asset("mysql.example", "shop", "sales", "orders"), ...)
+
+The same URI in every process is what makes two assets one, so there is one way to write it: the host in lower case, the
+port always, and names percent-encoded, the dots inside of them too (``TableId.path``).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import SplitResult, quote, unquote
+
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+SCHEME = "mysql-cdc"
+MYSQL_PORT = 3306
+
+
+def pipeline_uri(host: str, prefix: str, port: int = MYSQL_PORT) -> str:
+    """Return the URI of a pipeline.
+
+    Args:
+        host: The MySQL server's name or address, as in the connection.
+        prefix: topic.prefix.
+        port: The server's port.
+    """
+    name = f"[{host.strip('[]')}]" if ":" in host else host
+    return f"{SCHEME}://{name.lower()}:{port}/{quote(prefix, safe='')}"
+
+
+def table_uri(host: str, prefix: str, db: str, table: str, port: int = MYSQL_PORT) -> str:
+    """Return the URI of a table in a pipeline.
+
+    Args:
+        host: The MySQL server's name or address, as in the connection.
+        prefix: topic.prefix.
+        db: The table's database.
+        table: The table.
+        port: The server's port.
+    """
+    return f"{pipeline_uri(host, prefix, port)}/{TableId(db, table).path()}"
+
+
+def pipeline_asset(host: str, prefix: str, port: int = MYSQL_PORT) -> Any:
+    """Return the asset of a pipeline; its events say that records of any table were written.
+
+    Args:
+        host: The MySQL server's name or address, as in the connection.
+        prefix: topic.prefix.
+        port: The server's port.
+    """
+    from airflow.sdk import Asset
+
+    return Asset(pipeline_uri(host, prefix, port))
+
+
+def table_asset(host: str, prefix: str, db: str, table: str, port: int = MYSQL_PORT) -> Any:
+    """Return the asset of a table; its events say that records of this table were written.
+
+    Args:
+        host: The MySQL server's name or address, as in the connection.
+        prefix: topic.prefix.
+        db: The table's database.
+        table: The table.
+        port: The server's port.
+    """
+    from airflow.sdk import Asset
+
+    return Asset(table_uri(host, prefix, db, table, port))
+
+
+def sanitize_uri(uri: SplitResult) -> SplitResult:
+    """Return a URI of the scheme in its one form; Airflow calls this for every asset that has it.
+
+    Args:
+        uri: The URI.
+
+    Raises:
+        ValueError: It names no server or no pipeline, or its last part is no ``db.table``.
+    """
+    path = [part for part in uri.path.split("/") if part]
+    if not uri.hostname or not 1 <= len(path) <= 2:
+        raise ValueError(f"{uri.geturl()}: write {SCHEME}://host:port/prefix or {SCHEME}://host:port/prefix/db.table")
+    found = pipeline_uri(uri.hostname, unquote(path[0]), uri.port or MYSQL_PORT)
+    if len(path) == 2:
+        db, _, table = path[1].partition(".")
+        if not db or not table or "." in table:
+            raise ValueError(
+                f"{uri.geturl()}: {path[1]} is not db.table; a dot inside a name is written %2E (table_asset does so)"
+            )
+        found += f"/{TableId(unquote(db), unquote(table)).path()}"
+    place, _, rest = found.removeprefix(f"{SCHEME}://").partition("/")
+    return uri._replace(scheme=SCHEME, netloc=place, path=f"/{rest}", query="", fragment="")
+
+
+def create_asset(
+    *, host: str, prefix: str, port: int = MYSQL_PORT, db: str = "", table: str = "", extra: Any = None
+) -> Any:
+    """Return an asset of the scheme; Airflow's factory for lineage collected by hooks.
+
+    Args:
+        host: The MySQL server's name or address.
+        prefix: topic.prefix.
+        port: The server's port.
+        db: The table's database; empty for the pipeline.
+        table: The table; empty for the pipeline.
+        extra: Airflow's extra.
+    """
+    from airflow.sdk import Asset
+
+    uri = table_uri(host, prefix, db, table, port) if table else pipeline_uri(host, prefix, port)
+    return Asset(uri=uri, extra=extra)

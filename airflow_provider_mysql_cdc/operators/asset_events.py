@@ -1,0 +1,70 @@
+"""Asset events of a task: for its offset, its pipeline and each table, and only when something happened."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import Asset, AssetAlias
+from airflow.sdk.exceptions import AirflowRuntimeError
+
+from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri
+from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+
+EVENTS = AssetAlias("mysql_cdc")
+"""Outlet of every task that can move an offset. Airflow makes an event for each asset among the outlets whenever a task
+succeeds, also when it did nothing; of an alias only those that the task adds, for assets known then only."""
+
+
+def tell_of_run(
+    context: Any, cfg: ConnectorConfig, offset_asset: Asset, offset: Mapping[str, Any] | None, tally: RunTally
+) -> None:
+    """Add the events of what a run has written; they replace those of its earlier jobs, which are counted too.
+
+    The asset of the offset gets one when a batch is complete, that of the pipeline when records were written, and that
+    of a table when records of its rows were. Each says which batches it is about: ``batches`` of them, from the offset
+    ``from`` to ``offset``.
+
+    Args:
+        context: Airflow's context.
+        cfg: The connector's configuration.
+        offset_asset: The asset that keeps the offset.
+        offset: The stored offset as JSON.
+        tally: What the run has written.
+    """
+    if not tally.batches:
+        return
+    context["outlet_events"][EVENTS].asset_alias_events.clear()
+    start = tally.start.to_json() if tally.start is not None else None
+    stretch = {"from": start, "offset": None if offset is None else dict(offset), "batches": tally.batches}
+    tell(context, offset_asset, {**stretch, "counts": dict(tally.counts)})
+    if not any(tally.counts.values()):
+        return
+    settings = cfg.connection_settings()
+    pipeline = pipeline_uri(settings.host, cfg.topic_prefix, settings.port)
+    tell(context, pipeline, {**stretch, "counts": dict(tally.counts)})
+    for table, rows in tally.tables.items():
+        if rows and table != OTHERS:
+            tell(context, f"{pipeline}/{table}", {**stretch, "records": rows})
+
+
+def tell(context: Any, asset: Asset | str, extra: Mapping[str, Any]) -> None:
+    """Add an event of an asset.
+
+    Args:
+        context: Airflow's context.
+        asset: The asset, or its URI; under whatever name a DAG knows the URI, its event reaches that DAG.
+        extra: What the event says.
+    """
+    events = context["outlet_events"][EVENTS]
+    if isinstance(asset, Asset):
+        events.add(asset, extra=dict(extra))
+        return
+    try:
+        events.add(Asset.ref(uri=asset), extra=dict(extra))
+    except AirflowRuntimeError:  # no DAG refers to it
+        events.add(Asset(asset), extra=dict(extra))
