@@ -8,7 +8,6 @@ import re
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,42 +17,21 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.hooks.spark_defaults import (
+    DEFAULT_CONF,
+    cluster_defaults,
+    connection_conf,
+    with_defaults,
+)
+from airflow_provider_mysql_cdc.hooks.spark_python import python_of
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-# What the driver may inherit. The rest of an Airflow task's environment (connections, the API token, the metadata
-# database's address) is none of its business.
-_INHERITED = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|JAVA_HOME|LD_LIBRARY_PATH|PYTHONPATH"
-    r"|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|YARN_\w+|KRB5\w*|SSL_CERT_(FILE|DIR)|MYSQL_CDC_FAULT"
-)
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
 # A line of this provider's Spark jobs that names the error they end with.
 _DRIVER_ERROR = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
 _KUBERNETES = "airflow.providers.cncf.kubernetes"
 _EXIT_FAIL = 78
 _KILL_GRACE_S = 3.0
-
-
-def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment for spark-submit and the driver that it starts on this host.
-
-    Args:
-        base: The environment of the Airflow task; only names that a driver needs are taken from it.
-        extra: Variables that win over everything else.
-
-    Returns:
-        Variables with SPARK_HOME, PYSPARK_PYTHON, PATH and PYTHONPATH such that the driver runs this very package in
-        this very interpreter.
-    """
-    env = {name: value for name, value in base.items() if _INHERITED.fullmatch(name)}
-    env.setdefault("PYSPARK_PYTHON", sys.executable)
-    env.setdefault("PYSPARK_DRIVER_PYTHON", env["PYSPARK_PYTHON"])
-    if "SPARK_HOME" not in env and (home := _pyspark_folder()):
-        env["SPARK_HOME"] = home
-    bins = [f"{env['SPARK_HOME']}/bin"] if "SPARK_HOME" in env else []
-    env["PATH"] = _joined([*bins, str(Path(sys.executable).parent)], env.get("PATH", os.defpath))
-    env["PYTHONPATH"] = _joined([str(_PACKAGE.parent)], env.get("PYTHONPATH", ""))
-    return {**env, **(extra or {})}
 
 
 def application_path(name: str) -> str:
@@ -89,7 +67,8 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
 
     Differences from the Spark provider's hook: a connection that is missing or has no usable master is an error (there
     it silently becomes ``yarn``); the driver gets a clean environment instead of the whole one of the Airflow task;
-    the driver runs in a process group of its own, which ``on_kill`` ends.
+    the driver runs in a process group of its own, which ``on_kill`` ends. The connection's extra may hold ``conf`` (an
+    object of Spark configuration, under the job's own) and ``archives``.
 
     Args:
         master: Spark master; wins over the connection, which may then be missing.
@@ -103,6 +82,8 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
     def __init__(self, *, master: str | None = None, driver_env: Mapping[str, str], **kwargs: Any) -> None:
         self._master = master
         self._driver_env = dict(driver_env)
+        self._conf: dict[str, Any]
+        self._archives: str | None
         super().__init__(**kwargs)
 
     def _resolve_connection(self) -> dict[str, Any]:
@@ -118,7 +99,25 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             # Nothing outside this host has to reach a local driver, and its web page knows no password.
             self._driver_env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         _require_possible(str(data["master"]), str(data["deploy_mode"]))
+        self._settle_conf(str(data["master"]), str(data["deploy_mode"]))
         return data
+
+    def _settle_conf(self, master: str, deploy_mode: str) -> None:
+        """Complete configuration and environment by what the connection, the cluster and the master ask for."""
+        connected = {} if self._master is not None else self.get_connection(self._conn_id).extra_dejson
+        asked = {**connection_conf(connected, f"connection {self._conn_id}"), **self._conf}
+        self._archives = self._archives or connected.get("archives")
+        cluster = cluster_defaults(self._driver_env, self._properties_file)
+        python = python_of(
+            master,
+            deploy_mode,
+            env=self._driver_env,
+            conf={**cluster, **asked},
+            archives=self._archives,
+            asked=self._env_vars,
+        )
+        self._driver_env = python.env
+        self._conf = {**with_defaults(DEFAULT_CONF, cluster=cluster, asked=asked), **python.conf}
 
     @property
     def deploy_mode(self) -> str:
@@ -247,15 +246,3 @@ def _importable(module: str) -> bool:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # of a package around it
         return False
-
-
-def _pyspark_folder() -> str | None:
-    """Return the Spark that the package pyspark holds; pyspark-client has the same folder without a Spark in it."""
-    spec = importlib.util.find_spec("pyspark")
-    folder = os.path.dirname(spec.origin) if spec and spec.origin else ""
-    return folder if folder and os.path.isfile(os.path.join(folder, "bin", "spark-submit")) else None
-
-
-def _joined(first: list[str], rest: str) -> str:
-    parts = [*first, *(p for p in rest.split(os.pathsep) if p and p not in first)]
-    return os.pathsep.join(parts)

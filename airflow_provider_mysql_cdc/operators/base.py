@@ -60,7 +60,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
         offset_conn_id: Connection of a database to keep the offset in instead. (templated)
         run_for: How long to go on batch after batch, as timedelta or seconds; 0 does one batch. (templated)
         writers: Number of writers (Spark tasks that write to Kafka); None leaves it to the properties. (templated)
-        conf: Spark configuration, a mapping or its JSON text; added to ``DEFAULT_CONF``. (templated)
+        conf: Spark configuration, a mapping or its JSON text; wins over the connection's. (templated)
         env_vars: Environment variables for the driver, a mapping or its JSON text; the driver does not get the Airflow
             task's own. (templated)
         application: Path of the Spark application; None takes the one of this provider. (templated)

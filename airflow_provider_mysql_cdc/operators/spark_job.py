@@ -14,18 +14,12 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
+from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
 from airflow_provider_mysql_cdc.operators.arguments import OVERRIDDEN, application_name, refuse, text_map
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-
-# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
-DEFAULT_CONF = {
-    "spark.log.level": "WARN",
-    "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
-}
 
 
 class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
@@ -34,7 +28,8 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
     Args:
         spark_conn_id: Connection of type ``spark``; it must exist and name a master.
         master: Spark master; wins over the connection, which may then be missing.
-        conf: Spark configuration, a mapping or its JSON text; added to ``DEFAULT_CONF``.
+        conf: Spark configuration, a mapping or its JSON text; added to the connection's (``conf`` in its extra) and to
+            ``hooks.spark_defaults.DEFAULT_CONF``.
         env_vars: Environment variables for the driver, a mapping or its JSON text; the driver does not get the Airflow
             task's own.
         application: Path of the Spark application; None takes the one of this provider.
@@ -109,7 +104,7 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         self._conn_id = self.spark_conn_id
         self.master = self.master or None
         self.name = self.name or application_name(self.mode, context)
-        self.conf = {**DEFAULT_CONF, **text_map(self.conf, "conf")}
+        self.conf = text_map(self.conf, "conf")
         self.env_vars = text_map(self.env_vars, "env_vars")
 
     def _check_spark(self) -> None:

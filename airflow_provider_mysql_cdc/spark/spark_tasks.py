@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pyspark import SparkContext
+from pyspark import SparkConf, SparkContext
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc import __version__
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
-from airflow_provider_mysql_cdc.spark.errors import MARK, named_error
+from airflow_provider_mysql_cdc.spark.errors import MARK, executor_error, named_error
+
+COORDINATOR = "spark.mysqlcdc.coordinator."
+"""``host``, ``bindAddress`` and ``port`` of the channel from tasks to driver; Spark's own are the default."""
+SETTLE_S = 2.0
+"""Seconds without a further slot after which all executors count as there."""
+WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+WAIT_MS = 30_000
 
 
 class SparkRunner:
@@ -25,10 +35,18 @@ class SparkRunner:
 
     def __init__(self, context: SparkContext) -> None:
         self._context = context
-        self.host = str(context.getConf().get("spark.driver.host", "127.0.0.1"))
+        conf = context.getConf()
+        self.endpoint = endpoint(conf)
+        self._local = str(context.master).startswith("local[") or context.master == "local"
+        # A local master has no executors to come and go (org.apache.spark.util.Utils.isDynamicAllocationEnabled).
+        elastic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+        self._elastic = elastic and not self._local
 
-    def slots(self) -> int:
+    def slots(self, wanted: int = 0) -> int:
         """Return how many tasks can run at once on the executors that are there, at least one.
+
+        Executors register one after the other: as many slots as are wanted are waited for, as long as Spark itself
+        would wait (``spark.scheduler.maxRegisteredResourcesWaitingTime``); without a number, until no more come.
 
         ``defaultParallelism`` is not that number: it is 2 while no executor has registered and on one core, or what
         ``spark.default.parallelism`` says. A barrier stage of more tasks than slots never starts: Spark looks 40 times,
@@ -43,7 +61,15 @@ class SparkRunner:
         one.add(1)
         # A first task, without a Python worker, waits for the executors.
         self._context._jsc.parallelize(one, 1).count()
-        return max(1, int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())))
+
+        def now() -> int:
+            return max(1, int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())))
+
+        # Where executors come as tasks wait for them, none comes before.
+        if self._local or self._elastic:
+            return now()
+        patience = float(spark.conf().getTimeAsMs(WAIT, f"{WAIT_MS}ms")) / 1000
+        return settled(now, wanted, patience)
 
     def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
         """Run ``task(index, arguments)`` for each index.
@@ -52,17 +78,22 @@ class SparkRunner:
             task: A module-level function.
             count: Number of tasks.
             arguments: Values that can be pickled.
-            gang: Use a barrier stage: all tasks at once or none.
+            gang: Use a barrier stage: all tasks at once or none. Spark refuses such a stage with dynamic allocation
+                (SPARK-24942); the tasks are then ordinary ones, which meet at the driver or end with its error: it
+                waits a limited time for all of them, and takes no second attempt of one.
+
+        Raises:
+            CdcError: A task ended with it, or the executors cannot run tasks.
         """
         shared = self._context.broadcast(arguments)
         body = _body(task, shared)
         rdd = self._context.parallelize(range(count), count)
         try:
-            if gang:
+            if gang and not self._elastic:
                 return list(rdd.barrier().mapPartitions(body).collect())
             return list(rdd.mapPartitions(body).collect())
         except Exception as error:
-            found = named_error(error)
+            found = named_error(error) or executor_error(error)
             if found is None:
                 raise
             raise found from None
@@ -70,10 +101,60 @@ class SparkRunner:
             shared.destroy()
 
 
+def endpoint(conf: SparkConf) -> Endpoint:
+    """Return where the driver listens for its tasks.
+
+    Args:
+        conf: Spark's configuration; what is not said for the coordinator holds as for Spark's own driver.
+    """
+    host = conf.get(COORDINATOR + "host") or conf.get("spark.driver.host") or "127.0.0.1"
+    bind = conf.get(COORDINATOR + "bindAddress") or conf.get("spark.driver.bindAddress") or ""
+    port = conf.get(COORDINATOR + "port") or "0"
+    if not port.isdecimal() or int(port) > 65_535:
+        raise ConfigError("this is no port", where=COORDINATOR + "port", why=repr(port), remedy="give 0 to 65535")
+    return Endpoint(host, bind, int(port))
+
+
+def settled(now: Callable[[], int], wanted: int, patience_s: float) -> int:
+    """Return the slots that are there once as many as wanted have come, or no more come.
+
+    Args:
+        now: Returns how many there are.
+        wanted: How many are enough; 0 for all that come.
+        patience_s: Longest wait in seconds.
+    """
+    found, began = now(), time.monotonic()
+    grown = began
+    while (not wanted or found < wanted) and time.monotonic() - began < patience_s:
+        if not wanted and time.monotonic() - grown >= SETTLE_S:
+            break
+        time.sleep(0.1)
+        if (more := now()) != found:
+            found, grown = more, time.monotonic()
+    return found
+
+
+def _require_version(driver: str) -> None:
+    """Refuse a driver of another version: the tasks would not agree with it, nor with each other.
+
+    Raises:
+        ConfigError: It is another.
+    """
+    if driver != __version__:
+        raise ConfigError(
+            "driver and executors run different versions of airflow-provider-mysql-cdc",
+            why=f"the driver has {driver}, the executor {__version__}",
+            remedy="pack the executors' environment again with the driver's version (docs/spark.md)",
+        )
+
+
 def _body(task: Task, shared: Any) -> Callable[[Iterator[int]], Iterator[Any]]:
+    version = __version__
+
     def run(indexes: Iterator[int]) -> Iterator[Any]:
         for index in indexes:
             try:
+                _require_version(version)
                 yield task(index, shared.value)
             except CdcError as error:
                 # Spark brings an exception back as text only.

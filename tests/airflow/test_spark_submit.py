@@ -15,7 +15,8 @@ from fakes import FakeSubmit, connections
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks import spark_submit
-from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path, driver_env
+from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -38,19 +39,29 @@ def test_only_what_a_driver_needs_is_inherited() -> None:
             "JAVA_HOME": "/java",
             "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "secret",
             "AIRFLOW_CONN_MYSQL": "secret",
-            "AWS_SECRET_ACCESS_KEY": "secret",
             "MYSQL_CDC_MYSQL_ROOT_PASSWORD": "secret",
-            "MYSQL_CDC_FAULT": "{}",
+            "MYSQL_CDC_FAULT": "secret",
         }
     )
     assert "secret" not in env.values()
-    assert (env["HOME"], env["JAVA_HOME"], env["MYSQL_CDC_FAULT"]) == ("/home/x", "/java", "{}")
+    assert (env["HOME"], env["JAVA_HOME"]) == ("/home/x", "/java")
 
 
-def test_the_driver_finds_spark_this_interpreter_and_this_package() -> None:
+def test_what_reaches_a_cluster_and_its_storage_is_inherited() -> None:
+    names = ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "AWS_SECRET_ACCESS_KEY", "AWS_WEB_IDENTITY_TOKEN_FILE")
+    names += ("GOOGLE_APPLICATION_CREDENTIALS", "AZURE_CLIENT_ID", "https_proxy", "NO_PROXY", "HADOOP_CONF_DIR")
+    assert driver_env(dict.fromkeys(names, "x")).items() >= dict.fromkeys(names, "x").items()
+
+
+def test_a_fault_reaches_the_driver_only_when_it_is_asked_for() -> None:
+    assert driver_env({}, {"MYSQL_CDC_FAULT": "{}"})["MYSQL_CDC_FAULT"] == "{}"
+
+
+def test_a_local_driver_finds_spark_this_interpreter_and_this_package(submit: FakeSubmit) -> None:
     env = driver_env({"PATH": "/bin", "PYTHONPATH": "/mine"})
     assert Path(env["SPARK_HOME"], "bin", "spark-submit").exists()
     assert env["PATH"].split(os.pathsep) == [f"{env['SPARK_HOME']}/bin", str(Path(sys.executable).parent), "/bin"]
+    env = hook_for(submit, driver_env=env)._driver_env
     assert env["PYSPARK_PYTHON"] == env["PYSPARK_DRIVER_PYTHON"] == sys.executable
     assert env["PYTHONPATH"].split(os.pathsep) == [str(ROOT), "/mine"]
 

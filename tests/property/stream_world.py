@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers, RecordWriter, SideRecord, transactional_id
@@ -258,9 +259,9 @@ class Runner:
     wanted: int
     inline: bool = False
     work: list[Work] = field(default_factory=list)
-    host: str = "driver"
+    endpoint: Endpoint = field(default_factory=lambda: Endpoint("driver"))
 
-    def slots(self) -> int:
+    def slots(self, wanted: int = 0) -> int:
         """Return how many tasks can run at once."""
         return self.wanted
 

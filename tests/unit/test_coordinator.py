@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceError, StateError
 from airflow_provider_mysql_cdc.cdc.job import coordinator as module
-from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient, Endpoint
 
 
 class Driver:
@@ -179,3 +179,35 @@ def test_a_driver_that_is_gone_is_named() -> None:
         address, token = d.coordinator.address, d.coordinator.token
     with pytest.raises(StateError, match="driver of this job is gone"):
         CoordinatorClient(address, token, 0)
+
+
+# -- where it listens --------------------------------------------------------------------------------------------------
+
+
+def test_the_tasks_are_told_another_address_than_the_one_that_is_listened_on() -> None:
+    made = Coordinator({}, Endpoint(host="localhost", bind="127.0.0.1"))
+    try:
+        assert made.address[0] == "localhost" and made.address[1] > 0
+        with CoordinatorClient(("127.0.0.1", made.address[1]), made.token, 0):
+            pass
+    finally:
+        made.close()
+
+
+def test_a_port_that_is_taken_leads_to_the_next_one_as_in_spark() -> None:
+    first = Coordinator({}, Endpoint())
+    port = first.address[1]
+    second = Coordinator({}, Endpoint(port=port))
+    try:
+        assert port < second.address[1] < port + module.PORTS
+    finally:
+        first.close()
+        second.close()
+
+
+@pytest.mark.parametrize("endpoint", [Endpoint(bind="192.0.2.1", port=17_170), Endpoint(host="no.such.host.invalid")])
+def test_an_address_of_another_host_is_named(endpoint: Endpoint) -> None:
+    with pytest.raises(ConfigError, match="cannot listen") as caught:
+        Coordinator({}, endpoint)
+    assert (endpoint.bind or endpoint.host) in caught.value.where
+    assert "spark.mysqlcdc.coordinator" in caught.value.remedy

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, one_batch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 
@@ -89,7 +90,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         note_tables=lambda tables: None,
         read=lambda **_: LedgerState(plan=batch, markers=markers),
     )
-    runner: Any = SimpleNamespace(host="127.0.0.1", run=lambda *_, **__: None)
+    runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
     assert drain_driver._run_batch(CFG, None, job, batch, runner, lambda line: None) == {"t": 6}
     markers[1] = replace(markers[1], epoch=epoch, done=done)
     with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):

@@ -55,7 +55,7 @@ def test_whatever_of_airflow_s_side_is_imported_first_says_so(part: str, tmp_pat
 
 def test_a_pyspark_without_spark_in_it_is_no_spark_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """pyspark-client owns the folder pyspark/ as well; spark-submit of a cluster's Spark stands on PATH then."""
-    from airflow_provider_mysql_cdc.hooks.spark_submit import driver_env
+    from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 
     spec = SimpleNamespace(origin=str(tmp_path / "pyspark" / "__init__.py"))
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: spec)

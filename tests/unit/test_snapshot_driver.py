@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally
 from airflow_provider_mysql_cdc.cdc.drain.read_at import passed
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -200,7 +201,7 @@ def test_what_lies_between_plan_and_view_is_looked_at_and_tasks_are_written_down
     monkeypatch.setattr(driver, "require_drained", lambda cfg, start, end: looked.append((start, end)))
     monkeypatch.setattr(driver, "born_unseen", lambda cfg, listed, begin, end, names_in: [f"{begin} to {end}"])
     runner = SimpleNamespace(
-        host="127.0.0.1", slots=lambda: 3, run=lambda *_, **__: fenced.append(job.read().writer_ids())
+        endpoint=Endpoint(), slots=lambda wanted: 3, run=lambda *_, **__: fenced.append(job.read().writer_ids())
     )
     made = snapshot(job, runner, gapless=gapless)
     queue = driver.ChunkQueue([PlacedChunk.at_home(c) for c in CHUNKS], {}, lambda line: None)

@@ -155,7 +155,7 @@ def _run_batch(
 ) -> dict[str, int]:
     begun = begin_batch(cfg, conn, job, plan, log)
     plan, progress = begun.plan, DrainProgress(begun.plan, log)
-    coordinator = Coordinator({"progress": progress.update}, runner.host)
+    coordinator = Coordinator({"progress": progress.update}, runner.endpoint)
     arguments = {
         "properties": cfg.properties(),
         "plan": plan.to_json(),

@@ -131,7 +131,9 @@ class Round:
         filters = filters_in_force(self.cfg, self.conn, finished_chunks(ledger), start, self.log)
         tasks = self._tasks()
         meet = Rendezvous(tasks, GANG_TIMEOUT_S)
-        coordinator = Coordinator(self._handlers(meet), self.runner.host, on_lost=lambda t, c: meet.fail(c or lost(t)))
+        coordinator = Coordinator(
+            self._handlers(meet), self.runner.endpoint, on_lost=lambda t, c: meet.fail(c or lost(t))
+        )
         opener = threading.Thread(
             target=self._lead,
             args=(meet, ledger, (scans, basis), (state, filters), tasks),
@@ -160,8 +162,9 @@ class Round:
         return self._finish(read)
 
     def _tasks(self) -> int:
-        slots = self.runner.slots()
-        return max(1, min(self.cfg[F.SNAPSHOT_PARALLELISM] or slots, slots))
+        wanted = self.cfg[F.SNAPSHOT_PARALLELISM]
+        slots = self.runner.slots(wanted)
+        return max(1, min(wanted or slots, slots))
 
     def _handlers(self, meet: Rendezvous) -> dict[str, Callable[[int, dict[str, Any]], dict[str, Any]]]:
         def arrive(task: int, request: dict[str, Any]) -> dict[str, Any]:

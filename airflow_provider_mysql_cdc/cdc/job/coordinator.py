@@ -8,6 +8,7 @@ which is how the tasks wait for each other.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import json
 import secrets
@@ -15,11 +16,12 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.patience import keep_alive
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError, from_json
 
 HELLO_S = 10.0
 """Seconds within which a connection shows the token."""
@@ -31,8 +33,25 @@ STRANGERS = 64
 """Connections at once that have not shown the token yet."""
 KEEPALIVE_S = 60.0
 """Seconds after which the host of a task that does not answer counts as gone."""
+PORTS = 16
+"""Ports that are tried from the one that was asked for, as Spark does for its own (``spark.port.maxRetries``)."""
 Handler = Callable[[int, dict[str, Any]], dict[str, Any]]
 Lost = Callable[[int, CdcError | None], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Say where a driver listens.
+
+    Args:
+        host: The address that the tasks can reach.
+        bind: The address to listen on; empty for ``host``. It differs behind a NAT or in a container.
+        port: The first port to try; 0 takes any that is free.
+    """
+
+    host: str = "127.0.0.1"
+    bind: str = ""
+    port: int = 0
 
 
 class Coordinator:
@@ -44,16 +63,19 @@ class Coordinator:
     Args:
         handlers: Operation name -> function of (task index, arguments) that returns the reply; it runs in the
             connection's own thread and may block.
-        host: The address that the tasks can reach.
+        endpoint: Where to listen.
         on_lost: Called with the task's index when its connection ends before it said goodbye, and with the error it
             ended with, if it could tell.
         hello_s: Longest wait in seconds for a connection's first line.
+
+    Raises:
+        ConfigError: It cannot listen there.
     """
 
     def __init__(
         self,
         handlers: dict[str, Handler],
-        host: str = "127.0.0.1",
+        endpoint: Endpoint = Endpoint(),
         on_lost: Lost | None = None,
         hello_s: float = HELLO_S,
     ) -> None:
@@ -61,8 +83,8 @@ class Coordinator:
         self._on_lost = on_lost
         self._hello_s = hello_s
         self._strangers = threading.BoundedSemaphore(STRANGERS)
-        self._server = socket.create_server((host, 0))
-        self.address: tuple[str, int] = self._server.getsockname()[:2]
+        self._server = _listen(endpoint)
+        self.address: tuple[str, int] = (endpoint.host, self._server.getsockname()[1])
         self.token = secrets.token_hex(16)
         self._closed = False
         threading.Thread(target=self._accept, name="cdc-coordinator", daemon=True).start()
@@ -173,7 +195,7 @@ class CoordinatorClient:
 
     def __init__(self, address: tuple[str, int], token: str, task: int) -> None:
         try:
-            self._sock = socket.create_connection(address, timeout=30)
+            self._sock = socket.create_connection((address[0].strip("[]"), address[1]), timeout=30)
             self._sock.settimeout(None)
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             keep_alive(self._sock, KEEPALIVE_S)
@@ -228,6 +250,31 @@ class CoordinatorClient:
                 self._stream.write(b'{"op": "bye"}\n')
             self._stream.close()
         self._sock.close()
+
+
+def _listen(endpoint: Endpoint) -> socket.socket:
+    """Return a listening socket.
+
+    Raises:
+        ConfigError: There is none to be had.
+    """
+    address = (endpoint.bind or endpoint.host).strip("[]")
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    ports = range(endpoint.port, min(endpoint.port + PORTS, 65_536)) if endpoint.port else (0,)
+    for port in ports:
+        try:
+            return socket.create_server((address, port), family=family)
+        except OSError as error:
+            failure = error
+            if error.errno != errno.EADDRINUSE:
+                break
+    raise ConfigError(
+        "the driver cannot listen for its tasks",
+        where=f"{address}, port {ports[0] or 'any'}" + (f" to {ports[-1]}" if len(ports) > 1 else ""),
+        why=str(failure),
+        remedy="name an address of the driver's own host and a free port: spark.mysqlcdc.coordinator.bindAddress and"
+        " .port, or spark.driver.bindAddress (docs/spark.md)",
+    ) from failure
 
 
 def _request(line: bytes, task: int) -> dict[str, Any]:

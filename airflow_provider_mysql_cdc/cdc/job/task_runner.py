@@ -6,17 +6,23 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
+
 Task = Callable[[int, dict[str, Any]], Any]
 
 
 class TaskRunner(Protocol):
     """Run the same function once for each task index, all at the same time."""
 
-    host: str
-    """The address under which tasks reach the driver."""
+    endpoint: Endpoint
+    """Where the driver listens for its tasks."""
 
-    def slots(self) -> int:
-        """Return how many tasks can run at once."""
+    def slots(self, wanted: int = 0) -> int:
+        """Return how many tasks can run at once.
+
+        Args:
+            wanted: As many are waited for, if they may still come; 0 for all that come.
+        """
         ...
 
     def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
@@ -38,12 +44,12 @@ class ThreadRunner:
         slots: Number of tasks at once.
     """
 
-    host = "127.0.0.1"
+    endpoint = Endpoint()
 
     def __init__(self, slots: int = 4) -> None:
         self._slots = slots
 
-    def slots(self) -> int:
+    def slots(self, wanted: int = 0) -> int:
         """Return how many tasks can run at once."""
         return self._slots
 

@@ -300,10 +300,13 @@ class _Snapshot:
         ledger: LedgerState,
     ) -> list[str]:
         """Read the waiting chunks in one view; return what made the view useless."""
-        slots = self.runner.slots()
-        tasks = max(1, min(self.cfg[F.SNAPSHOT_PARALLELISM] or slots, slots, len(queue.waiting)))
+        wanted = min(self.cfg[F.SNAPSHOT_PARALLELISM], len(queue.waiting))
+        slots = self.runner.slots(wanted)
+        tasks = max(1, min(wanted or slots, slots, len(queue.waiting)))
         self.job.allow_writers(tasks, ledger)
         self.log(f"snapshot {self.plan.epoch}: {len(queue.waiting)} chunk(s) to read with {tasks} task(s)")
+        if tasks < wanted:
+            self.log(f"{F.SNAPSHOT_PARALLELISM.name} asks for {wanted} tasks; Spark has {slots} slot(s)")
         rendezvous = Rendezvous(tasks, GANG_TIMEOUT_S)
         coordinator = Coordinator(
             {
@@ -313,7 +316,7 @@ class _Snapshot:
                 "progress": queue.progress,
                 "done": queue.done,
             },
-            self.runner.host,
+            self.runner.endpoint,
             on_lost=lambda task, cause: rendezvous.fail(cause or lost(task)),
         )
         # Before the view opens: a server may have thousands of tables, and the tasks wait meanwhile.

@@ -45,11 +45,17 @@ class Rendezvous:
     def arrive(self, stage: str, task: int) -> dict[str, Any]:
         """Say that a task reached a stage; return when the driver releases it, with the driver's reply.
 
+        A task comes to a stage once. One that comes again is another attempt of it, which Spark began because it holds
+        the first for lost; it may still be at work, and the view it belongs to is not the one that would be opened now.
+
         Raises:
-            CdcError: The job failed meanwhile.
+            CdcError: The job failed meanwhile, or the task has been here before.
         """
         with self._cond:
-            self._arrived.setdefault(stage, set()).add(task)
+            arrived = self._arrived.setdefault(stage, set())
+            if task in arrived and self._error is None:
+                self._error = _begun_again(task, stage)
+            arrived.add(task)
             self._cond.notify_all()
             self._cond.wait_for(lambda: stage in self._released or self._error is not None)
             if self._error is not None:
@@ -97,6 +103,16 @@ class Rendezvous:
         with self._cond:
             self._error = self._error or error
             self._cond.notify_all()
+
+
+def _begun_again(task: int, stage: str) -> StateError:
+    return StateError(
+        "a task was begun a second time while the view of its first attempt stands",
+        where=f"task {task}, stage {stage!r}",
+        why="Spark holds the first attempt for lost",
+        remedy="read the executors' logs; run the task again, it reads only what is not committed",
+        retriable=True,
+    )
 
 
 def require_server(conn: Any, server_uuid: str | None) -> None:

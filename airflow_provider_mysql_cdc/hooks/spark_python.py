@@ -1,0 +1,136 @@
+"""Which Python runs the driver and the executors, and with which environment variables the driver starts."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import site
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_mysql_cdc.environment.packed import read_manifest
+
+_PACKAGE = Path(__file__).resolve().parent.parent
+# What the driver may inherit: what it needs to start, to reach a cluster and to be known there. The rest of an Airflow
+# task's environment (connections, the API token, the metadata database's address) is none of its business.
+_INHERITED = re.compile(
+    r"PATH|HOME|USER|LOGNAME|SHELL|LANG|LANGUAGE|LC_\w+|TZ|TMPDIR|TEMP|TMP|JAVA_HOME|LD_LIBRARY_PATH|PYTHONPATH"
+    r"|SPARK_\w+|PYSPARK_\w+|HADOOP_\w+|YARN_\w+|KRB5\w*|SSL_CERT_(FILE|DIR)"
+    r"|KUBECONFIG|KUBERNETES_SERVICE_\w+|(AWS|AZURE|GOOGLE|CLOUDSDK)_\w+"
+    r"|(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY"
+)
+EXECUTORS, DRIVER = "spark.pyspark.python", "spark.pyspark.driver.python"
+
+
+def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return the environment for spark-submit and the driver that it starts on this host.
+
+    Args:
+        base: The environment of the Airflow task; only names that a driver needs are taken from it.
+        extra: Variables that win over everything else.
+
+    Returns:
+        Variables with SPARK_HOME and PATH such that the driver finds Spark; ``python_of`` adds what depends on the
+        master.
+    """
+    env = {name: value for name, value in base.items() if _INHERITED.fullmatch(name)}
+    if "SPARK_HOME" not in env and (home := _pyspark_folder()):
+        env["SPARK_HOME"] = home
+    bins = [f"{env['SPARK_HOME']}/bin"] if "SPARK_HOME" in env else []
+    env["PATH"] = _joined([*bins, str(Path(sys.executable).parent)], env.get("PATH", os.defpath))
+    return {**env, **(extra or {})}
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPython:
+    """What spark-submit is told about Python.
+
+    Args:
+        env: Environment variables.
+        conf: Spark configuration.
+    """
+
+    env: dict[str, str] = field(default_factory=dict)
+    conf: dict[str, str] = field(default_factory=dict)
+
+
+def python_of(
+    master: str,
+    deploy_mode: str,
+    *,
+    env: Mapping[str, str],
+    conf: Mapping[str, Any],
+    archives: str | None = None,
+    asked: Mapping[str, Any] | None = None,
+) -> SparkPython:
+    """Return the environment, and what is to be added to Spark's configuration, so that the right Python runs.
+
+    A local driver and its tasks run in this interpreter. Elsewhere the executors' Python is what somebody named, or the
+    one in an archive of ``mysql-cdc``'s environment; this interpreter and its packages are not assumed to be there. A
+    driver in client mode runs in this interpreter; one in cluster mode in the executors'.
+
+    Source: org.apache.spark.deploy.PythonRunner: ``spark.pyspark.driver.python``, then ``spark.pyspark.python``, then
+    PYSPARK_DRIVER_PYTHON, then PYSPARK_PYTHON say what runs the driver (4.x). org.apache.spark.deploy.yarn.Client puts
+    spark-submit's own PYTHONPATH, PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON into the containers.
+
+    Args:
+        master: The master.
+        deploy_mode: ``client`` or ``cluster``.
+        env: The driver's environment so far.
+        conf: Spark's configuration, with the cluster's defaults.
+        archives: The job's archives.
+        asked: Environment variables that the user named.
+    """
+    made = dict(env)
+    if master.startswith("local"):
+        made.setdefault("PYSPARK_PYTHON", sys.executable)
+        made.setdefault("PYSPARK_DRIVER_PYTHON", made["PYSPARK_PYTHON"])
+        made["PYTHONPATH"] = _joined([str(_PACKAGE.parent)], made.get("PYTHONPATH", ""))
+        return SparkPython(made)
+    if "PYTHONPATH" not in (asked or {}):
+        made.pop("PYTHONPATH", None)
+    executors = (
+        conf.get(EXECUTORS) or made.get("PYSPARK_PYTHON") or packed_python(archives or conf.get("spark.archives"))
+    )
+    added = {EXECUTORS: str(executors)} if executors else {}
+    if deploy_mode == "cluster":
+        return SparkPython(made, added)
+    driver = str(conf.get(DRIVER) or made.get("PYSPARK_DRIVER_PYTHON") or sys.executable)
+    if driver == sys.executable and not _installed_here():
+        made["PYTHONPATH"] = _joined([str(_PACKAGE.parent)], made.get("PYTHONPATH", ""))
+    return SparkPython(made, {**added, DRIVER: driver})
+
+
+def packed_python(archives: str | None) -> str | None:
+    """Return the interpreter inside the first archive that holds a packed environment, as executors name it.
+
+    Args:
+        archives: Paths with ``#alias``, comma-separated; only files on this host can be looked into.
+    """
+    for archive in (archives or "").split(","):
+        path, _, alias = archive.strip().partition("#")
+        if alias and read_manifest(Path(path.removeprefix("file://"))) is not None:
+            return f"./{alias}/bin/python"
+    return None
+
+
+def _installed_here() -> bool:
+    """Return whether this interpreter finds this package by itself, without PYTHONPATH."""
+    folders = [*site.getsitepackages(), site.getusersitepackages()]
+    return str(_PACKAGE.parent) in {os.path.realpath(folder) for folder in folders}
+
+
+def _pyspark_folder() -> str | None:
+    """Return the Spark that the package pyspark holds; pyspark-client has the same folder without a Spark in it."""
+    spec = importlib.util.find_spec("pyspark")
+    folder = os.path.dirname(spec.origin) if spec and spec.origin else ""
+    return folder if folder and os.path.isfile(os.path.join(folder, "bin", "spark-submit")) else None
+
+
+def _joined(first: list[str], rest: str) -> str:
+    parts = [*first, *(p for p in rest.split(os.pathsep) if p and p not in first)]
+    return os.pathsep.join(parts)

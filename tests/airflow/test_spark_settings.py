@@ -1,0 +1,118 @@
+"""Which Python and which settings a Spark job is submitted with, on each kind of master."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.environment.packed import MANIFEST
+from airflow_provider_mysql_cdc.hooks.spark_defaults import JAVA_OPTIONS, cluster_defaults, with_defaults
+from airflow_provider_mysql_cdc.hooks.spark_python import DRIVER, EXECUTORS, python_of
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
+
+STANDALONE, YARN = "spark://one:7077", "yarn"
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """An archive that begins as packed environments do."""
+    path = tmp_path / "env.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        head = tarfile.TarInfo(MANIFEST)
+        head.size = 2
+        tar.addfile(head, io.BytesIO(b"{}"))
+    return path
+
+
+def settled(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any] | None = None, **more: Any) -> CdcSparkSubmitHook:
+    connection = {"conn_type": "spark", "host": STANDALONE, "extra": extra or {}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", json.dumps(connection))
+    return CdcSparkSubmitHook(**{"conn_id": "spark_cdc", "driver_env": {"SPARK_HOME": "/opt/spark"}, **more})
+
+
+@pytest.mark.parametrize("master", [STANDALONE, YARN, "k8s://https://one:443"])
+def test_the_worker_s_interpreter_is_the_client_driver_s_and_never_the_executors(master: str) -> None:
+    made = python_of(master, "client", env={"PYTHONPATH": "/airflow"}, conf={})
+    assert made.conf == {DRIVER: sys.executable}
+    assert "PYSPARK_PYTHON" not in made.env
+    assert "/airflow" not in made.env.get("PYTHONPATH", ""), "YARN puts it into the containers, before all others"
+
+
+def test_a_driver_in_cluster_mode_runs_in_the_executors_python() -> None:
+    assert python_of(YARN, "cluster", env={}, conf={}).conf == {}
+    made = python_of(YARN, "cluster", env={}, conf={EXECUTORS: "./env/bin/python"})
+    assert made.conf == {EXECUTORS: "./env/bin/python"}
+    assert not {n for n in made.env if n.startswith("PY")}
+
+
+def test_the_executors_python_does_not_become_the_client_driver_s() -> None:
+    """Spark lets spark.pyspark.python run the driver too, which has no ./environment (tried with 4.3)."""
+    made = python_of(STANDALONE, "client", env={}, conf={EXECUTORS: "./environment/bin/python"})
+    assert made.conf == {EXECUTORS: "./environment/bin/python", DRIVER: sys.executable}
+    named = python_of(STANDALONE, "client", env={"PYSPARK_DRIVER_PYTHON": "/x", "PYSPARK_PYTHON": "/y"}, conf={})
+    assert named.conf == {EXECUTORS: "/y", DRIVER: "/x"}
+    assert "PYTHONPATH" not in named.env, "another interpreter has packages of its own"
+
+
+def test_a_pythonpath_that_is_asked_for_is_kept() -> None:
+    made = python_of(YARN, "cluster", env={"PYTHONPATH": "/mine"}, conf={}, asked={"PYTHONPATH": "/mine"})
+    assert made.env["PYTHONPATH"] == "/mine"
+
+
+def test_a_packed_environment_among_the_archives_is_the_executors_python(archive: Path, tmp_path: Path) -> None:
+    other = tmp_path / "certificates.tar.gz"
+    with tarfile.open(other, "w:gz") as tar:
+        tar.addfile(tarfile.TarInfo("ca.pem"))
+    named = f"{other}#certificates,file://{archive}#here"
+    assert python_of(STANDALONE, "client", env={}, conf={}, archives=named).conf[EXECUTORS] == "./here/bin/python"
+    assert EXECUTORS not in python_of(STANDALONE, "client", env={}, conf={}, archives=f"{other}#certificates").conf
+    assert EXECUTORS not in python_of(STANDALONE, "client", env={}, conf={}, archives=str(archive)).conf
+    named = python_of(STANDALONE, "client", env={}, conf={EXECUTORS: "/named"}, archives=f"{archive}#here").conf
+    assert named[EXECUTORS] == "/named"
+
+
+def test_the_connection_s_settings_are_under_the_job_s(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
+    extra = {"conf": {"spark.a": "connection", "spark.b": True}, "archives": f"{archive}#environment"}
+    hook = settled(monkeypatch, extra, conf={"spark.a": "job"})
+    assert (hook._conf["spark.a"], hook._conf["spark.b"]) == ("job", "true")
+    assert hook._conf[EXECUTORS] == "./environment/bin/python"
+    command = hook._build_spark_submit_command("app.py")
+    assert command[command.index("--archives") + 1] == f"{archive}#environment"
+    assert f"{DRIVER}={sys.executable}" in command
+    with pytest.raises(ConfigError, match="not an object"):
+        settled(monkeypatch, {"conf": "spark.a=1"})
+
+
+def test_the_cluster_s_java_options_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    defaults = tmp_path / "conf" / "spark-defaults.conf"
+    defaults.write_text(f"# of the cluster\n{JAVA_OPTIONS}   -Dhttp.proxyHost=proxy -Xss4m\nspark.x=1\n")
+    env = {"SPARK_HOME": str(tmp_path)}
+    hook = settled(monkeypatch, driver_env=env)
+    assert hook._conf[JAVA_OPTIONS].split() == [
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dhttp.proxyHost=proxy", "-Xss4m")
+    ]
+    assert "spark.x" not in hook._conf, "spark-submit reads it by itself"
+    defaults.write_text(f"{JAVA_OPTIONS}=-XX:+UseG1GC\n{DRIVER} /opt/python\n")
+    hook = settled(monkeypatch, driver_env=env)
+    assert hook._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:+UseG1GC", "a JVM takes one collector only"
+    assert hook._conf[DRIVER] == "/opt/python"
+    named = settled(monkeypatch, {"conf": {JAVA_OPTIONS: "-Dmine"}}, driver_env=env)
+    assert named._conf[JAVA_OPTIONS] == "-Dmine"
+
+
+def test_a_properties_file_stands_for_the_cluster_s_defaults(tmp_path: Path) -> None:
+    (tmp_path / "spark-defaults.conf").write_text("spark.a 1\n")
+    assert cluster_defaults({"SPARK_CONF_DIR": str(tmp_path)}) == {"spark.a": "1"}
+    mine = tmp_path / "mine.conf"
+    mine.write_text("! note\nspark.b : two words \n\n")
+    assert cluster_defaults({"SPARK_CONF_DIR": str(tmp_path)}, str(mine)) == {"spark.b": "two words"}
+    assert cluster_defaults({"SPARK_HOME": str(tmp_path)}) == {}
+    assert with_defaults({"spark.a": "ours"}, cluster={"spark.a": "theirs"}, asked={}) == {"spark.a": "ours"}
