@@ -21,16 +21,6 @@ KAFKA_TIMEOUT_S = 10.0
 _CONSUMER_ONLY = frozenset(
     {"group.id", "auto.offset.reset", "enable.auto.commit", "auto.commit.interval.ms", "isolation.level"}
 )
-# SQLAlchemy drivers of the connection types an offset table is likely to live in; others are asked for their engine.
-_PYMYSQL = "mysql+pymysql"
-_DRIVERS = {
-    "mysql": _PYMYSQL,
-    "mysql_cdc": _PYMYSQL,
-    "mariadb": _PYMYSQL,
-    "postgres": "postgresql",
-    "postgresql": "postgresql",
-    "sqlite": "sqlite",
-}
 
 
 class MySqlCdcHook(BaseHook):  # type: ignore[misc]
@@ -68,7 +58,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         """
         from airflow_provider_mysql_cdc.cdc.config import sources
 
-        conn = self._connection(self.mysql_cdc_conn_id, "MySQL CDC")
+        conn = find_connection(self.mysql_cdc_conn_id, "MySQL CDC")
         extra = _extra(conn)
         named = extra.pop("kafka_conn_id", None)
         kafka_conn_id = self.kafka_conn_id or named
@@ -78,7 +68,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             sources.connection(self.mysql_cdc_conn_id, standard, extra),
         ]
         if kafka_conn_id:
-            settings = _filled(_extra(self._connection(kafka_conn_id, "Kafka")))
+            settings = _filled(_extra(find_connection(kafka_conn_id, "Kafka")))
             values = {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}
             places = {name: name.removeprefix("kafka.") for name in values}
             found.append(sources.Source(f"connection {kafka_conn_id}", values, places))
@@ -123,16 +113,16 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             offset_conn_id: Connection of a database; it wins over the asset.
 
         Raises:
-            ConfigError: The connection does not exist or is of a type without an SQLAlchemy driver.
-            StateError: Neither is there.
+            ConfigError: The connection does not exist, or cannot be used; see ``open_engine``.
+            StateError: Neither is there, or the database does not answer.
         """
         from airflow_provider_mysql_cdc.cdc.config import fields as F
 
         prefix = cfg[F.TOPIC_PREFIX]
         if offset_conn_id:
-            from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+            from airflow_provider_mysql_cdc.state.offset_database import sql_store
 
-            return SqlOffsetStore(self._engine(offset_conn_id), prefix)
+            return sql_store(offset_conn_id, prefix)
         if accessor is None:
             raise StateError(
                 "this Airflow has no asset state to keep the offset in",
@@ -163,38 +153,26 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
 
         return connect(self.get_config().connection_settings())
 
-    def _connection(self, conn_id: str, role: str) -> Any:
-        try:
-            return self.get_connection(conn_id)
-        except AirflowException as error:
-            raise ConfigError(
-                f"the {role} connection does not exist",
-                where=f"connection {conn_id}",
-                why=str(error),
-                remedy="create it under Admin, Connections, or name another one",
-            ) from error
 
-    def _engine(self, conn_id: str) -> Any:
-        import sqlalchemy
+def find_connection(conn_id: str, role: str) -> Any:
+    """Return an Airflow connection.
 
-        conn = self._connection(conn_id, "offset database")
-        if driver := _DRIVERS.get(conn.conn_type):
-            if driver == "sqlite":
-                return sqlalchemy.create_engine(f"sqlite:///{conn.host or ''}")
-            port = conn.port and int(conn.port)
-            url = sqlalchemy.URL.create(driver, conn.login, conn.password, conn.host, port, conn.schema or None)
-            if driver != _PYMYSQL or not conn.password:
-                return sqlalchemy.create_engine(url)
-            # pymysql sends text as latin1, MySQL's own clients send UTF-8.
-            return sqlalchemy.create_engine(url, connect_args={"password": conn.password.encode("utf-8")})
-        hook = conn.get_hook()
-        if not hasattr(hook, "get_sqlalchemy_engine"):
-            raise ConfigError(
-                "this connection is not of a database",
-                where=f"connection {conn_id} (type {conn.conn_type})",
-                remedy=f"use one of the types {', '.join(sorted(_DRIVERS))}, or one whose hook has a SQLAlchemy engine",
-            )
-        return hook.get_sqlalchemy_engine()
+    Args:
+        conn_id: Its id.
+        role: What it is for, in an error's words.
+
+    Raises:
+        ConfigError: It does not exist.
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowException as error:
+        raise ConfigError(
+            f"the {role} connection does not exist",
+            where=f"connection {conn_id}",
+            why=str(error),
+            remedy="create it under Admin, Connections, or name another one",
+        ) from error
 
 
 def mask_secrets(properties: Mapping[str, Any]) -> None:

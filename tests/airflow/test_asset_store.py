@@ -10,12 +10,14 @@ import pytest
 from airflow.sdk import DAG, Asset, task
 from airflow_home import run_dag
 from fakes import FakePipeline, connections, install
-from store_contract import StoreContract, plan
+from store_contract import END, StoreContract, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
+from airflow_provider_mysql_cdc.commands.program import main
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
+from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
 
 
 @pytest.fixture(scope="module")
@@ -103,3 +105,33 @@ def test_before_airflow_3_3_the_offset_needs_a_database_connection(
         with pytest.raises(StateError) as caught:
             hook.get_offset_store(cfg, accessor=None)
         assert "offset_conn_id" in caught.value.remedy
+
+
+def test_a_person_outside_of_a_task_reads_and_writes_the_same_state(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    worker.clear()
+    inside, outside = (AssetOffsetStore(found, "shop") for found in (worker, MetadataAccessor("contract_offsets")))
+    assert outside.load() is None
+    first = inside.save(StoredState().with_plan(plan()), None)
+    assert outside.load() == first
+    second = outside.save(first.commit(END, 1_700_000_000_000), first)
+    assert inside.load() == second
+    with pytest.raises(OffsetConflictError):
+        inside.save(first, first)
+    assert main(["offsets", "history", "--asset", "contract_offsets", "--topic-prefix", "shop"]) == 0
+    assert capsys.readouterr().out == f"2023-11-14T22:13:20+00:00  epoch 1  {END}\n"
+
+
+def test_an_asset_that_no_dag_uses_is_no_first_run(worker: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Airflow answers None for it, as for a key that is not there."""
+    assert main(["offsets", "show", "--asset", "nobody_s", "--topic-prefix", "shop"]) == 1
+    assert "StateError: no DAG uses this asset [asset nobody_s]" in capsys.readouterr().err
+
+
+def test_values_in_another_backend_are_not_looked_for_in_the_database(
+    worker: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AIRFLOW__WORKERS__STATE_STORE_BACKEND", "some.where.ObjectBackend")
+    assert main(["offsets", "show", "--asset", "contract_offsets", "--topic-prefix", "shop"]) == 1
+    assert "state_store_backend = some.where.ObjectBackend" in capsys.readouterr().err

@@ -12,6 +12,7 @@ from fakes import KAFKA_PASSWORD, PASSWORD, connections
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+from airflow_provider_mysql_cdc.state.offset_database import open_engine
 
 
 @pytest.fixture(autouse=True)
@@ -198,7 +199,7 @@ def test_the_offset_database_takes_a_password_outside_ascii(
         cursor.execute(f"CREATE USER `{unique}` IDENTIFIED BY '{word}'")
         cursor.execute(f"GRANT ALL ON `{database}`.* TO `{unique}`")
     try:
-        engine = MySqlCdcHook()._engine("offsets")
+        engine = open_engine(MySqlCdcHook.get_connection("offsets"))
         store = SqlOffsetStore(engine, "p")
         assert store.load() is None
         engine.dispose()

@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 from store_contract import END, START, StoreContract, plan
 
-from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore, create_tables
+from airflow_provider_mysql_cdc.cdc.commit.sql_schema import create_tables
+from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.store import (
     HISTORY_ROWS,
     MemoryOffsetStore,
@@ -105,7 +106,8 @@ def test_tables_may_be_created_by_several_at_once(engine: sa.Engine) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert set(sa.inspect(engine).get_table_names()) == {"mysql_cdc_offsets", "mysql_cdc_offset_history"}
+    tables = {"mysql_cdc_offsets", "mysql_cdc_offset_history", "mysql_cdc_store_version"}
+    assert set(sa.inspect(engine).get_table_names()) == tables
 
 
 def test_a_database_that_does_not_answer_is_named_and_shows_no_secret(tmp_path: Path) -> None:

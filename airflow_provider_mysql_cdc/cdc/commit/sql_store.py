@@ -8,50 +8,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
-from sqlalchemy.schema import CreateTable
 
+from airflow_provider_mysql_cdc.cdc.commit.sql_schema import HISTORY, OFFSETS, bring_up_to_date
+from airflow_provider_mysql_cdc.cdc.commit.sql_schema import history as _history
+from airflow_provider_mysql_cdc.cdc.commit.sql_schema import offsets as _offsets
 from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState, conflict, stamped
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, parse, stored_at
-
-OFFSETS = "mysql_cdc_offsets"
-HISTORY = "mysql_cdc_offset_history"
-
-# MySQL compares text without case unless told otherwise; prefixes `shop` and `Shop` are two.
-_NAME = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-_LONG = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-# SQLite numbers rows by itself only in a column declared INTEGER.
-_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-
-_metadata = sa.MetaData()
-_offsets = sa.Table(
-    OFFSETS,
-    _metadata,
-    sa.Column("prefix", _NAME, primary_key=True),
-    sa.Column("revision", sa.BigInteger, nullable=False),
-    sa.Column("epoch", sa.BigInteger, nullable=False),
-    sa.Column("stamp", sa.String(32), nullable=False),
-    sa.Column("binlog_offset", sa.String(255)),  # for people who look; `state` is what counts
-    sa.Column("state", _LONG, nullable=False),
-    sa.Column("updated_ms", sa.BigInteger, nullable=False),
-)
-_history = sa.Table(
-    HISTORY,
-    _metadata,
-    sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
-    sa.Column("prefix", _NAME, nullable=False, index=True),
-    sa.Column("epoch", sa.BigInteger, nullable=False),
-    sa.Column("binlog_offset", _LONG, nullable=False),
-    sa.Column("at_ms", sa.BigInteger, nullable=False),
-)
 
 T = TypeVar("T")
 
@@ -59,7 +29,7 @@ T = TypeVar("T")
 class SqlOffsetStore:
     """Keep the state of one topic.prefix in a database, with the history of its offsets.
 
-    The two tables are created when they are missing. Each call is a transaction of its own.
+    The tables are created when they are missing and migrated when they are older. Each call is one transaction.
 
     Args:
         engine: SQLAlchemy engine, 1.4 or 2.x.
@@ -98,12 +68,37 @@ class SqlOffsetStore:
         query = (
             sa.select(_history.c.epoch, _history.c.binlog_offset, _history.c.at_ms)
             .where(_history.c.prefix == self._prefix)
-            .order_by(_history.c.id.desc())
+            .order_by(_history.c.epoch.desc(), _history.c.id.desc())
             .limit(limit)
         )
         rows = self._run(lambda conn: conn.execute(query).fetchall())
         with stored_at(f"table {HISTORY}, prefix {self._prefix}"):
             return [PastOffset(int(e), BinlogOffset.from_json(Members(parse(o))), int(at)) for e, o, at in rows]
+
+    def remember(self, past: Iterable[PastOffset]) -> int:
+        """Add offsets of another store's history that are not here yet; return how many.
+
+        Args:
+            past: The offsets, in any order; they are told apart by epoch and offset.
+
+        Raises:
+            StateError: The database does not answer.
+        """
+        return self._run(lambda conn: self._add(conn, past))
+
+    def _add(self, conn: Connection, past: Iterable[PastOffset]) -> int:
+        query = sa.select(_history.c.epoch, _history.c.binlog_offset).where(_history.c.prefix == self._prefix)
+        known = {(int(epoch), text) for epoch, text in conn.execute(query)}
+        added = 0
+        for one in past:
+            text = json.dumps(one.offset.to_json())
+            if (one.epoch, text) not in known:
+                known.add((one.epoch, text))
+                row = {"prefix": self._prefix, "epoch": one.epoch, "binlog_offset": text, "at_ms": one.at_ms}
+                conn.execute(_history.insert().values(**row))
+                added += 1
+        self._trim(conn)
+        return added
 
     def _load(self, conn: Connection) -> StoredState | None:
         text = conn.execute(sa.select(_offsets.c.state).where(_offsets.c.prefix == self._prefix)).scalar()
@@ -144,15 +139,22 @@ class SqlOffsetStore:
                 prefix=self._prefix, epoch=epoch, binlog_offset=json.dumps(offset.to_json()), at_ms=at_ms or now_ms
             )
         )
-        mine = sa.select(_history.c.id).where(_history.c.prefix == self._prefix)
-        oldest = conn.execute(mine.order_by(_history.c.id.desc()).offset(self._keep - 1).limit(1)).scalar()
+        self._trim(conn)
+
+    def _trim(self, conn: Connection) -> None:
+        mine = _history.c.prefix == self._prefix
+        newest = sa.select(_history.c.epoch, _history.c.id).where(mine)
+        newest = newest.order_by(_history.c.epoch.desc(), _history.c.id.desc())
+        oldest = conn.execute(newest.offset(self._keep - 1).limit(1)).first()
         if oldest is not None:
-            conn.execute(_history.delete().where((_history.c.prefix == self._prefix) & (_history.c.id < oldest)))
+            epoch, number = oldest
+            older = (_history.c.epoch < epoch) | ((_history.c.epoch == epoch) & (_history.c.id < number))
+            conn.execute(_history.delete().where(mine & older))
 
     def _run(self, work: Callable[[Connection], T]) -> T:
         try:
             if not self._ready:
-                create_tables(self._engine)
+                bring_up_to_date(self._engine)
                 self._ready = True
             with self._engine.begin() as conn:
                 return work(conn)
@@ -167,32 +169,6 @@ class SqlOffsetStore:
                 "the offset store's database refuses or does not answer",
                 where=self._where,
                 why=cause,
-                remedy="check the connection, and that its account may create and write the two tables",
+                remedy="check the connection, and that its account may create, alter and write its tables",
                 retriable=True,
             ) from None
-
-
-def create_tables(engine: Engine) -> None:
-    """Create the tables that are missing; safe when several processes do so at once.
-
-    Args:
-        engine: SQLAlchemy engine.
-
-    Raises:
-        sqlalchemy.exc.SQLAlchemyError: A table is missing and cannot be created.
-    """
-    for table in (_offsets, _history):
-        if sa.inspect(engine).has_table(table.name):
-            continue
-        try:
-            with engine.begin() as conn:
-                conn.execute(CreateTable(table, if_not_exists=engine.dialect.name in _IF_NOT_EXISTS))
-                for index in table.indexes:
-                    index.create(conn)
-        except DBAPIError:
-            # Another process was faster; if it was not that, the table is missing still.
-            if not sa.inspect(engine).has_table(table.name):
-                raise
-
-
-_IF_NOT_EXISTS = ("sqlite", "mysql", "mariadb", "postgresql")

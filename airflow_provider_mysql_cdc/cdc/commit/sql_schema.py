@@ -1,0 +1,133 @@
+"""The tables of the SQL offset store, their version, and the way from an older one to this package's.
+
+A migration is a step from one version to the next. It may run in several processes at once and again after half of it
+(MySQL commits at each DDL statement), so each looks at what is there; the version moves behind it by compare and swap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.engine import Engine
+from sqlalchemy.exc import DBAPIError, IntegrityError
+from sqlalchemy.schema import CreateTable
+
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+
+OFFSETS = "mysql_cdc_offsets"
+HISTORY = "mysql_cdc_offset_history"
+VERSIONS = "mysql_cdc_store_version"
+
+VERSION = 1
+"""Version of the tables that this package writes."""
+MIGRATIONS: dict[int, Callable[[Engine], None]] = {}
+"""What leads to each version from the one before it."""
+
+# MySQL compares text without case unless told otherwise; prefixes `shop` and `Shop` are two.
+_NAME = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+_LONG = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+# SQLite numbers rows by itself only in a column declared INTEGER.
+_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_IF_NOT_EXISTS = ("sqlite", "mysql", "mariadb", "postgresql")
+
+_metadata = sa.MetaData()
+offsets = sa.Table(
+    OFFSETS,
+    _metadata,
+    sa.Column("prefix", _NAME, primary_key=True),
+    sa.Column("revision", sa.BigInteger, nullable=False),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("stamp", sa.String(32), nullable=False),
+    sa.Column("binlog_offset", sa.String(255)),  # for people who look; `state` is what counts
+    sa.Column("state", _LONG, nullable=False),
+    sa.Column("updated_ms", sa.BigInteger, nullable=False),
+)
+history = sa.Table(
+    HISTORY,
+    _metadata,
+    sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("prefix", _NAME, nullable=False, index=True),
+    sa.Column("epoch", sa.BigInteger, nullable=False),
+    sa.Column("binlog_offset", _LONG, nullable=False),
+    sa.Column("at_ms", sa.BigInteger, nullable=False),
+)
+versions = sa.Table(
+    VERSIONS,
+    _metadata,
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("version", sa.Integer, nullable=False),
+)
+
+
+def bring_up_to_date(engine: Engine) -> None:
+    """Create the tables that are missing and migrate older ones; safe when several processes do so at once.
+
+    Args:
+        engine: SQLAlchemy engine.
+
+    Raises:
+        StateError: A newer version of this package has migrated the tables.
+        sqlalchemy.exc.SQLAlchemyError: The database refuses.
+    """
+    here = sa.inspect(engine)
+    existed = here.has_table(OFFSETS)
+    if not all(here.has_table(name) for name in (OFFSETS, HISTORY, VERSIONS)):
+        create_tables(engine)
+    # Tables without a version are those of the first one.
+    found = _version(engine) or _begin(engine, 1 if existed else VERSION)
+    if found > VERSION:
+        raise StateError(
+            "the offset database was migrated by a newer version of this package",
+            where=f"table {VERSIONS}",
+            why=f"its tables are version {found}; this package knows up to {VERSION}",
+            remedy="install the newer version everywhere, or give this one a database of its own (docs/install.md)",
+        )
+    for version in range(found + 1, VERSION + 1):
+        MIGRATIONS[version](engine)
+        _move(engine, version)
+
+
+def create_tables(engine: Engine) -> None:
+    """Create the tables that are missing; safe when several processes do so at once.
+
+    Args:
+        engine: SQLAlchemy engine.
+
+    Raises:
+        sqlalchemy.exc.SQLAlchemyError: A table is missing and cannot be created.
+    """
+    for table in (offsets, history, versions):
+        if sa.inspect(engine).has_table(table.name):
+            continue
+        try:
+            with engine.begin() as conn:
+                conn.execute(CreateTable(table, if_not_exists=engine.dialect.name in _IF_NOT_EXISTS))
+                for index in table.indexes:
+                    index.create(conn)
+        except DBAPIError:
+            # Another process was faster; if it was not that, the table is missing still.
+            if not sa.inspect(engine).has_table(table.name):
+                raise
+
+
+def _version(engine: Engine) -> int | None:
+    with engine.begin() as conn:
+        found = conn.execute(sa.select(versions.c.version).where(versions.c.name == OFFSETS)).scalar()
+    return None if found is None else int(found)
+
+
+def _begin(engine: Engine, version: int) -> int:
+    try:
+        with engine.begin() as conn:
+            conn.execute(versions.insert().values(name=OFFSETS, version=version))
+    except IntegrityError:  # another process was faster
+        return _version(engine) or version
+    return version
+
+
+def _move(engine: Engine, version: int) -> None:
+    before = (versions.c.name == OFFSETS) & (versions.c.version == version - 1)
+    with engine.begin() as conn:
+        conn.execute(versions.update().where(before).values(version=version))

@@ -1,0 +1,216 @@
+"""``mysql-cdc offsets``: show, history, set, export and import of a stream's stored offset.
+
+Airflow is imported only when a connection or the asset state is named; with ``MYSQL_CDC_OFFSET_URL`` and properties
+from a file or the environment it need not be installed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TextIO
+
+from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.config import sources
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.operate.carry_offsets import bring_in, document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+
+URL = "MYSQL_CDC_OFFSET_URL"
+"""Environment variable with the offset database's SQLAlchemy address; an address holds a password."""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the commands and their options.
+
+    Args:
+        parser: Takes them.
+    """
+    commands = parser.add_subparsers(dest="action", required=True)
+    for name, (text, _) in ACTIONS.items():
+        one = commands.add_parser(name, help=text, description=text)
+        _add_places(one)
+        if name == "history":
+            one.add_argument("--limit", type=int, default=20, help="most offsets shown (%(default)s)")
+        if name == "export":
+            one.add_argument("--output", default="-", metavar="FILE", help="file to write (default: standard output)")
+        if name == "import":
+            one.add_argument("file", help="what export wrote; - is standard input")
+            one.add_argument("--replace", action="store_true", help="take the place of a state that is there already")
+        if name == "set":
+            one.add_argument("offset", help="stored, current, earliest, or file:position at a transaction boundary")
+        if name in ("set", "import"):
+            one.add_argument("--confirm", required=True, metavar="PREFIX", help="the stream's topic.prefix once more")
+
+
+def _add_places(parser: argparse.ArgumentParser) -> None:
+    store = parser.add_argument_group("where the offset is kept").add_mutually_exclusive_group()
+    store.add_argument("--offset-conn-id", metavar="ID", help=f"connection of a database (else ${URL}, when it is set)")
+    store.add_argument("--asset", metavar="NAME", help="asset in whose state it is kept (else mysql_cdc_offsets)")
+    stream = parser.add_argument_group("which stream; what is not named comes from MYSQL_CDC_* in the environment")
+    stream.add_argument("--mysql-cdc-conn-id", metavar="ID", help="connection of type mysql_cdc")
+    stream.add_argument("--kafka-conn-id", metavar="ID", help="connection of type kafka")
+    stream.add_argument("--properties", metavar="FILE", help="JSON file with connector properties")
+    stream.add_argument("--topic-prefix", metavar="PREFIX", help="for show, history and export enough by itself")
+
+
+def run(arguments: argparse.Namespace, out: TextIO) -> int:
+    """Run a command and return the exit code.
+
+    Args:
+        arguments: What the command line says.
+        out: Takes what the command prints.
+
+    Raises:
+        CdcError: It cannot be done.
+    """
+    if arguments.mysql_cdc_conn_id or arguments.offset_conn_id or not _url(arguments):
+        # Without it Airflow looks for connections in the environment only (airflow connections get sets it as well).
+        os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
+    return ACTIONS[arguments.action][1](arguments, out)
+
+
+def _show(arguments: argparse.Namespace, out: TextIO) -> int:
+    prefix = _prefix(arguments)
+    state = _store(arguments, prefix).load()
+    if state is None:
+        print(
+            f"nothing is stored for {prefix}; the next run restores it from the ledger, when there is one",
+            file=sys.stderr,
+        )
+        return 1
+    shown = {name: value for name, value in state.to_json().items() if name not in ("history", "stamp", "version")}
+    json.dump({"topic.prefix": prefix, **shown}, out, indent=2)
+    print(file=out)
+    return 0
+
+
+def _history(arguments: argparse.Namespace, out: TextIO) -> int:
+    prefix = _prefix(arguments)
+    for past in past_offsets(_store(arguments, prefix), arguments.limit):
+        at = datetime.fromtimestamp(past.at_ms / 1000, UTC).isoformat(timespec="seconds")
+        print(f"{at}  epoch {past.epoch}  {past.offset}", file=out)
+    return 0
+
+
+def _export(arguments: argparse.Namespace, out: TextIO) -> int:
+    prefix = _prefix(arguments)
+    text = json.dumps(document(_store(arguments, prefix), prefix), indent=1) + "\n"
+    if arguments.output == "-":
+        out.write(text)
+    else:
+        Path(arguments.output).write_text(text, encoding="utf-8")
+    return 0
+
+
+def _import(arguments: argparse.Namespace, out: TextIO) -> int:
+    cfg = _confirmed(arguments)
+    carried = read_document(_json(arguments.file), arguments.file)
+    store = _store(arguments, cfg.topic_prefix)
+    state = bring_in(cfg, store, carried, _owner("import"), _log, replace=arguments.replace)
+    return _told(state, out)
+
+
+def _set(arguments: argparse.Namespace, out: TextIO) -> int:
+    cfg = _confirmed(arguments)
+    store = _store(arguments, cfg.topic_prefix)
+    reset_offset(cfg, store, _owner("set"), _log, to=arguments.offset)
+    return _told(store.load(), out)
+
+
+ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, TextIO], int]]] = {
+    "show": ("Print the stored state as JSON.", _show),
+    "history": ("Print the offsets committed last, newest first.", _history),
+    "set": ("Move the offset, as the DAG mysql_cdc_reset_offset does.", _set),
+    "export": ("Write state and history as a document.", _export),
+    "import": ("Store an exported document, as far as the ledger confirms it.", _import),
+}
+
+
+def _told(state: StoredState | None, out: TextIO) -> int:
+    print(state.committed if state else None, file=out)
+    return 0
+
+
+def _log(line: str) -> None:
+    print(line, file=sys.stderr)
+
+
+def _owner(action: str) -> str:
+    """Return who does it, in the form of a task's owner: another person, or the same one later, is another owner."""
+    return f"mysql-cdc offsets/{getpass.getuser()}@{socket.gethostname()} {time.time_ns()}/{action}/-1"
+
+
+def _json(place: str) -> Any:
+    try:
+        return json.loads(sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            "the file cannot be read as JSON", where=place, why=str(error), remedy="give a JSON file"
+        ) from None
+
+
+def _config(arguments: argparse.Namespace) -> ConnectorConfig:
+    given = _json(arguments.properties) if arguments.properties else {}
+    if not isinstance(given, dict):
+        raise ConfigError("the properties are no JSON object", where=arguments.properties, remedy="give an object")
+    if arguments.topic_prefix:
+        given["topic.prefix"] = arguments.topic_prefix
+    if arguments.mysql_cdc_conn_id:
+        from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
+
+        return MySqlCdcHook(arguments.mysql_cdc_conn_id, arguments.kafka_conn_id).get_config(given)
+    return sources.load(
+        [sources.params(given, arguments.properties or "--topic-prefix"), sources.environment(os.environ)]
+    )
+
+
+def _confirmed(arguments: argparse.Namespace) -> ConnectorConfig:
+    cfg = _config(arguments)
+    if arguments.confirm != cfg.topic_prefix:
+        raise ConfigError(
+            "this is not confirmed",
+            where=f"--confirm {arguments.confirm}",
+            why=f"the stream's topic.prefix is {cfg.topic_prefix!r}",
+            remedy="give the topic.prefix of the stream that is meant",
+        )
+    return cfg
+
+
+def _prefix(arguments: argparse.Namespace) -> str:
+    return str(arguments.topic_prefix or _config(arguments).topic_prefix)
+
+
+def _url(arguments: argparse.Namespace) -> str | None:
+    return None if arguments.offset_conn_id or arguments.asset else os.environ.get(URL)
+
+
+def _store(arguments: argparse.Namespace, prefix: str) -> OffsetStore:
+    if url := _url(arguments):
+        import sqlalchemy
+
+        from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+
+        try:
+            return SqlOffsetStore(sqlalchemy.create_engine(url), prefix)
+        except (sqlalchemy.exc.ArgumentError, ImportError) as error:
+            why = "it is no SQLAlchemy address" if isinstance(error, sqlalchemy.exc.ArgumentError) else str(error)
+            raise ConfigError("the offset database's address cannot be used", where=URL, why=why) from None
+    if arguments.offset_conn_id:
+        from airflow_provider_mysql_cdc.state.offset_database import sql_store
+
+        return sql_store(arguments.offset_conn_id, prefix)
+    from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET
+    from airflow_provider_mysql_cdc.state.asset_store import AssetOffsetStore
+    from airflow_provider_mysql_cdc.state.metadata_accessor import MetadataAccessor
+
+    return AssetOffsetStore(MetadataAccessor(arguments.asset or DEFAULT_ASSET), prefix)

@@ -1,0 +1,45 @@
+"""The program ``mysql-cdc``: what a person does beside Airflow."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+
+from airflow_provider_mysql_cdc import __version__
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.commands import offsets
+from airflow_provider_mysql_cdc.environment import __main__ as environment
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code: 0 done, 1 an error that is named, 2 a wrong command line.
+
+    Args:
+        argv: Command line without the program's name; None takes the process's.
+    """
+    parser = argparse.ArgumentParser(
+        prog="mysql-cdc", description="Beside Airflow: the stored offsets, the environment."
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True)
+    text = "Show and move the stored offset of a stream."
+    offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
+    text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
+    environment.add_arguments(commands.add_parser("environment", help=text, description=text))
+    arguments = parser.parse_args(argv)
+    if arguments.command == "environment":
+        return environment.run(arguments)
+    out = sys.stdout
+    try:
+        # Airflow logs to standard output; what the command prints must stay a document.
+        with redirect_stdout(sys.stderr):
+            return offsets.run(arguments, out)
+    except CdcError as error:
+        print(f"{type(error).__name__}: {error.message()}", file=sys.stderr)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

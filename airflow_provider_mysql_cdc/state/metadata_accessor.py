@@ -1,0 +1,79 @@
+"""An asset's state outside of a task: through Airflow's metadata database, as its own command line works."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import StateError
+
+METASTORE = "airflow.state.metastore.MetastoreBackend"
+
+
+class MetadataAccessor:
+    """Read and write the state of an asset; for a host that may use the metadata database, such as the scheduler's.
+
+    Args:
+        name: The asset's name.
+
+    Raises:
+        StateError: No such asset is in use, the database does not answer, or values are kept by another backend.
+    """
+
+    def __init__(self, name: str) -> None:
+        from airflow.models.asset import AssetActive, AssetModel
+        from airflow.utils.session import create_session
+        from sqlalchemy import select
+        from sqlalchemy.exc import SQLAlchemyError
+
+        _require_metadata_database()
+        active = (AssetActive.name == AssetModel.name) & (AssetActive.uri == AssetModel.uri)
+        query = select(AssetModel.id).join(AssetActive, active).where(AssetModel.name == name)
+        try:
+            with create_session() as session:
+                self._id = session.scalar(query)
+        except SQLAlchemyError as error:
+            raise StateError(
+                "Airflow's metadata database does not answer",
+                why=str(getattr(error, "orig", None) or type(error).__name__),
+                remedy="run this where the scheduler or the API server runs, with their configuration",
+                retriable=True,
+            ) from None
+        if self._id is None:
+            raise StateError(
+                "no DAG uses this asset",
+                where=f"asset {name}",
+                why="Airflow deletes the state of an asset that nothing references",
+                remedy="let Airflow parse a DAG of this provider first, or name the operators' offset_asset",
+            )
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        from airflow._shared.state import AssetScope
+        from airflow.state.metastore import MetastoreBackend
+
+        text = MetastoreBackend().get(AssetScope(asset_id=self._id), key)
+        return default if text is None else json.loads(text)
+
+    def set(self, key: str, value: Any) -> None:
+        """Store a JSON value; Airflow shows it as written through its API."""
+        from airflow._shared.state import AssetScope, AssetStateStoreWriterKind
+        from airflow.state.metastore import MetastoreBackend
+
+        MetastoreBackend().set_asset_state_store(
+            AssetScope(asset_id=self._id), key, json.dumps(value), kind=AssetStateStoreWriterKind.API
+        )
+
+
+def _require_metadata_database() -> None:
+    from airflow.configuration import conf
+
+    for section, option in (("workers", "state_store_backend"), ("state_store", "backend")):
+        found = conf.get(section, option, fallback="") or METASTORE
+        if found != METASTORE:
+            raise StateError(
+                "the state of assets is not kept in the metadata database",
+                where=f"[{section}] {option} = {found}",
+                remedy="move the offset with DAG mysql_cdc_reset_offset; or let the DAGs use another offset_conn_id:"
+                " what is missing there is restored from the ledger",
+            )

@@ -1,0 +1,185 @@
+"""The offset database, opened the way its Airflow connection says.
+
+Airflow's own hooks know what stands in a connection's extra (sslmode, certificates, tokens of a cloud); their
+SQLAlchemy address does not carry it all: PostgresHook puts sslmode into ``get_conn`` only, MySqlHook all of TLS. So
+every connection of the pool is opened by the hook, and SQLAlchemy only speaks through it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook, find_connection
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+
+_DIALECTS = {
+    "psycopg": "postgresql+psycopg",
+    "psycopg2": "postgresql+psycopg2",
+    "MySQLdb": "mysql+mysqldb",
+    "mysql": "mysql+mysqlconnector",
+    "pymysql": "mysql+pymysql",
+    "sqlite3": "sqlite",
+}
+"""SQLAlchemy's names by the package of a driver's connection object."""
+_EXTRAS = {"postgres": "postgres", "postgresql": "postgres", "mysql": "mysql", "mariadb": "mysql"}
+"""Extras of this package that bring a connection type's hook."""
+_NOT_INSTALLED = (ImportError, AirflowOptionalProviderFeatureException)
+
+Opener = Callable[[], Any]
+
+
+def sql_store(conn_id: str, prefix: str) -> SqlOffsetStore:
+    """Return the offset store in the database of a connection.
+
+    Args:
+        conn_id: The connection.
+        prefix: topic.prefix.
+
+    Raises:
+        ConfigError: The connection does not exist, or cannot be used.
+        StateError: The database cannot be reached, or refuses.
+    """
+    from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
+
+    return SqlOffsetStore(open_engine(find_connection(conn_id, "offset database")), prefix)
+
+
+def open_engine(conn: Any) -> Any:
+    """Return an SQLAlchemy engine for a connection; it has been opened once.
+
+    ``mysql_cdc`` opens as the source does, with its ``database.ssl.*`` properties and without a compiled driver;
+    ``sqlite`` takes its host for a file. Others are opened by the hook of their type. ``mysql`` and ``mariadb`` do
+    without the MySQL provider when their extra asks for no TLS.
+
+    Args:
+        conn: Airflow's connection.
+
+    Raises:
+        ConfigError: The provider or driver for its type is not installed, or it is no database.
+        StateError: The database cannot be reached, or refuses.
+    """
+    import sqlalchemy
+
+    if conn.conn_type == "sqlite":
+        return sqlalchemy.create_engine(f"sqlite:///{conn.host or ''}")
+    opener = _opener(conn)
+    first = _open(conn, opener)
+    packages = (base.__module__.split(".")[0] for base in type(first).__mro__)
+    dialect = next((_DIALECTS[package] for package in packages if package in _DIALECTS), None)
+    if dialect is None:
+        first.close()
+        return conn.get_hook().get_sqlalchemy_engine()
+    waiting = [first]
+    return sqlalchemy.create_engine(f"{dialect}://", creator=lambda: waiting.pop() if waiting else _text(opener()))
+
+
+def _opener(conn: Any) -> Opener:
+    """Return what opens the connection."""
+    if conn.conn_type == "mysql_cdc":
+        return _as_source(conn)
+    try:
+        hook = conn.get_hook()
+    except Exception as error:  # an unknown type is an AirflowException, a broken provider any error of an import
+        if conn.conn_type in ("mysql", "mariadb") and not _asks_for_tls(conn):
+            return _plain_mysql(conn)
+        raise _not_installed(conn, error) from error
+    if not hasattr(hook, "get_sqlalchemy_engine"):
+        raise ConfigError(
+            "this connection is not of a database",
+            where=_where(conn),
+            remedy="use type postgres, mysql, mysql_cdc or sqlite, or another one whose hook has an SQLAlchemy engine",
+        )
+    opener: Opener = hook.get_conn
+    return opener
+
+
+def _open(conn: Any, opener: Opener) -> Any:
+    try:
+        return _text(opener())
+    except CdcError:
+        raise
+    except _NOT_INSTALLED as error:
+        raise _not_installed(conn, error) from error
+    except (RuntimeError, ValueError, TypeError) as error:
+        # MySqlHook says with a RuntimeError that mysqlclient is missing; drivers refuse unknown options with others.
+        raise ConfigError(
+            "the offset database's connection cannot be used",
+            where=_where(conn),
+            why=str(error),
+            remedy="install the driver it names, or correct the connection's extra",
+        ) from error
+    except Exception as error:
+        raise StateError(
+            "the offset database cannot be reached, or refuses",
+            where=_where(conn),
+            why=str(error).strip() or type(error).__name__,
+            remedy="check host, account and TLS settings of the connection, and the network from the Airflow worker",
+            retriable=True,
+        ) from None
+
+
+def _text(opened: Any) -> Any:
+    """Return a connection that sends and takes text as UTF-8; mysqlclient goes by the library's default otherwise."""
+    if hasattr(opened, "set_character_set"):
+        opened.set_character_set("utf8mb4")
+    return opened
+
+
+def _as_source(conn: Any) -> Opener:
+    from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+
+    # Only how to reach the server is asked for; what a stream needs besides may stand elsewhere.
+    unused = {"topic.prefix": "offsets", "kafka.bootstrap.servers": "unused:9092"}
+    settings = MySqlCdcHook(conn.conn_id).get_config(unused).connection_settings()
+
+    def opener() -> Any:
+        opened = connect(settings)
+        if conn.schema:
+            opened.select_db(conn.schema)
+        opened.autocommit(False)
+        return opened
+
+    return opener
+
+
+def _plain_mysql(conn: Any) -> Opener:
+    import pymysql
+
+    def opener() -> Any:
+        return pymysql.connect(
+            host=conn.host or "localhost",
+            port=int(conn.port or 3306),
+            user=conn.login,
+            # pymysql sends text as latin1, MySQL's own clients send UTF-8.
+            password=(conn.password or "").encode("utf-8"),
+            database=conn.schema or None,
+            charset="utf8mb4",
+        )
+
+    return opener
+
+
+def _asks_for_tls(conn: Any) -> bool:
+    return any(name.startswith("ssl") or name in ("iam", "tls") for name in conn.extra_dejson)
+
+
+def _not_installed(conn: Any, error: BaseException) -> ConfigError:
+    extra = _EXTRAS.get(conn.conn_type)
+    return ConfigError(
+        "what opens this type of connection is not installed",
+        where=_where(conn),
+        why=str(error),
+        remedy=f"pip install 'airflow-provider-mysql-cdc[{extra}]' on the Airflow workers"
+        if extra
+        else f"install the Airflow provider for connections of type {conn.conn_type}",
+    )
+
+
+def _where(conn: Any) -> str:
+    return f"connection {conn.conn_id} (type {conn.conn_type})"
