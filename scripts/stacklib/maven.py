@@ -16,6 +16,8 @@ from stacklib.locks import build_once
 from stacklib.settings import REPOSITORY, cache_dir
 
 Coordinate = tuple[str, str, str]
+# Classifier and extension of what is no jar.
+Archive = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +29,7 @@ class _Request:
     java: Java
     subject: str
     transitive: bool
+    archive: Archive | None = None
 
     @property
     def names(self) -> str:
@@ -46,7 +49,27 @@ def fetch(
     Raises:
         StackError: neither Ivy nor Maven brought them.
     """
-    request = _Request(coordinates, target, java, subject, transitive)
+    _fetch(_Request(coordinates, target, java, subject, transitive))
+
+
+def fetch_archive(coordinate: Coordinate, archive: Archive, target: Path, java: Java, subject: str) -> Path:
+    """Copy one archive that is no jar into ``target`` and return its path.
+
+    Args:
+        coordinate: Where it belongs to.
+        archive: Its classifier and extension, for example ``("all", "tar.gz")``.
+        target: The folder.
+        java: The Java that Ivy runs on.
+        subject: Part of the stack, for progress lines.
+
+    Raises:
+        StackError: neither Ivy nor Maven brought it.
+    """
+    _fetch(_Request([coordinate], target, java, subject, transitive=False, archive=archive))
+    return next(target.glob(f"*.{archive[1]}"))
+
+
+def _fetch(request: _Request) -> None:
     maven = shutil.which("mvn")
     if maven and (Path.home() / ".m2" / "settings.xml").exists():
         _with_maven(maven, request)
@@ -56,7 +79,7 @@ def fetch(
     except StackError:
         if maven is None:
             raise
-        say(subject, "Ivy did not succeed; trying Maven")
+        say(request.subject, "Ivy did not succeed; trying Maven")
         _with_maven(maven, request)
 
 
@@ -73,15 +96,24 @@ def _ivy_jar() -> Path:
     return found.resolve()
 
 
-def ivy_module(coordinates: Sequence[Coordinate], *, transitive: bool) -> str:
+def ivy_module(coordinates: Sequence[Coordinate], *, transitive: bool, archive: Archive | None = None) -> str:
     """Return the Ivy file that asks for the run-time archives of the coordinates."""
     flag = "true" if transitive else "false"
+
+    def artifact(name: str) -> str:
+        if archive is None:
+            return ""
+        classifier, kind = archive
+        return f'<artifact name="{name}" m:classifier="{classifier}" type="{kind}" ext="{kind}"/>'
+
     lines = [
-        f'<dependency org="{org}" name="{name}" rev="{rev}" conf="default->default" transitive="{flag}"/>'
+        f'<dependency org="{org}" name="{name}" rev="{rev}" conf="default->default" transitive="{flag}">'
+        f"{artifact(name)}</dependency>"
         for org, name, rev in coordinates
     ]
     return (
-        '<ivy-module version="2.0"><info organisation="local" module="stack"/>'
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
+        '<info organisation="local" module="stack"/>'
         f"<dependencies>{''.join(lines)}</dependencies></ivy-module>\n"
     )
 
@@ -99,7 +131,9 @@ def _with_ivy(jar: Path, request: _Request) -> None:
     say(request.subject, f"resolving {request.names} (up to a minute)")
     with TemporaryDirectory(prefix="stack-ivy-") as folder:
         module = Path(folder) / "ivy.xml"
-        module.write_text(ivy_module(request.coordinates, transitive=request.transitive), encoding="utf-8")
+        module.write_text(
+            ivy_module(request.coordinates, transitive=request.transitive, archive=request.archive), encoding="utf-8"
+        )
         command = [
             request.java.program,
             *request.java.tool_options,
@@ -117,18 +151,19 @@ def _with_ivy(jar: Path, request: _Request) -> None:
 
 
 def _check(request: _Request, output: str) -> None:
-    count = len(list(request.target.glob("*.jar")))
+    count = len(list(request.target.glob(f"*.{request.archive[1] if request.archive else 'jar'}")))
     if count == 0:
         raise commands.failure(f"fetching {request.names}", _REMEDY, "no archives came", output)
     say(request.subject, f"{count} archives ready")
 
 
-def pom(coordinates: Sequence[Coordinate], *, transitive: bool) -> str:
+def pom(coordinates: Sequence[Coordinate], *, transitive: bool, archive: Archive | None = None) -> str:
     """Return the Maven project that depends on the coordinates."""
+    what = "" if archive is None else f"<classifier>{archive[0]}</classifier><type>{archive[1]}</type>"
     nothing = "<exclusions><exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion></exclusions>"
     lines = [
         f"<dependency><groupId>{org}</groupId><artifactId>{name}</artifactId><version>{rev}</version>"
-        f"{'' if transitive else nothing}</dependency>"
+        f"{what}{'' if transitive else nothing}</dependency>"
         for org, name, rev in coordinates
     ]
     return (
@@ -141,7 +176,9 @@ def _with_maven(maven: str, request: _Request) -> None:
     say(request.subject, f"resolving {request.names} with Maven (up to some minutes)")
     with TemporaryDirectory(prefix="stack-maven-") as folder:
         project = Path(folder) / "pom.xml"
-        project.write_text(pom(request.coordinates, transitive=request.transitive), encoding="utf-8")
+        project.write_text(
+            pom(request.coordinates, transitive=request.transitive, archive=request.archive), encoding="utf-8"
+        )
         command = [maven, "-q", "-B", "-f", str(project), "dependency:copy-dependencies"]
         command += [f"-DoutputDirectory={request.target}", "-DincludeScope=runtime"]
         output = commands.run(command, f"fetching {request.names}", _REMEDY, env=request.java.environment())

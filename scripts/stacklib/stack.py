@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
-from stacklib import kafka, mysql, ports, processes, spark
+from stacklib import kafka, mysql, ports, processes, registry, spark
 from stacklib.errors import StackError, say
 from stacklib.java import find_java
 from stacklib.locks import exclusive
@@ -277,12 +277,13 @@ def stop_stack(dir: str | os.PathLike[str] | None = None, *, wipe: bool = False)
         seconds = 0.0 if wipe else _STOP_SECONDS
         ended = [
             spark.stop(folder / "spark"),
+            registry.stop(folder / "registry", min(seconds, 10.0)),
             processes.stop("kafka", kafka.record(folder / "kafka"), seconds),
             processes.stop("mysql", mysql.record(folder / "mysql"), seconds),
         ]
         kafka.keep_classes(folder / "kafka")
         if wipe:
-            for name in ("mysql", "kafka", "spark"):
+            for name in ("mysql", "kafka", "spark", "registry"):
                 shutil.rmtree(folder / name, ignore_errors=True)
             (folder / "stack.json").unlink(missing_ok=True)
         say("stack", ("stopped" if any(ended) else "nothing was running") + (", data removed" if wipe else ""))

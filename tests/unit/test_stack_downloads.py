@@ -189,6 +189,7 @@ def test_no_address_is_written_in_the_scripts() -> None:
     scripts = Path(debian.__file__).parent
     for path in [*scripts.glob("*.py"), *scripts.parent.glob("lib/*.sh")]:
         text = re.sub(r"\b(PLAINTEXT|CONTROLLER|spark)://", "", path.read_text(encoding="utf-8"))
+        text = text.replace('xmlns:m="http://ant.apache.org/ivy/maven"', "")  # a name
         assert "://" not in text.replace("http://{LOOPBACK}", ""), path
 
 
@@ -268,3 +269,32 @@ def test_both_resolvers_are_asked_for_the_same_archives(transitive: bool) -> Non
     assert [tuple(d.findtext(t) for t in ("groupId", "artifactId", "version")) for d in pom] == coordinates
     assert all((d.get("transitive") == "true") is transitive for d in ivy)
     assert all((d.find("exclusions") is None) is transitive for d in pom)
+
+
+def test_both_resolvers_are_asked_for_the_same_archive_that_is_no_jar() -> None:
+    coordinate, archive = ("org.a", "one", "1.0"), ("all", "tar.gz")
+    ivy = ET.fromstring(maven.ivy_module([coordinate], transitive=False, archive=archive)).find(".//artifact")
+    pom = ET.fromstring(maven.pom([coordinate], transitive=False, archive=archive)).find(".//dependency")
+    assert ivy is not None and pom is not None
+    classifier = ivy.get("{http://ant.apache.org/ivy/maven}classifier")
+    assert (ivy.get("name"), classifier, ivy.get("ext")) == ("one", *archive)
+    assert (pom.findtext("classifier"), pom.findtext("type")) == archive
+
+
+@pytest.mark.parametrize(("minimum", "first", "second"), [(17, "debian", "wheel"), (21, "wheel", "debian")])
+def test_only_spark_needs_debians_java(minimum: int, first: str, second: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, int]] = []
+
+    def source(name: str) -> object:
+        def fails(wanted: int) -> java.Java:
+            asked.append((name, wanted))
+            raise StackError(f"fetching {name}", "there is none", "install one")
+
+        return fails
+
+    monkeypatch.setattr(java, "_present", lambda wanted: None)
+    monkeypatch.setattr(java, "_from_debian", source("debian"))
+    monkeypatch.setattr(java, "_from_wheel", source("wheel"))
+    with pytest.raises(StackError, match=f"no Java {minimum} or newer"):
+        java.find_java(minimum)
+    assert asked == [(first, minimum), (second, minimum)]
