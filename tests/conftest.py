@@ -44,6 +44,7 @@ LONGEST = {
     "test_big_transaction": 50,
     "test_live_airflow": 60,
     "test_real_pipeline": 30,
+    "test_spark_cluster": 60,
     "test_named_errors": 30,
     "test_two_attempts": 30,
     "test_peer_captures": 10,

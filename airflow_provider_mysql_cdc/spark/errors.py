@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError, from_json
 
 MARK = "mysql-cdc-error:"
 
@@ -56,10 +56,15 @@ _EXECUTORS = (
 )
 
 
-def executor_error(error: BaseException) -> ConfigError | None:
-    """Return what is wrong with the executors' Python, when that is why a stage failed.
+# A task that ended without an error of its own, with the executor it ran on or alone.
+_LOST = re.compile(r"(ExecutorLostFailure \([^\n]{0,300}|Python worker exited unexpectedly[^\n]{0,100})")
 
-    Source: messages of org.apache.spark.api.python.PythonWorkerFactory and pyspark/worker_util.py (4.x).
+
+def executor_error(error: BaseException) -> CdcError | None:
+    """Return what happened on the executors, when that is why a stage failed.
+
+    Source: messages of org.apache.spark.api.python.PythonWorkerFactory and PythonRunner, of
+    org.apache.spark.ExecutorLostFailure and of pyspark/worker_util.py (4.x).
 
     Args:
         error: What Spark raised.
@@ -68,4 +73,12 @@ def executor_error(error: BaseException) -> ConfigError | None:
     for pattern, what, remedy in _EXECUTORS:
         if found := pattern.search(text):
             return ConfigError(what, where="Spark executors", why=" ".join(found[0].split()), remedy=remedy)
+    if found := _LOST.search(text):
+        return StateError(
+            "Spark lost a task of this job",
+            where="Spark executors",
+            why=found[0],
+            remedy="read the executor's stderr (killed, out of memory?); the next try goes on behind the last commit",
+            retriable=True,
+        )
     return None

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.spark import spark_tasks
 from airflow_provider_mysql_cdc.spark.errors import executor_error
@@ -113,7 +113,22 @@ def test_a_python_that_cannot_run_the_tasks_is_named(text: str, what: str, why: 
 
 
 def test_other_failures_of_a_stage_keep_their_text() -> None:
-    assert executor_error(RuntimeError("ExecutorLostFailure (executor 1 exited)")) is None
+    assert executor_error(RuntimeError("java.lang.OutOfMemoryError: Java heap space")) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Could not recover from a failed barrier ResultStage. Most recent failure reason: Stage failed because barrier"
+        " task ResultTask(1, 2) finished unsuccessfully.\norg.apache.spark.SparkException: Python worker exited"
+        " unexpectedly (crashed)",
+        "Lost task 0.3 in stage 1.0 (TID 7): ExecutorLostFailure (executor 1 exited caused by one of the tasks)",
+    ],
+)
+def test_a_task_that_is_lost_is_named_and_can_be_tried_again(text: str) -> None:
+    found = executor_error(RuntimeError(text))
+    assert isinstance(found, StateError) and found.can_retry
+    assert found.why.startswith(("ExecutorLostFailure (executor 1", "Python worker exited unexpectedly"))
 
 
 def test_tasks_of_another_version_are_refused() -> None:
