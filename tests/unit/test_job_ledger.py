@@ -7,6 +7,7 @@ from memory_job import config, memory_job, transactions
 from store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job import job_ledger
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
@@ -44,3 +45,26 @@ def test_a_driver_that_was_taken_over_says_so_whatever_else_it_met(
     with pytest.raises(FencedError, match="newer attempt") as caught:
         older.write_outcome(plan(), error=StateError("the connection is gone"))
     assert "the connection is gone" in caught.value.why and not caught.value.can_retry
+
+
+def test_between_two_batches_the_ledger_is_read_once(monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka) -> None:
+    """Each of a drain's readings costs connections; its own outcome changes nothing that it does not know."""
+    with memory_job(monkeypatch, CFG, kafka) as job:
+        assert job.latest().outcome is None
+        job.read()
+        job.write_outcome(plan(), counts={"t": 3})
+        monkeypatch.setattr(MemoryLedger, "read", lambda *_, **__: pytest.fail("nothing else was written"))
+        outcome = job.latest().outcome
+        assert outcome is not None and outcome["counts"] == {"t": 3}
+
+
+def test_what_a_job_has_written_is_read_before_it_plans_on(monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka) -> None:
+    with memory_job(monkeypatch, CFG, kafka) as job:
+        job.read()
+        job.put("writers", {"count": 7})
+        assert job.latest().ids == 7
+        job.begin(plan())
+        assert job.latest().plan_in_force().epoch == plan().epoch
+        job.put("writers", {"count": 8})
+        job.write_outcome(plan(), counts={})
+        assert job.latest().ids == 8

@@ -24,9 +24,17 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, partition_counts, topic_id
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    TopicInfo,
+    TopicSpec,
+    ensure_topics,
+    partition_counts,
+    topic_id,
+    topics_there,
+)
 from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter, fence
 
 __all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]
@@ -43,7 +51,7 @@ _CONFIG = {
 
 
 class Ledger:
-    """Read and write the ledger topic.
+    """Read and write the ledger topic; inside ``with`` all readings share a consumer, which ends with it.
 
     Args:
         kafka_settings: Client settings under their librdkafka names.
@@ -71,6 +79,14 @@ class Ledger:
         self._replication, self._verified = replication, verified
         self._timeout_ms = transaction_timeout_ms
         self._admin_client: AdminClient | None = None
+        self._consumer = KeptConsumer()
+
+    def __enter__(self) -> Ledger:
+        self._consumer.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._consumer.__exit__()
 
     def _admin(self) -> AdminClient:
         if self._admin_client is None:
@@ -130,10 +146,11 @@ class Ledger:
             DamagedRecordError: A record is not ours.
             LedgerMismatchError: The ledger is another topic.prefix's (TOPIC-08).
         """
-        if not self.exists():
+        there = self._there()
+        if there is None:
             return None
         try:
-            values, offsets = self._values(timeout_s if fence_after_s is None else fence_after_s)
+            values, offsets = self._values(timeout_s if fence_after_s is None else fence_after_s, there)
         except HiddenByTransaction as hidden:
             if fence_after_s is None:
                 raise self._hidden_error(hidden) from None
@@ -160,9 +177,13 @@ class Ledger:
             SinkConnectionError: Kafka is silent.
             StateError: A record is not ours.
         """
-        if not self.exists():
+        there = self._there()
+        if there is None:
             return LedgerState()
-        return LedgerState.from_records(self._values(60.0, stable=True)[0], chunks=False)
+        return LedgerState.from_records(self._values(60.0, there, stable=True)[0], chunks=False)
+
+    def _there(self) -> TopicInfo | None:
+        return topics_there(self._admin(), [self.topic]).get(self.topic)
 
     def _require_own(self, state: LedgerState) -> None:
         theirs = state.plan.prefix if state.plan else ""
@@ -176,13 +197,20 @@ class Ledger:
             )
 
     def _values(
-        self, timeout_s: float, *, committed: bool = True, stable: bool = False
+        self, timeout_s: float, there: TopicInfo | None = None, *, committed: bool = True, stable: bool = False
     ) -> tuple[dict[str, bytes | None], dict[str, int]]:
         """Return the last value of each key, and its offset."""
         values: dict[str, bytes | None] = {}
         offsets: dict[str, int] = {}
         for r in read_topic(
-            self._settings, self.topic, timeout_s=timeout_s, admin=self._admin(), committed=committed, stable=stable
+            self._settings,
+            self.topic,
+            timeout_s=timeout_s,
+            admin=self._admin(),
+            committed=committed,
+            stable=stable,
+            there=there,
+            kept=self._consumer,
         ):
             key = (r.key or b"").decode("utf-8", "replace")
             values[key], offsets[key] = r.value, r.offset

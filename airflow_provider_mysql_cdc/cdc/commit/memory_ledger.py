@@ -26,6 +26,12 @@ class MemoryLedger:
         self.topic = topic
         self._kafka, self._prefix = kafka, prefix or topic
 
+    def __enter__(self) -> MemoryLedger:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
     def ensure(self) -> None:
         """Create the topic when it is missing."""
         self._kafka.create(self.topic)

@@ -186,7 +186,7 @@ def _next(
     other: OtherWork,
 ) -> BatchPlan | None:
     """Wait for new events, or other work, until the deadline and plan the next batch."""
-    ledger, looked = job.read(), time.monotonic()
+    ledger, looked = job.latest(), time.monotonic()
     start, plan = ledger.end(), ledger.plan_in_force()
     if plan.kind == "reset":
         # A signal has moved the stream; the stored offset has to follow before anything else is planned.

@@ -112,7 +112,7 @@ def finish_batch(job: JobLedger, cfg: ConnectorConfig, begun: BegunBatch) -> dic
         StateError: One has not.
     """
     plan = begun.plan
-    markers = job.read(chunks=False).markers
+    markers = job.read().markers
     done = [m for m in markers.values() if m.epoch == plan.epoch and m.done]
     if len(done) != plan.writers:
         raise StateError(
@@ -153,7 +153,8 @@ def write_batch(
         CdcError: Anything that keeps the batch from being complete.
     """
     plan = BatchPlan.from_json(arguments["plan"])
-    ledger = join(wiring.ledger(cfg), plan, sink, index)
+    with wiring.ledger(cfg) as book:
+        ledger = join(book, plan, sink, index)
     resume = ledger.marker(index, plan.epoch)
     if resume is not None and resume.done:
         return Written(dict(resume.counts), None)

@@ -27,9 +27,9 @@ def run_rounds(behind: Behind) -> dict[str, int]:
     cfg, conn, job, log = behind.cfg, behind.conn, behind.job, behind.log
     totals: dict[str, int] = {}
     idle, late = 0, frozenset[int]()
+    ledger = job.latest()
     while True:
         behind.require()
-        ledger = job.read()
         with named_errors(cfg):
             books, moved = take_signals(cfg, conn, job, ledger, log, behind.owner)
         if moved or not books.work:
@@ -45,3 +45,4 @@ def run_rounds(behind: Behind) -> dict[str, int]:
         if idle == IDLE_ROUNDS and left:
             log(f"the next drain goes on with the ad-hoc snapshots: {end.why}")
             return totals
+        ledger = job.read()

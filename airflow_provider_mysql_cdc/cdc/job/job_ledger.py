@@ -56,12 +56,17 @@ class JobLedger:
         self._ledger.ensure()
         self._writer = wiring.record_writer(cfg, PLANNER)
         self._writer.init()
+        self._last: LedgerState | None = None
 
     def __enter__(self) -> JobLedger:
+        self._ledger.__enter__()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._writer.close()
+        try:
+            self._ledger.__exit__()
+        finally:
+            self._writer.close()
 
     def read(self, *, chunks: bool = True) -> LedgerState:
         """Read the ledger as read_committed consumers see it.
@@ -69,7 +74,18 @@ class JobLedger:
         Args:
             chunks: Whether the chunks of a snapshot are wanted.
         """
-        return self._ledger.read(chunks=chunks) or LedgerState()
+        found = self._ledger.read(chunks=chunks) or LedgerState()
+        if chunks:
+            self._last = found
+        return found
+
+    def latest(self) -> LedgerState:
+        """Return the ledger as this job has read it last, with its own outcome; read it if the job wrote more since.
+
+        Only for between two batches, where no writer of the job is at work: then nobody else but those who send
+        signals can have written, and theirs wait for the next look. A newer attempt is found out by the next commit.
+        """
+        return self._last or self.read()
 
     def begin(self, plan: BatchPlan, beside: Sequence[SideRecord] = ()) -> LedgerState:
         """Put the plan in force: nobody but writers of the new attempt can add anything (``commit.takeover``).
@@ -84,6 +100,7 @@ class JobLedger:
         Raises:
             OffsetConflictError: The ledger holds another plan.
         """
+        self._last = None
         return self._ledger.begin(plan, self._writer, lambda found: [*beside, *self._begin_tally(found)])
 
     def _begin_tally(self, found: LedgerState) -> list[SideRecord]:
@@ -152,6 +169,7 @@ class JobLedger:
             records: Topic, key, value of each.
             headers: Headers of the records of a topic, by topic.
         """
+        self._last = None
         for topic, key, value in records:
             self._writer.produce(topic, key, value, 0, headers.get(topic))
         self._writer.commit()
@@ -179,11 +197,15 @@ class JobLedger:
             "ts_ms": time.time_ns() // 1_000_000,
         }
         records = [self.record(OUTCOME_KEY, outcome)]
+        last = self._last
+        others = dict(last.others) if last is not None else {}
         if self._tally is not None and error is None:
             self._tally, self._tables = self._tally.add(plan, counts or {}, self._tables), {}
-            records.append(self.record(RUN_KEY, self._tally.to_json()))
+            others[RUN_KEY] = self._tally.to_json()
+            records.append(self.record(RUN_KEY, others[RUN_KEY]))
         try:
             self.commit(records)
+            self._last = None if last is None else replace(last, outcome=outcome, others=others)
         except FencedError as fenced:
             raise FencedError(
                 "a newer attempt has taken over this run",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts
+from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer, Lent
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, topics_there
 
 # The client reconnects by itself; and it asks for the group's coordinator although no group is used, so an account
 # without the right to a group can read all the same.
@@ -87,6 +88,8 @@ def read_topic(
     admin: AdminClient | None = None,
     committed: bool = True,
     stable: bool = False,
+    there: TopicInfo | None = None,
+    kept: KeptConsumer | None = None,
 ) -> Iterator[TopicRecord]:
     """Yield records up to the high watermark; see ``read_topic_committed``.
 
@@ -97,17 +100,27 @@ def read_topic(
         admin: An admin client to use; one is made when None.
         committed: False reads aborted and open transactions as well.
         stable: Read up to the oldest open transaction only, which never waits.
+        there: What the topic is, where that was just asked; asked for when None.
+        kept: Lends the consumer, which must read committed records only; one is made and closed when None.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
         SinkError: As ``read_topic_committed``.
     """
     admin = admin or make_admin(kafka_settings)
-    count = partition_counts(admin, [topic]).get(topic)
-    if count is None:
+    there = there or topics_there(admin, [topic]).get(topic)
+    if there is None:
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
-    bounds = end_offsets(admin, topic, range(count), stable=stable)
-    yield from read_between(kafka_settings, topic, bounds, timeout_s=timeout_s, committed=committed)
+    bounds = end_offsets(admin, topic, range(there.partitions), stable=stable)
+    yield from read_between(
+        kafka_settings,
+        topic,
+        bounds,
+        timeout_s=timeout_s,
+        committed=committed,
+        kept=kept if committed else None,
+        topic_id=there.id,
+    )
 
 
 def read_between(
@@ -118,6 +131,8 @@ def read_between(
     timeout_s: float,
     committed: bool = True,
     group: str = "",
+    kept: KeptConsumer | None = None,
+    topic_id: str | None = None,
 ) -> Iterator[TopicRecord]:
     """Yield records from offset to offset; see ``read_topic``.
 
@@ -128,27 +143,41 @@ def read_between(
         timeout_s: Seconds without progress after which this gives up.
         committed: False reads aborted and open transactions as well.
         group: Name for the group; no offsets are stored under it.
+        kept: Lends the consumer; one is made and closed when None.
+        topic_id: Kafka's id of the topic, for ``kept``.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
         SinkError: As ``read_topic_committed``.
     """
     ends = {p: end for p, (first, end) in bounds.items() if end > first}
-    side: list[KafkaError] = []
     if not ends:
         return
-    consumer = make_consumer(kafka_settings, group or f"{topic}.reader", side.append, committed=committed)
+
+    def make(told: Callable[[KafkaError], None]) -> Consumer:
+        return make_consumer(kafka_settings, group or f"{topic}.reader", told, committed=committed)
+
+    with (kept or KeptConsumer()).lend(topic_id, make) as lent:
+        yield from _consume_lent(lent, kafka_settings, topic, bounds, ends, timeout_s)
+
+
+def _consume_lent(
+    lent: Lent,
+    kafka_settings: Mapping[str, Any],
+    topic: str,
+    bounds: Mapping[int, tuple[int, int]],
+    ends: dict[int, int],
+    timeout_s: float,
+) -> Iterator[TopicRecord]:
     try:
-        consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
-        yield from _consume(consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
+        lent.consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
+        yield from _consume(lent.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
     except HiddenByTransaction as hidden:
-        if not side:
+        if not lent.errors:
             raise
         error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {hidden}")
         where = f"topic {topic} at {brokers(kafka_settings)}"
-        raise named_error(error, "while reading a topic", where=where, hint=side[-1]) from None
-    finally:
-        consumer.close()
+        raise named_error(error, "while reading a topic", where=where, hint=lent.errors[-1]) from None
 
 
 _AT_ONCE = 500

@@ -49,6 +49,21 @@ class TopicSpec:
     config: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class TopicInfo:
+    """Say what a topic is.
+
+    Args:
+        partitions: Number of partitions.
+        id: Kafka's id of it, which a topic deleted and made anew does not keep; None from brokers that give none.
+        replicas: Smallest number of replicas of a partition.
+    """
+
+    partitions: int
+    id: str | None
+    replicas: int = 0
+
+
 def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[str, ...]:
     """Create the topics that do not exist; leave those that do as they are. Safe to run twice at once.
 
@@ -105,15 +120,29 @@ def partition_counts(admin: AdminClient, topics: Collection[str]) -> dict[str, i
         SinkConnectionError: Kafka cannot be reached.
         SinkAuthorizationError: A topic may not be described.
     """
+    return {name: info.partitions for name, info in topics_there(admin, topics).items()}
+
+
+def topics_there(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo]:
+    """Return what the topics that exist are, also where the account may not describe them.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topics: Topic names.
+
+    Raises:
+        SinkConnectionError: Kafka cannot be reached.
+        SinkAuthorizationError: A topic may not be described.
+    """
     described = _described(admin, topics)
     if described is not None:
         return described
     found = all_partition_counts(admin)
-    return {name: found[name] for name in topics if name in found}
+    return {name: TopicInfo(found[name], None) for name in topics if name in found}
 
 
-def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, int] | None:
-    """Return the partition counts of the topics that exist, or None when the brokers do not say so at once.
+def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo] | None:
+    """Return the topics that exist, or None when the brokers do not say so at once.
 
     Describing does not create a topic, and on a cluster of many topics it is much cheaper than listing them all.
     """
@@ -122,16 +151,23 @@ def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, int] | 
     if not topics:
         return {}
     futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_DESCRIBE_TIMEOUT_S)
-    counts: dict[str, int] = {}
+    there: dict[str, TopicInfo] = {}
     for name, future in futures.items():
         try:
-            counts[name] = len(future.result(_DESCRIBE_TIMEOUT_S + 1).partitions)
+            there[name] = _info(future.result(_DESCRIBE_TIMEOUT_S + 1))
         except KafkaException as error:
             if first_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 return None  # the listing names what is wrong
         except TimeoutError:
             return None
-    return {name: count for name, count in counts.items() if count}
+    return {name: info for name, info in there.items() if info.partitions}
+
+
+def _info(found: Any) -> TopicInfo:
+    """Return what a description says."""
+    known_id = str(found.topic_id)
+    replicas = min((len(p.replicas) for p in found.partitions), default=0)
+    return TopicInfo(len(found.partitions), None if known_id in _NO_ID else known_id, replicas)
 
 
 def all_partition_counts(admin: AdminClient) -> dict[str, int]:
@@ -162,21 +198,6 @@ def _metadata(admin: AdminClient) -> dict[str, Any]:
                 raise named_error(error, "while listing topics", where=getattr(admin, "where", ""), hint=hint) from None
 
 
-@dataclass(frozen=True, slots=True)
-class TopicInfo:
-    """Say what a topic is.
-
-    Args:
-        partitions: Number of partitions.
-        id: Kafka's id of it, which a topic deleted and made anew does not keep; None from brokers that give none.
-        replicas: Smallest number of replicas of a partition.
-    """
-
-    partitions: int
-    id: str | None
-    replicas: int = 0
-
-
 def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dict[str, TopicInfo]:
     """Return what the topics that exist are.
 
@@ -202,9 +223,7 @@ def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dic
                 if first_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                     raise named_error(error, "while describing a topic", where=f"topic {name} at {at}") from None
                 continue
-            replicas = min((len(p.replicas) for p in found.partitions), default=0)
-            known_id = str(found.topic_id)
-            out[name] = TopicInfo(len(found.partitions), None if known_id in _NO_ID else known_id, replicas)
+            out[name] = _info(found)
     return out
 
 

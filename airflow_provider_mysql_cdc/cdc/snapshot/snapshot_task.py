@@ -56,7 +56,8 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
         contextlib.closing(sink),
         named_errors(cfg),
     ):
-        join(wiring.ledger(cfg), plan, sink, index)
+        with wiring.ledger(cfg) as ledger:
+            join(ledger, plan, sink, index)
         with connect(cfg.connection_settings()) as conn:
             view = _join_view(conn, channel)
             if view.get("over"):  # the driver looks at the tables anew, with new tasks

@@ -1,0 +1,105 @@
+"""A topic is read again and again with the same consumer, and each time as a new one would read it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, topics_there
+
+READS = int(os.environ.get("KEPT_CONSUMER_READS", "40"))
+
+
+@pytest.fixture
+def kept() -> Iterator[KeptConsumer]:
+    with KeptConsumer() as kept:
+        yield kept
+
+
+def read(kafka: str, topic: str, kept: KeptConsumer) -> Iterator[TopicRecord]:
+    return read_topic({"bootstrap.servers": kafka}, topic, timeout_s=30, kept=kept)
+
+
+@pytest.fixture
+def topic(stack: Any, unique: str) -> str:
+    ensure_topics(make_admin({"bootstrap.servers": stack.kafka}), {unique: TopicSpec(1, 1)})
+    return unique
+
+
+class Writing:
+    """Write numbers in transactions of three, every fourth of them aborted, until told to end."""
+
+    def __init__(self, kafka: str, topic: str) -> None:
+        self.committed, self.ended = 0, threading.Event()
+        self._producer = Producer({"bootstrap.servers": kafka, "transactional.id": topic})
+        self._topic = topic
+        self._thread = threading.Thread(target=self._run)
+
+    def __enter__(self) -> Writing:
+        self._producer.init_transactions(30)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        turn = 0
+        while not self.ended.is_set():
+            turn += 1
+            aborted = turn % 4 == 0
+            self._producer.begin_transaction()
+            for n in range(self.committed, self.committed + 3):
+                self._producer.produce(self._topic, b"never" if aborted else str(n).encode())
+            if aborted:
+                self._producer.flush(30)
+                self._producer.abort_transaction(30)
+            else:
+                self._producer.commit_transaction(30)
+                self.committed += 3
+
+
+def test_each_read_is_whole_and_in_order_while_others_write(stack: Any, topic: str, kept: KeptConsumer) -> None:
+    used = set()
+    with Writing(stack.kafka, topic) as writing:
+        for _ in range(READS):
+            least = writing.committed
+            found = [int(r.value or b"") for r in read(stack.kafka, topic, kept)]
+            assert found == list(range(len(found)))
+            assert len(found) >= least
+            used.add(kept._idle and id(kept._idle.consumer))
+    assert len(used - {None}) == 1
+
+
+def test_a_topic_made_anew_is_read_by_another_consumer(stack: Any, topic: str, kept: KeptConsumer) -> None:
+    settings = {"bootstrap.servers": stack.kafka}
+    admin = make_admin(settings)
+    for text in ("before", "after"):
+        producer = Producer(settings)
+        producer.produce(topic, text.encode())
+        assert producer.flush(30) == 0
+        assert [r.value for r in read(stack.kafka, topic, kept)] == [text.encode()]
+        admin.delete_topics([topic])[topic].result(30)
+        while topics_there(admin, [topic]):
+            pass
+        ensure_topics(admin, {topic: TopicSpec(1, 1)})
+
+
+def test_a_reading_that_is_given_up_keeps_nothing(stack: Any, topic: str, kept: KeptConsumer) -> None:
+    producer = Producer({"bootstrap.servers": stack.kafka})
+    for n in range(3):
+        producer.produce(topic, str(n).encode())
+    assert producer.flush(30) == 0
+    reading = read(stack.kafka, topic, kept)
+    assert next(iter(reading)).value == b"0"
+    reading.close()  # type: ignore[attr-defined]
+    assert kept._idle is None
