@@ -13,6 +13,7 @@ from kit import Pipeline, duplicates, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
+from airflow_provider_mysql_cdc.cdc.operate.around_job import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_made, describe_topics, ensure_topics
@@ -271,3 +272,24 @@ def test_a_table_that_comes_into_the_topic_of_another_stops_the_drain_by_name(
     pipeline.properties["table.exclude.list"] = ".*\\.x y"
     assert pipeline.drain() is not None
     assert values(pipeline, "x_y") == [7]
+
+
+def test_many_tables_of_one_batch_get_their_topics_together(pipeline: Pipeline, root: Any, database: str) -> None:
+    """Those that are on the server by now; the batch has also made, filled and dropped others."""
+    names = [f"n{n:02}" for n in range(30)]
+    for name in names:
+        execute(root, f"CREATE TABLE `{database}`.{name} (id INT PRIMARY KEY, v VARCHAR(9))")
+        execute(root, f"INSERT INTO `{database}`.{name} VALUES (1, '{name}')")
+    execute(root, f"DROP TABLE `{database}`.n29", f"ALTER TABLE `{database}`.n05 RENAME COLUMN v TO w")
+    execute(root, f"UPDATE `{database}`.n05 SET w = 'new'", f"UPDATE `{database}`.n06 SET v = 'new'")
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    prefix = pipeline.properties["topic.prefix"]
+    assert {f"{prefix}.{database}.{name}" for name in names} <= pipeline.topics().keys()
+    for name in ("n00", "n28", "n29"):
+        (record,) = pipeline.records(name)
+        assert payload(record.value)["after"] == {"id": 1, "v": name}
+    last = [payload(pipeline.records(name)[-1].value) for name in ("n05", "n06")]
+    assert [row["after"] for row in last] == [{"id": 1, "w": "new"}, {"id": 1, "v": "new"}]
+    ledger = read_ledger(pipeline.cfg)
+    assert ledger is not None and {f"{prefix}.{database}.{name}" for name in names} <= ledger.topics.keys()

@@ -154,7 +154,7 @@ def test_a_column_left_alone_keeps_its_code() -> None:
     plain, _ = decoders(ONE, table_map((wt.VARCHAR, 80), (wt.VARCHAR, 80)), {})
     other, _ = decoders(ONE, table_map((wt.VARCHAR, 80), (wt.VARCHAR, 80)), given("IsbnConverter", selector="none"))
     for bitmap in (None, b"\x00", b"\x02"):
-        assert plain._body(bitmap) == other._body(bitmap)
+        assert plain._shape._body(bitmap) == other._shape._body(bitmap)
 
 
 @pytest.mark.parametrize("many", [False, True])
@@ -165,7 +165,7 @@ def test_null_is_converted_too(many: bool) -> None:
     assert both(made, properties, None, "ö") == (None, {"a": "nothing", "b": "ö!"})
     if many:
         stream, _ = decoders(made, table_map((wt.VARCHAR, 80), (wt.VARCHAR, 80)), properties)
-        general = stream._make_write(None)
+        general = stream._writes._make(None)
         out: list[Any] = []
         data = var(None, "ö")
         general(data, data.decode("latin-1"), 0, len(data), ',"source":{"row":', "}}", 0, out.append)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,8 +11,9 @@ from decode_builder import column, table
 from memory_job import config
 from store_contract import plan
 
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.drain import routes
+from airflow_provider_mysql_cdc.cdc.drain import routes, topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -73,9 +75,9 @@ def test_rows_of_another_structure_are_not_decoded_with_the_historys(
 
 def test_a_topic_born_in_the_batch_is_written_down_as_it_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """The commit of its first record takes the note along; else no retry could tell that the topic was changed."""
-    monkeypatch.setattr(routes, "make_admin", lambda settings: None)
-    monkeypatch.setattr(routes, "ensure_topics", lambda admin, topics: ())
-    monkeypatch.setattr(routes, "describe_made", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
+    monkeypatch.setattr(topics_ahead, "make_admin", lambda settings: None)
+    monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
+    monkeypatch.setattr(topics_ahead, "describe_made", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
     monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     made = Routes(config(), plan(writers=1), 0, "run")
     share = make(made, AS_IT_IS, T).share
@@ -95,3 +97,81 @@ def test_a_table_that_comes_into_the_topic_of_another_stops() -> None:
     with pytest.raises(ConfigError, match="topic of their own") as caught:
         made.forget(state("a b", "c"), state("a b", "a_b", "c"), "binlog.000001:400")
     assert "binlog.000001:400" in caught.value.where
+
+
+def change(kind: str, name: str, before: str | None = None) -> Any:
+    previous = None if before is None else TableId("db", before)
+    return TableChange(kind, TableId("db", name), previous, None, "", "db")  # type: ignore[arg-type]
+
+
+def test_only_tables_that_a_statement_names_are_looked_at() -> None:
+    """With thousands of tables, a look at all of them takes longer than the statement."""
+
+    class Tables(dict[TableId, Any]):
+        def keys(self) -> Any:
+            return Keys(super().keys())
+
+    class Keys:
+        def __init__(self, keys: Any) -> None:
+            self._keys = keys
+
+        def __contains__(self, table: TableId) -> bool:
+            return table in self._keys
+
+    made = of()
+    before: Any = SimpleNamespace(tables={TableId("db", "a b"): T})
+    after: Any = SimpleNamespace(tables=Tables({TableId("db", "c"): T}))
+    made.forget(before, after, "here", [change("RENAME", "c", "a b")])
+    after.tables[TableId("db", "a_b")] = T
+    made.forget(after, after, "here", [change("CREATE", "a_b")])
+    after.tables[TableId("db", "a b")] = T
+    with pytest.raises(ConfigError, match="topic of their own"):
+        made.forget(after, after, "here", [change("CREATE", "a b")])
+
+
+@pytest.mark.req("FAULT-32")
+@pytest.mark.parametrize("changes", [(), [TableChange("DATABASE", None, None, None, "", "db")]], ids=["none", "db"])
+def test_where_changes_do_not_name_all_tables_all_are_looked_at(changes: Any) -> None:
+    made = of()
+    before: Any = SimpleNamespace(tables={TableId("db", "a b"): T})
+    after: Any = SimpleNamespace(tables={TableId("db", "a_b"): T})
+    both: Any = SimpleNamespace(tables={TableId("db", "a_b"): T, TableId("db", "a b"): T})
+    made.forget(before, after, "here", changes)
+    with pytest.raises(ConfigError, match="topic of their own"):
+        made.forget(after, both, "here", changes)
+
+
+def event(db: str, name: str) -> Any:
+    names = b"".join(bytes([len(part)]) + part.encode() + b"\x00" for part in (db, name))
+    buf = b"\x01\x00\x00\x00\x00\x00" + b"\x01\x00" + names + b"\x02\x03\x03" + b"\x00" + b"\x02"
+    return SimpleNamespace(
+        buf=buf, body=0, end=len(buf), file="binlog.000001", start_pos=4, where=lambda: "binlog.000001:4"
+    )
+
+
+def test_a_route_stays_as_long_as_its_table_has_the_structure(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Statements about other tables cost nothing; the same bytes announce rows of another structure after ALTER."""
+    made = of()
+    new: Any = replace(T, columns=(T.columns[0], replace(T.columns[1], name="m")))
+    state: Any = SimpleNamespace(tables={T.id: T})
+    _, first = made.of_table_map(event("db", "t"), state)
+    for _ in range(2):
+        made.forget(state, state, "here", [change("CREATE", "other")])
+        assert made.of_table_map(event("db", "t"), state)[1] is first
+    changed: Any = SimpleNamespace(tables={T.id: new})
+    made.forget(state, changed, "here", [change("ALTER", "t")])
+    _, second = made.of_table_map(event("db", "t"), changed)
+    assert second.decoder is not None and second.decoder.table is new
+    made.forget(changed, SimpleNamespace(tables={}), "here", [change("DROP", "t")])  # type: ignore[arg-type]
+    with pytest.raises(SchemaError, match="does not know"):
+        made.of_table_map(event("db", "t"), SimpleNamespace(tables={}))  # type: ignore[arg-type]
+
+
+def test_routes_of_tables_that_are_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes, "ROOM", 4)
+    made = of(table__exclude__list=r"db\.x.*")
+    for n in range(40):
+        state: Any = SimpleNamespace(tables={TableId("db", f"x{n}"): T})
+        made.forget(state, state, "here", [change("CREATE", f"x{n}")])
+        made.of_table_map(event("db", f"x{n}"), state)
+    assert len(made._cache) <= 5

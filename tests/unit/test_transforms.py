@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.salvage import shape_of
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.drain import batch, routes
+from airflow_provider_mysql_cdc.cdc.drain import batch, routes, topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.drain.transactions import Transactions
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
@@ -330,9 +330,9 @@ def test_a_plan_knows_the_topics_to_which_tables_are_routed(monkeypatch: pytest.
 
 def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypatch: pytest.MonkeyPatch) -> None:
     cfg = config(steps(a=regex(".*\\.t", "all")), topic__creation__default__partitions="2")
-    monkeypatch.setattr(routes, "make_admin", lambda settings: None)
-    monkeypatch.setattr(routes, "ensure_topics", lambda admin, topics: ())
-    monkeypatch.setattr(routes, "describe_made", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
+    monkeypatch.setattr(topics_ahead, "make_admin", lambda settings: None)
+    monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
+    monkeypatch.setattr(topics_ahead, "describe_made", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
     announced = SimpleNamespace(db="db", table="t", column_types=MAP.column_types, column_meta=MAP.column_meta)
     monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     shares = []

@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.alteration import Structure, altered, co
 from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures, classify, full_name
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
+from airflow_provider_mysql_cdc.cdc.ddl.repeated import Structures, behind_name
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
 from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState, Unread
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
@@ -32,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
+_MADE = Structures()
 ChangeKind = Literal["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "INDEX", "DATABASE", "NONE"]
 """What happened; INDEX is CREATE or DROP INDEX, but ALTER when a unique one may give a table its key, and NONE a CREATE
 TABLE IF NOT EXISTS of a table that exists."""
@@ -94,6 +96,9 @@ def apply(state: SchemaState, sql: str, context: DdlContext, captures: Captures 
     Raises:
         DdlParseError: A statement that can change a table's structure was not understood (FAULT-15).
     """
+    again = _made_again(state, sql, context)
+    if again is not None:
+        return again
     if not leads_to_ddl(sql, context.sql_mode):
         return Applied(state, (), "ignored")
     try:
@@ -105,6 +110,20 @@ def apply(state: SchemaState, sql: str, context: DdlContext, captures: Captures 
         if relevance.relevant:
             raise
         return Applied(state.without_tables(*relevance.tables), (), "ignored")
+
+
+def _made_again(state: SchemaState, sql: str, context: DdlContext) -> Applied | None:
+    """Apply a CREATE TABLE statement that was read before, for a table of another name; None when it is another."""
+    head = None if context.temporary else behind_name(sql)
+    if head is None:
+        return None
+    step = _Step(state, sql, context)
+    table_id = step.id(head[0])
+    made = _MADE.find(head[1], context, state.defaults_of(table_id.db, context), table_id)
+    if made is None:
+        return None
+    step.add("CREATE", table_id, made[0])
+    return Applied(state.with_table(*made), tuple(step.changes), "applied")
 
 
 def _apply_all(state: SchemaState, sql: str, context: DdlContext) -> Applied:
@@ -189,7 +208,10 @@ def _create(step: _Step, statement: CreateTable) -> SchemaState:
             return state.without_tables(table_id)
         table, plain = copied(source, table_id)
     else:
-        table, plain = created(statement, table_id, state.defaults_of(table_id.db, context), context)
+        defaults = state.defaults_of(table_id.db, context)
+        table, plain = created(statement, table_id, defaults, context)
+        if not (statement.if_not_exists or context.temporary):
+            _MADE.remember(step.text, context, defaults, (table, plain))
     step.add("CREATE", table_id, table)
     return state.with_table(table, plain)
 

@@ -1,40 +1,35 @@
 """Generate, per table version, the functions that turn row events into records.
 
-A generated function reads rows as long as their bitmap of NULL columns stays the same, because everything about a
-row's layout but the lengths of its variable parts follows from that bitmap. Functions are made when a bitmap is first
-seen.
+Tables of one shape share their code (``table_shape``). A generated function reads rows as long as their bitmap of NULL
+columns stays the same, because everything about a row's layout but the lengths of its variable parts follows from that
+bitmap. Functions are made when a bitmap is first seen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.custom_values import conversion, null_conversion, plain_answer
-from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
 from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answer
 from airflow_provider_mysql_cdc.cdc.decode.row_image import Frame, PatternRows
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage, shape_of
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
+from airflow_provider_mysql_cdc.cdc.decode.table_shape import KEY_HEAD, KEY_TAIL, VALUE_HEAD, shape_of_table
 from airflow_provider_mysql_cdc.cdc.decode.unavailable import unavailable
-from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS, Variants, run_source
+from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS, Variants
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, WireType, wire_types
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Record = tuple[bytes | None, bytes | None, int, int, tuple[str, bytes] | None]
 Buffer = bytes | bytearray
 # (bytes, byte text, offset of the first bitmap, end, text before the row number, text after, row, out.append)
 Run = Callable[[bytes, str, int, int, str, str, int, Callable[[Record], None]], tuple[int, int]]
-# (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text
-Image = Callable[[bytes, str, int], tuple[int, str, str]]
 
 _ALL_SET = b"\xff" * 1024  # twice 4096 columns
 PATTERNS = 256  # MINIMAL has a pattern for each set of columns that statements change
@@ -45,55 +40,6 @@ def schema_wrap(schema: str | None) -> tuple[str, str]:
     if schema is None:
         return "", ""
     return f'{{"schema":{to_byte_text(schema)},"payload":', "}"
-
-
-def column_codes(
-    table: Table,
-    wires: tuple[WireType, ...],
-    options: DecoderOptions,
-    envelope: EnvelopeText,
-    key_columns: tuple[str, ...],
-) -> tuple[ColumnCode, ...]:
-    """Return the code of every column of a table.
-
-    Args:
-        table: The table.
-        wires: Wire types of its columns.
-        options: Modes.
-        envelope: Gives the texts of defaults for NULL.
-        key_columns: Names of the key columns, lower case.
-    """
-    included = None if options.included is None else {name.lower() for name in options.included}
-    codes = []
-    for column, wire in zip(table.columns, wires, strict=True):
-        null = "null"
-        if options.replace_null_with_default:
-            null = to_byte_text(envelope.null_text.get(column.name, "null"))
-        change = options.treatment(column).change
-        custom, convert, refuse_null = options.custom(column), None, None
-        if custom is None:
-            layout, render = column_answer(Request(column, wire, options, null))
-        else:
-            layout, render = plain_answer(column, wire, options)
-            convert = conversion(column, custom, hidden=change is not None)
-            if column.nullable:
-                null, refuse_null = null_conversion(custom, null, hidden=change is not None)
-        codes.append(
-            ColumnCode(
-                name=column.name,
-                label=quote_byte_text(field_name(column.name, options.field_names)) + ":",
-                wire=layout,
-                render=render,
-                null=null,
-                in_value=included is None or column.name.lower() in included,
-                in_key=column.name.lower() in key_columns,
-                constant=constant_text(change),
-                change=change_text(change),
-                convert=convert,
-                refuse_null=refuse_null,
-            )
-        )
-    return tuple(codes)
 
 
 def after_row(ctx: EventContext, op: str) -> str:
@@ -119,11 +65,6 @@ def after_row_of(options: DecoderOptions) -> Callable[[EventContext, str], str]:
     return _after_row_1_9_transaction if options.transaction else _after_row_1_9
 
 
-def key_members(options: DecoderOptions) -> str:
-    """Return the members behind the columns of every key, byte text; a comma stands before each."""
-    return "".join(f",{quote_byte_text(name)}:{quote_byte_text(value)}" for name, value in options.key_fields)
-
-
 def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
     """Return the indexes of the event key's columns in key order, or empty."""
     names = table.key_columns() if options.key_columns is None else options.key_columns
@@ -146,20 +87,17 @@ class RowDecoder:
     ) -> None:
         self.table, self._options = table, options
         self._keys = key_indexes(table, options)
-        names = tuple(table.columns[i].name.lower() for i in self._keys)
-        self._columns = column_codes(table, wires, options, envelope, names)
-        self._size = (len(self._columns) + 7) >> 3
+        self._shape = shape_of_table(table.columns, self._keys, wires, options, envelope)
+        self._columns, self._size, self._key_more = self._shape.columns, self._shape.size, self._shape.key_more
         self._key_wrap = schema_wrap(envelope.key_schema)
-        self._key_more = key_members(options)
         self._value_wrap = schema_wrap(envelope.value_schema)
         self._after_row = after_row_of(options)
-        self._namespace: dict[str, Any] = {}
         self._envelope = envelope
         self._frame: Frame | None = None
         self._patterns: dict[tuple[str, bytes], PatternRows] = {}
-        self._images: Variants = Variants(self._make_image)
-        self._writes: Variants = Variants(self._make_write)
-        self._deletes: Variants = Variants(self._make_delete)
+        self._images = self._shape.images
+        self._writes: Variants = Variants(partial(self._run, '{"before":null,"after":', tombstone=False))
+        self._deletes: Variants = Variants(partial(self._run, '{"before":', tombstone=options.tombstones))
 
     # -- the three functions of the contract --------------------------------------------------------------------
 
@@ -334,54 +272,9 @@ class RowDecoder:
     def _failure(self, error: Exception, data: bytes, place: Place, ctx: EventContext) -> CdcError:
         return Failure(self.table, self._columns, self._keys, self._size, self._images).explain(error, data, place, ctx)
 
-    # -- generated functions ------------------------------------------------------------------------------------
-
-    def _body(self, bitmap: bytes | None) -> tuple[list[str], str, str]:
-        emitter = Emitter(self._namespace)
-        if bitmap is None:
-            emitter.line(f"nulls = int.from_bytes(b[p - {self._size}:p], 'little')")
-        nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
-        value, key = emit_image(emitter, self._columns, nulls, self._keys, self._key_more)
-        return emitter.lines, value, key
-
-    def _define(self, lines: list[str]) -> Any:
-        return run_source(lines, self._namespace)
-
-    def _make_image(self, bitmap: bytes | None) -> Image:
-        body, value, key = self._body(bitmap)
-        lines = ["def run(b, t, p):", f" p += {self._size}", *(" " + x for x in body)]
-        made: Image = self._define([*lines, f" return p, f'{key}', f'{value}'"])
-        return made
-
-    def _make_write(self, bitmap: bytes | None) -> Run:
-        return self._make_run(bitmap, '{"before":null,"after":', ())
-
-    def _make_delete(self, bitmap: bytes | None) -> Run:
-        tombstone = ("append((k, None, row, 1, None))",) if self._options.tombstones else ()
-        return self._make_run(bitmap, '{"before":', tombstone)
-
-    def _make_run(self, bitmap: bytes | None, start: str, more: tuple[str, ...]) -> Run:
-        body, value, key = self._body(bitmap)
-        if key:
-            before, after = map(literal, self._key_wrap)
-            key = f"f'{before}{key}{after}'.encode('latin-1')"
-        head = literal(self._value_wrap[0] + start)
-        size = self._size
-        same = ""
-        if bitmap is not None:
-            same = f" and b[p] == {bitmap[0]}" if size == 1 else f" and b[p:p + {size}] == {bitmap!r}"
-        lines = [
-            "def run(b, t, p, end, m, x, row, append):",
-            f" while p < end{same}:",
-            f"  p += {size}",
-            *("  " + line for line in body),
-            f"  k = {key or None}",
-            f"  append((k, f'{head}{value}{{m}}{{row}}{{x}}'.encode('latin-1'), row, 0, None))",
-            *("  " + line for line in more),
-            "  row += 1",
-            " return p, row",
-        ]
-        made: Run = self._define(lines)
+    def _run(self, start: str, bitmap: bytes | None, *, tombstone: bool) -> Run:
+        texts = {KEY_HEAD: self._key_wrap[0], KEY_TAIL: self._key_wrap[1], VALUE_HEAD: self._value_wrap[0]}
+        made: Run = self._shape.run(start, bitmap, tombstone=tombstone, texts=texts)
         return made
 
 

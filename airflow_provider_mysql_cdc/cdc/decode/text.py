@@ -9,18 +9,14 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
-from airflow_provider_mysql_cdc.cdc.decode.compile import (
-    after_row_of,
-    key_indexes,
-    key_members,
-    schema_wrap,
-)
+from airflow_provider_mysql_cdc.cdc.decode.compile import after_row_of, key_indexes, schema_wrap
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.custom_values import conversion, null_conversion, plain_text
 from airflow_provider_mysql_cdc.cdc.decode.emitter import literal
 from airflow_provider_mysql_cdc.cdc.decode.header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.table_shape import key_members
 from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError

@@ -15,8 +15,21 @@ VARIANTS = 64
 
 
 @lru_cache(maxsize=512)
-def _compiled(source: str) -> CodeType:
+def compiled(source: str) -> CodeType:
+    """Return Python source, generated from a table's structure, as code that defines ``run``."""
     return compile(source, "<decoder>", "exec")
+
+
+def function_of(code: CodeType, namespace: dict[str, Any]) -> Any:
+    """Return the function ``run`` that some code defines.
+
+    Args:
+        code: From ``compiled``.
+        namespace: Names that the function sees; tables of one shape share it, also in several threads at once.
+    """
+    made: dict[str, Any] = {}
+    exec(code, namespace, made)  # generated here from the table
+    return made["run"]
 
 
 def run_source(lines: list[str], namespace: dict[str, Any]) -> Any:
@@ -26,8 +39,7 @@ def run_source(lines: list[str], namespace: dict[str, Any]) -> Any:
         lines: Python source, generated from the table.
         namespace: Names it sees.
     """
-    exec(_compiled("\n".join(lines)), namespace)  # source generated here from the table
-    return namespace.pop("run")
+    return function_of(compiled("\n".join(lines)), namespace)
 
 
 class Variants(dict[bytes, Any]):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import Operation
-from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied
+from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
@@ -280,7 +280,7 @@ class DrainWriter:
         applied = self._log.apply(self.state, query, where)
         changed = applied.state is not self.state
         if changed:
-            self._changed(applied.state, event)
+            self._changed(applied.state, event, applied.changes)
         if self.touched is not None:
             self.touched.statement(applied.changes, event, self._log.moved(query))
         idle = applied.kind == "ignored" and not changed
@@ -303,7 +303,7 @@ class DrainWriter:
         except SignalRefused:
             return False
         state, changes = apply_all(self.state, told)
-        self._changed(state, event)
+        self._changed(state, event, changes)
         if self.touched is not None:
             self.touched.statement(changes, event)
         if self.index == 0 and not self._at.transaction_committed():
@@ -311,9 +311,9 @@ class DrainWriter:
                 self._produce(topic, key, value, 0)
         return True
 
-    def _changed(self, state: SchemaState, event: Event) -> None:
+    def _changed(self, state: SchemaState, event: Event, changes: Sequence[TableChange]) -> None:
         before, self.state = self.state, state
-        self._routes.forget(before, self.state, f"{event.file}:{event.start_pos}")
+        self._routes.forget(before, self.state, f"{event.file}:{event.start_pos}", changes)
         self._tables.clear()
 
     def _truncations(self, event: Event, applied: Applied) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Any
@@ -14,11 +14,13 @@ from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic, chang
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.topics_ahead import TopicsAhead
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import TopicOwners
@@ -26,14 +28,13 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaErro
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, share_of
-from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalReader, SignalRows
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
-from airflow_provider_mysql_cdc.cdc.sink.topics import describe_made, ensure_topics
 
 log = logging.getLogger(__name__)
+ROOM = 1_000
+"""Routes that are kept without a look whether their tables are still there."""
 DecodeRows = Callable[[bytes, int, int, Any, list[Any]], int]
 
 
@@ -62,12 +63,33 @@ class Route:
     path: str = ""
 
 
+@dataclass(slots=True)
+class _Kept:
+    """Hold a route, the structure that it was made for, and after how many statements that was last seen in force."""
+
+    route: Route
+    version: Table | None
+    seen: int
+
+
 def _functions(decoder: RowDecoder | Tolerant) -> tuple[DecodeRows, ...]:
     return decoder.write, decoder.update, decoder.delete, decoder.partial_update
 
 
+def _named(changes: Iterable[TableChange]) -> set[TableId] | None:
+    """Return the tables that changes name; None where they do not name all: a database, or what was not understood."""
+    found: set[TableId] = set()
+    for change in changes:
+        if change.id is None:
+            return None
+        found.add(change.id)
+        if change.previous_id is not None:
+            found.add(change.previous_id)
+    return found or None
+
+
 class Routes:
-    """Make and remember routes; forget them when a DDL statement changes a table.
+    """Make and remember routes, each as long as its table has the structure that it was made for.
 
     Args:
         cfg: The connector's configuration.
@@ -91,11 +113,13 @@ class Routes:
     ) -> None:
         self._filters, self._topics, self._touched = filters, topics, touched
         self._cfg, self._plan, self._writer = cfg, plan, writer
-        self._cache: dict[bytes, Route] = {}
+        self._cache: dict[bytes, _Kept] = {}
+        self._statements, self._room = 0, ROOM
         # Rows of the last event that could not be decoded; None when such a row stops the run.
         self.failed: list[BadRow] | None = [] if DeadLetters.wanted(cfg) else None
         self.options = wiring.decoder_options(cfg)
         self._born: dict[str, int] = {}
+        self._ahead = TopicsAhead(cfg, self._unborn)
         self._owners: TopicOwners | None = None
         # Ledger records of topics born inside the batch and of signals, for the next commit.
         self.learned: list[SideRecord] = []
@@ -105,21 +129,22 @@ class Routes:
         self.identity: bool = cfg[F.CDC_ID_HEADER]
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
 
-    def forget(self, before: SchemaState, after: SchemaState, where: str) -> None:
-        """Drop all routes, because a statement changed tables.
+    def forget(self, before: SchemaState, after: SchemaState, where: str, changes: Iterable[TableChange] = ()) -> None:
+        """Look at the structures anew, because a statement changed tables.
 
         Args:
             before: Structures before it.
             after: Structures behind it.
             where: Its place, for the error.
+            changes: What it did.
 
         Raises:
             ConfigError: A table that came with it would share its topic with another (FAULT-32).
         """
-        self._cache.clear()
+        self._statements += 1
         if self._owners is None:
             self._owners = wiring.topic_owners(self._cfg, before.tables)
-        self._owners.follow(after.tables.keys(), where)
+        self._owners.follow(after.tables.keys(), where, _named(changes))
 
     def of_table_map(self, event: Event, state: SchemaState) -> tuple[int, Route]:
         """Return the table id and the route of a TABLE_MAP event.
@@ -131,15 +156,29 @@ class Routes:
         buf, body = event.buf, event.body
         table_id = int.from_bytes(buf[body : body + 6], "little")
         raw = bytes(buf[body + 6 : event.end])
-        route = self._cache.get(raw)
-        if route is None:
+        kept = self._cache.get(raw)
+        if kept is None or (kept.seen != self._statements and not self._in_force(kept, state)):
             table_map = parse_table_map(event)
             route = self._make(table_map, state, event)
+            known = state.tables.get(route.table)
             if self.signals is not None:
-                known = state.tables.get(route.table)
                 route = replace(route, signals=self.signals.reader(known, table_map, event.where()))
-            self._cache[raw] = route
-        return table_id, route
+            self._make_room(state)
+            kept = self._cache[raw] = _Kept(route, known, self._statements)
+        return table_id, kept.route
+
+    def _make_room(self, state: SchemaState) -> None:
+        """Drop routes of tables that are gone or changed, before there are twice as many as tables."""
+        if len(self._cache) >= self._room:
+            self._cache = {raw: kept for raw, kept in self._cache.items() if self._in_force(kept, state)}
+            self._room = max(ROOM, 2 * len(self._cache))
+
+    def _in_force(self, kept: _Kept, state: SchemaState) -> bool:
+        """Return whether a table has still the structure that a route was made for."""
+        if state.tables.get(kept.route.table) is not kept.version:
+            return False
+        kept.seen = self._statements
+        return True
 
     def _make(self, table_map: TableMap, state: SchemaState, event: Event) -> Route:
         cfg = self._cfg
@@ -163,7 +202,7 @@ class Routes:
                 remedy="take a snapshot of the table (snapshot.mode=recovery rebuilds the schema history)",
             )
         check_table_map(table, table_map)
-        options = wiring.table_options(cfg, table)
+        options = wiring.table_options(cfg, table, self.options)
         decoder = compile_decoder(table, table_map, options, wiring.envelope_text(cfg, table, options))
         if self._filters is not None:
             self._filters.learn(table, table_map)
@@ -189,7 +228,7 @@ class Routes:
         """
         share = self.share(table)
         topic = share.topic
-        if share.mine and topic not in self._plan.partitions and topic not in self._born:
+        if self._unborn(table) is not None:
             # A table created inside the batch, or one whose topic did not exist when the batch was planned.
             return self._bear(table, topic)
         return share
@@ -199,17 +238,20 @@ class Routes:
 
         The commit of its first record takes along what the topic is, so that the rest of the batch finds it the same.
         """
-        cfg = self._cfg
-        admin = make_admin(cfg.kafka_settings())
-        ensure_topics(admin, {topic: wiring.table_topic(cfg)})
-        found, before = describe_made(admin, [topic], brokers(cfg.kafka_settings()))[topic], self._topics.get(topic)
+        found, before = self._ahead.make(topic), self._topics.get(topic)
         # Spark may start a writer again within one attempt of the driver, which has compared the topics before.
         if before is not None and before.epoch == self._plan.epoch and (text := before.difference(found)):
             raise changed_error({topic: text}, self._plan, begun=True)
         self._born[topic] = found.partitions
         known = KnownTopic(found.partitions, found.id, self._plan.epoch)
-        self.learned.append(topic_record(cfg.ledger_topic, topic, known))
+        self.learned.append(topic_record(self._cfg.ledger_topic, topic, known))
         return self.share(table)
+
+    def _unborn(self, table: TableId) -> str | None:
+        """Return a captured table's topic when this writer owns something of it and it is not made; None otherwise."""
+        share = self.share(table)
+        made = share.topic in self._plan.partitions or share.topic in self._born
+        return share.topic if share.mine and not made else None
 
     def _unknown_passes(self, table: TableId, event: Event) -> bool:
         """Return whether rows of an unknown table are left out (inconsistent.schema.handling.mode, STRM-24)."""

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import Schema, field_schema
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, contract, struct
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import avro_names
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 
 def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
@@ -159,7 +164,43 @@ def envelope_text(
         SchemaError: A column's type or a key column is not known.
         ConfigError: There is no such contract.
     """
-    layout = contract(options.contract, connector, options.source_struct)
+    wanted = _Wanted(connector, key, value, comments, transaction)
+    alike = replace(table, id=_ANY, comment=None), replace(options, schema_titles=_MARKS)
+    try:
+        found = _shared(*alike, wanted)
+    except (SchemaError, TypeError):
+        # It names the table; and what a converter of one's own gave may not be comparable.
+        return _envelope_text(table, options, wanted)
+    names = [(quote(mark), quote(schema_name(table, options, part))) for part, mark in _MARKS]
+    return replace(found, key_schema=_named(found.key_schema, names), value_schema=_named(found.value_schema, names))
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """Hold what is wanted beside a table and its options; see ``envelope_text``."""
+
+    connector: str
+    key: bool
+    value: bool
+    comments: bool
+    transaction: bool
+
+
+# Titles of schemas that no table has: those of the table at hand are put in their place.
+_MARKS = tuple((part, f"{part}-{secrets.token_hex(16)}") for part in ("Key", "Value", "Envelope"))
+_ANY = TableId("", "")
+_SHAPES = 256
+
+
+def _named(text: str | None, names: Sequence[tuple[str, str]]) -> str | None:
+    for mark, name in names if text is not None else ():
+        text = text.replace(mark, name) if text is not None else None
+    return text
+
+
+def _envelope_text(table: Table, options: DecoderOptions, wanted: _Wanted) -> EnvelopeText:
+    key, value, comments, transaction = wanted.key, wanted.value, wanted.comments, wanted.transaction
+    layout = contract(options.contract, wanted.connector, options.source_struct)
     require_distinct_fields(table, options)
     key_part = key_schema(table, options, layout, comments=comments) if key else None
     value_part = value_schema(table, options, layout, comments=comments, transaction=transaction) if value else None
@@ -169,6 +210,9 @@ def envelope_text(
         _null_text(table, options) if options.replace_null_with_default else {},
         _insert_text(table, options),
     )
+
+
+_shared = lru_cache(maxsize=_SHAPES)(_envelope_text)
 
 
 def _null_text(table: Table, options: DecoderOptions) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from collections.abc import Set as AbstractSet
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -108,18 +108,23 @@ class TopicOwners:
         self._tables: set[TableId] = set(tables)
         self._of: dict[str, TableId] = {name(t): t for t in self._tables if wanted(t)}
 
-    def follow(self, tables: AbstractSet[TableId], where: str) -> None:
+    def follow(self, tables: AbstractSet[TableId], where: str, among: Collection[TableId] | None = None) -> None:
         """Take note of the tables behind a statement.
 
         Args:
             tables: All tables there are now.
             where: The statement's place, for the error.
+            among: Tables that the statement may have made or taken away; None looks at all, which with thousands of
+                tables costs more than the statement.
 
         Raises:
             ConfigError: A table that came with it would share a topic (FAULT-32), or has none that Kafka allows.
         """
-        came, gone = tables - self._tables, self._tables - tables
-        self._tables = (self._tables - gone) | came
+        known = self._tables
+        came = tables - known if among is None else {t for t in among if t in tables and t not in known}
+        gone = known - tables if among is None else {t for t in among if t in known and t not in tables}
+        self._tables -= gone
+        self._tables |= came
         for topic in [self._name(t) for t in gone]:
             if self._of.get(topic) in gone:
                 del self._of[topic]

@@ -53,18 +53,19 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
     )
 
 
-def table_options(cfg: ConnectorConfig, table: Table) -> DecoderOptions:
+def table_options(cfg: ConnectorConfig, table: Table, of_all: DecoderOptions | None = None) -> DecoderOptions:
     """Return what the decoder of a table version is compiled for.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
+        of_all: From ``decoder_options``, where somebody has them already.
 
     Raises:
         SchemaError: A column cannot be treated as the configuration says.
         ConfigError: A converter of one's own cannot be used for a column.
     """
-    options, to = decoder_options(cfg), table_destination(cfg, table.id)
+    options, to = of_all or decoder_options(cfg), table_destination(cfg, table.id)
     names = tuple(c.name for c in table.columns)
     included = tuple(n for n in names if cfg.includes_column(table.id, n))
     conversions = tuple((c.name, custom) for c in table.columns if (custom := _conversion(cfg, table, c)))
