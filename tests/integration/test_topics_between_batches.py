@@ -43,7 +43,7 @@ def delete(pipeline: Pipeline, topic: str) -> None:
     admin = make_admin(pipeline.cfg.kafka_settings())
     for future in admin.delete_topics([topic]).values():
         future.result(30)
-    # The broker goes on naming it until it has heard of the deletion; made anew before that, it would be taken as there.
+    # The broker names it until it has heard of the deletion; made anew before that, it would be taken as there.
     while describe_topics(admin, [topic], ""):
         pass
 

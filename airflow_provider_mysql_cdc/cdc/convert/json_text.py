@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import java_double, java_float, quote
@@ -12,6 +13,10 @@ class Float32(float):
     """A number that Java holds as ``float``: printed with the fewest digits that tell it from its neighbours."""
 
     __slots__ = ()
+
+
+# Names of members: some hundred of them, and a name given by a user now and then.
+_label = lru_cache(maxsize=1024)(quote)
 
 
 def nullable(text: str | None) -> str:
@@ -36,8 +41,13 @@ def dumps(value: Any) -> str:
     Args:
         value: dict, list, tuple, str, bool, int, float (``Float32`` for Java floats) or None.
     """
+    kind = type(value)
+    if kind is str:
+        return quote(value)
     if value is None:
         return "null"
+    if kind is dict:
+        return "{" + ",".join([f"{_label(k)}:{dumps(v)}" for k, v in value.items()]) + "}"
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, bool):
@@ -47,5 +57,5 @@ def dumps(value: Any) -> str:
     if isinstance(value, float):
         return number(value)
     if isinstance(value, dict):
-        return "{" + ",".join(f"{quote(k)}:{dumps(v)}" for k, v in value.items()) + "}"
+        return dumps(dict(value))
     return "[" + ",".join(map(dumps, value)) + "]"

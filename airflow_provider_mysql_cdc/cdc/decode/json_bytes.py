@@ -41,7 +41,7 @@ def escape(text: str) -> str:
 
 def quote(text: str) -> str:
     """Return a str as a JSON string with quotes."""
-    return f'"{escape(text)}"'
+    return f'"{_SPECIAL.sub(_escape, text)}"'
 
 
 def to_byte_text(text: str) -> str:

@@ -10,6 +10,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
+from types import CodeType
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, nullable
@@ -119,8 +121,13 @@ class LsnPlace:
 
 def _compile(template: str, arguments: str, constants: Mapping[str, str]) -> Callable[..., str]:
     # The template comes from the contract tables only; names of tables go in as values, never as code.
-    made: Callable[..., str] = eval(f"lambda {arguments}: f'{template}'", {f"c_{k}": v for k, v in constants.items()})
+    made: Callable[..., str] = eval(_code(template, arguments), {f"c_{k}": v for k, v in constants.items()})
     return made
+
+
+@cache
+def _code(template: str, arguments: str) -> CodeType:
+    return compile(f"lambda {arguments}: f'{template}'", "<source>", "eval")
 
 
 @dataclass(frozen=True, slots=True)
