@@ -188,7 +188,7 @@ def test_a_table_that_is_created_and_emptied_gets_its_topic(
         pipeline.drain()
 
 
-@pytest.mark.parametrize("module", ["drain.routes", "job.topic_guard"])
+@pytest.mark.parametrize("module", ["drain.topics_ahead", "job.topic_guard"])
 def test_a_topic_that_vanishes_as_it_is_made_is_a_named_error(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
