@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import dump, origin, position
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, key_filters, one_batch, read_at, routes
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver, key_filters, one_batch, read_at, topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
 from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
@@ -271,11 +271,11 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(wiring, "record_writer", _of_world("writer"))
     patch.setattr(wiring, "ledger", lambda _: ModelTask.world.ledger)
-    for module in (job_ledger, topic_guard, topic_partitions, routes):
+    for module in (job_ledger, topic_guard, topic_partitions, topics_ahead):
         patch.setattr(module, "make_admin", _nothing)
-    for module in (job_ledger, routes):
+    for module in (job_ledger, topics_ahead):
         patch.setattr(module, "ensure_topics", _of_world("create"))
-    for module in (topic_guard, routes):
+    for module in (topic_guard, topics_ahead):
         patch.setattr(module, "describe_topics", _of_world("describe"), raising=False)
         patch.setattr(module, "describe_made", _of_world("describe_made"), raising=False)
     patch.setattr(topic_partitions, "all_partition_counts", _of_world("counts"))
