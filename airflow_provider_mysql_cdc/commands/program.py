@@ -13,22 +13,25 @@ from airflow_provider_mysql_cdc.commands import offsets
 from airflow_provider_mysql_cdc.environment import __main__ as environment
 
 
-def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code: 0 done, 1 an error that is named, 2 a wrong command line.
-
-    Args:
-        argv: Command line without the program's name; None takes the process's.
-    """
-    parser = argparse.ArgumentParser(
-        prog="mysql-cdc", description="Beside Airflow: the stored offsets, the environment."
-    )
+def command_line() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    parser = argparse.ArgumentParser(prog="mysql-cdc", description="Beside Airflow: stored offsets, the environment.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     text = "Show and move the stored offset of a stream."
     offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
     environment.add_arguments(commands.add_parser("environment", help=text, description=text))
-    arguments = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command and return the exit code: 0 done, 1 an error that is named, 2 a wrong command line.
+
+    Args:
+        argv: Command line without the program's name; None takes the process's.
+    """
+    arguments = command_line().parse_args(argv)
     if arguments.command == "environment":
         return environment.run(arguments)
     out = sys.stdout

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
+from kit import Pipeline, execute
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
@@ -181,3 +183,55 @@ def test_a_short_transaction_timeout_holds_for_everything_that_a_job_opens(kafka
     left_open._client().flush(10)
     state = ledger.read(fence_after_s=1)
     assert state is not None and state.plan is not None and state.plan.epoch == 3
+
+
+def documented_grants(prefix: str) -> list[AclBinding]:
+    """Return the grants that docs/install.md names for a stream's account."""
+    text = (Path(__file__).resolve().parents[2] / "docs" / "install.md").read_text()
+    rows = re.findall(
+        r"^\| (topic|transactional id) \| `([^`]+)` \| (literal|prefixed) \| ([\w, ]+) \|", text, re.MULTILINE
+    )
+    kinds = {"topic": ResourceType.TOPIC, "transactional id": ResourceType.TRANSACTIONAL_ID}
+    patterns = {"literal": ResourcePatternType.LITERAL, "prefixed": ResourcePatternType.PREFIXED}
+    return [
+        AclBinding(
+            kinds[kind],
+            name.replace("PREFIX", prefix),
+            patterns[pattern],
+            "User:cdc",
+            "*",
+            AclOperation[re.sub(r"(?<=[a-z])(?=[A-Z])", "_", operation).upper()],
+            AclPermissionType.ALLOW,
+        )
+        for kind, name, pattern, operations in rows
+        for operation in operations.split(", ")
+    ]
+
+
+@pytest.mark.parametrize("without", [None, *range(5)])
+def test_the_documented_grants_are_what_a_stream_needs(
+    kafka: str, properties: dict[str, str], root: Any, database: str, without: int | None
+) -> None:
+    """With all of them a snapshot and a drain run; without one row they do not."""
+    wanted = {f"kafka.{name}": value for name, value in account(kafka, "cdc", "word").items()}
+    settings = {**properties, **wanted, "transaction.timeout.ms": str(MOST_MS), "heartbeat.interval.ms": "1"}
+    grants = documented_grants(settings["topic.prefix"])
+    names = list(dict.fromkeys((grant.restype, grant.name) for grant in grants))
+    assert len(names) == 5
+    left = [g for g in grants if without is None or (g.restype, g.name) != names[without]]
+    for future in make_admin(account(kafka, "admin", "root")).create_acls(left).values():
+        future.result(20)
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
+    pipeline = Pipeline(settings)
+
+    def run() -> None:
+        pipeline.snapshot()
+        execute(root, f"INSERT INTO `{database}`.t VALUES (2)")
+        pipeline.drain()
+
+    if without is None:
+        run()
+        assert len(list(read_topic_committed(account(kafka, "admin", "root"), pipeline.table_topic("t")))) == 2
+    else:
+        with pytest.raises(SinkAuthorizationError):
+            run()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -17,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, DamagedRecordError, NoOffsetError, StateError
 from airflow_provider_mysql_cdc.cdc.operate.carry_offsets import document, past_offsets, read_document
-from airflow_provider_mysql_cdc.commands.program import main
+from airflow_provider_mysql_cdc.commands.program import command_line, main
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +58,7 @@ def test_show_of_nothing_says_what_happens_then(store: SqlOffsetStore, capsys: p
 def test_neither_airflow_nor_spark_is_needed_for_a_database(store: SqlOffsetStore) -> None:
     committed(store)
     code = (
-        "import sys; from airflow_provider_mysql_cdc.commands.program import main\n"
+        "import sys; from airflow_provider_mysql_cdc.commands.program import command_line, main\n"
         "assert main(['offsets', 'export', '--topic-prefix', 'shop']) == 0\n"
         "print(sorted({'airflow', 'pyspark', 'pandas'} & set(sys.modules)), file=sys.stderr)"
     )
@@ -143,3 +145,11 @@ def test_the_start_of_a_stream_stays_known(store: SqlOffsetStore) -> None:
     """A plan that nobody carried out yet is carried as well, or its batch would be planned twice."""
     first = store.save(StoredState().with_plan(plan(start=START)), None)
     assert read_document(document(store, "shop")).state == first
+
+
+def test_the_commands_in_the_docs_are_taken_as_they_stand() -> None:
+    texts = "\n".join(path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")))
+    printed = re.findall(r"^    mysql-cdc (.*)$", texts, re.MULTILINE)
+    assert len(printed) >= 5
+    for line in printed:
+        command_line().parse_args(shlex.split(line))

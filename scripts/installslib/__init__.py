@@ -1,0 +1,1 @@
+"""Fresh environments of every documented install, each tried."""
