@@ -13,7 +13,8 @@ import os
 import socket
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
@@ -27,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
 URL = "MYSQL_CDC_OFFSET_URL"
 """Environment variable with the offset database's SQLAlchemy address; an address holds a password."""
+CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,10 +75,20 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
     Raises:
         CdcError: It cannot be done.
     """
-    if arguments.mysql_cdc_conn_id or arguments.offset_conn_id or not _url(arguments):
-        # Without it Airflow looks for connections in the environment only (airflow connections get sets it as well).
-        os.environ.setdefault("_AIRFLOW_PROCESS_CONTEXT", "server")
-    return ACTIONS[arguments.action][1](arguments, out)
+    with _as_server():
+        return ACTIONS[arguments.action][1](arguments, out)
+
+
+@contextmanager
+def _as_server() -> Iterator[None]:
+    """Let Airflow look for connections in its metadata database too, as ``airflow connections get`` does."""
+    before = os.environ.get(CONTEXT)
+    os.environ[CONTEXT] = before or "server"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[CONTEXT]
 
 
 def _show(arguments: argparse.Namespace, out: TextIO) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,18 @@ def test_values_in_another_backend_are_not_looked_for_in_the_database(
     monkeypatch.setenv("AIRFLOW__WORKERS__STATE_STORE_BACKEND", "some.where.ObjectBackend")
     assert main(["offsets", "show", "--asset", "contract_offsets", "--topic-prefix", "shop"]) == 1
     assert "state_store_backend = some.where.ObjectBackend" in capsys.readouterr().err
+
+
+def test_the_command_finds_connections_in_the_metadata_database(
+    metadata_db: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from airflow.models.connection import Connection
+    from airflow.utils.session import create_session
+
+    with create_session() as session:
+        session.add(Connection(conn_id="kept_offsets", conn_type="sqlite", host=str(tmp_path / "offsets.db")))
+    where = ["offsets", "history", "--offset-conn-id", "kept_offsets", "--topic-prefix", "shop"]
+    before = dict(os.environ)
+    assert main(where) == 0, capsys.readouterr().err
+    assert (tmp_path / "offsets.db").exists()
+    assert dict(os.environ) == before, "whoever calls it stays what it was"
