@@ -34,7 +34,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, ClassVar
+
+_DAG = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain)\b")
 
 
 class CdcError(Exception):
@@ -63,7 +66,9 @@ class CdcError(Exception):
         if self.why:
             parts.append(f"Why: {self.why.rstrip('.')}.")
         if self.remedy:
-            parts.append(f"What to do: {self.remedy.rstrip('.')}.")
+            # A DAG folder has the DAGs that somebody put there.
+            source = " (DAGs of airflow_provider_mysql_cdc.example_dags)" if _DAG.search(self.remedy) else ""
+            parts.append(f"What to do: {self.remedy.rstrip('.')}{source}.")
         parts.append("A retry can help." if self.can_retry else "A retry will not help.")
         return " ".join(parts)
 

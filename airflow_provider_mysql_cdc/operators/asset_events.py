@@ -9,7 +9,6 @@ from airflow.sdk import Asset, AssetAlias
 from airflow.sdk.exceptions import AirflowRuntimeError
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import pipeline_uri
-from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
@@ -36,6 +35,8 @@ def tell_of_run(
         offset: The stored offset as JSON.
         tally: What the run has written.
     """
+    from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
+
     if not tally.batches:
         return
     context["outlet_events"][EVENTS].asset_alias_events.clear()

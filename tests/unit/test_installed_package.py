@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 from installed_package import ROOT, Installed, install
 
+from airflow_provider_mysql_cdc.cdc.errors import NoOffsetError
+
 PACKAGE = "airflow_provider_mysql_cdc"
 THIN = sorted((ROOT / "dags").glob("*.py"))
 EXAMPLES = sorted((ROOT / PACKAGE / "example_dags").glob("mysql_cdc_*.py"))
@@ -110,3 +112,15 @@ def test_the_commands_of_readme_name_extras_that_exist(metadata: Any) -> None:
     }
     assert "spark" in named
     assert named <= set(metadata.get_all("Provides-Extra"))
+
+
+def test_an_error_that_names_a_dag_says_where_it_comes_from() -> None:
+    named = NoOffsetError("none", remedy="reset it (DAG mysql_cdc_reset_offset)")
+    assert named.message() == (
+        "none. What to do: reset it (DAG mysql_cdc_reset_offset) (DAGs of airflow_provider_mysql_cdc.example_dags)."
+        " A retry will not help."
+    )
+    assert "example_dags" not in NoOffsetError("none", remedy="set mysql_cdc_conn_id").message()
+    sources = [path.read_text() for path in (ROOT / PACKAGE / "cdc").rglob("*.py")]
+    told = {name for text in sources for name in re.findall(r"\bmysql_cdc_(?:reset\w+|snapshot|drain)\b", text)}
+    assert told and told <= {path.stem for path in EXAMPLES}
