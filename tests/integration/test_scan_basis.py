@@ -165,6 +165,8 @@ def test_an_offset_moved_by_hand_lets_scans_begin_anew(
     half_read(pipeline, places)
     execute(root, f"UPDATE `{database}`.t SET v = 5 WHERE id % 10 = 0")
     reset_offset(pipeline.cfg, pipeline.store, pipeline.owner, pipeline.log, to="current")
+    # Told at once, before a drain finds out why by itself.
+    assert [(scan.state, scan.cursor) for scan in books(pipeline).scans.values()] == [("waiting", None)]
     execute(root, f"UPDATE `{database}`.t SET v = v + 1 WHERE id % 20 = 0")
     pipeline.drain()
     assert states(pipeline) == ["done"]

@@ -112,3 +112,20 @@ def test_a_stretch_that_does_not_fit_into_a_transaction_is_given_up_and_the_drai
     assert counts == {} and kafka.committed(TOPIC) == [] and kafka.producers["p.0"].current is None
     ((op, said),) = channel.said
     assert op == "back" and said["hopeless"] and "transaction.timeout.ms" in said["reason"]
+
+
+@pytest.mark.req("INC-25")
+@pytest.mark.parametrize(
+    "now",
+    [
+        table(column("w", "INT", nullable=False), column("id", "INT", nullable=False), key=("w", "id")),
+        table(column("id", "VARCHAR", length=9, charset="utf8mb4", nullable=False), key=("id",)),
+    ],
+    ids=["other columns", "another type"],
+)
+def test_a_table_whose_key_is_another_one_is_handed_back(monkeypatch: pytest.MonkeyPatch, now: Table) -> None:
+    """A range of the old key says nothing of the rows under the new one."""
+    kafka, channel, counts = read(monkeypatch, 0, now)
+    assert counts == {} and not kafka.committed(TOPIC)
+    ((op, given),) = channel.said
+    assert op == "back" and given["reason"] == "its key is another one than when the snapshot began"
