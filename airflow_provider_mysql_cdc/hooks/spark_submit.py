@@ -17,6 +17,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.hooks import hadoop_credentials
 from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     DEFAULT_CONF,
     cluster_defaults,
@@ -24,6 +25,7 @@ from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     with_defaults,
 )
 from airflow_provider_mysql_cdc.hooks.spark_python import python_of
+from airflow_provider_mysql_cdc.hooks.spec_carrier import Carried, Route
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
@@ -79,10 +81,13 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         ConfigError: The connection does not exist or its master cannot be used, or spark-submit or Java is missing.
     """
 
+    _files: str | None
+    _conf: dict[str, Any]
+
     def __init__(self, *, master: str | None = None, driver_env: Mapping[str, str], **kwargs: Any) -> None:
         self._master = master
         self._driver_env = dict(driver_env)
-        self._conf: dict[str, Any]
+        self._carried = Carried("")
         self._archives: str | None
         super().__init__(**kwargs)
 
@@ -120,6 +125,29 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         self._conf = {**with_defaults(DEFAULT_CONF, cluster=cluster, asked=asked), **python.conf}
 
     @property
+    def route(self) -> Route:
+        """Return where the driver will run."""
+        data = self._connection
+        return Route(
+            str(data["master"]),
+            self.deploy_mode,
+            str(data["namespace"] or ""),
+            own_login=bool(data["keytab"] or data["principal"] or self._proxy_user),
+            tokens=self._driver_env.get(hadoop_credentials.VARIABLE, ""),
+        )
+
+    def carry(self, given: Carried) -> None:
+        """Take a job's spec along with what is submitted.
+
+        Args:
+            given: How it is carried.
+        """
+        self._carried = given
+        self._application_args = [given.argument]
+        self._files = ",".join(filter(None, (self._files, *given.files))) or None
+        self._conf = {**self._conf, **given.conf}
+
+    @property
     def deploy_mode(self) -> str:
         """Return ``client`` or ``cluster``."""
         return str(self._connection["deploy_mode"])
@@ -142,7 +170,8 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             AirflowException: It ended with an error.
         """
         self.check_programs()
-        kwargs = {"env": self._driver_env, "start_new_session": True, **kwargs}
+        env = {**self._driver_env, **self._carried.env}
+        kwargs = {"env": env, "start_new_session": True, "pass_fds": self._carried.fds, **kwargs}
         result: str | None = super().submit(application, **kwargs)
         return result
 

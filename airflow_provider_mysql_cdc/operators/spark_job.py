@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -16,6 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
+from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
 from airflow_provider_mysql_cdc.operators.arguments import OVERRIDDEN, application_name, refuse, text_map
 
 if TYPE_CHECKING:
@@ -119,15 +116,9 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         Raises:
             CdcError: It could not be submitted at all.
         """
-        files = self.files
-        with spec_file(spec) as path:
-            self.application_args = [str(path)]
-            self._hook = self._get_hook()
-            if self._hook.deploy_mode == "cluster":
-                # Spark copies the file into the driver's working directory.
-                self.files = f"{self.files},{path}" if self.files else str(path)
-                self.application_args = [path.name]
-                self._hook = self._get_hook()
+        self._hook = self._get_hook()
+        with carried(spec, self._hook.route) as given:
+            self._hook.carry(given)
             try:
                 super().execute(context)
             except CdcError:
@@ -136,8 +127,6 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
                 # AirflowException from spark-submit, RuntimeError from the trackers of YARN, Kubernetes and standalone,
                 # OSError where a tracker's program is missing: the ledger says what became of the job.
                 return error
-            finally:
-                self.files = files  # an operator may submit several jobs
         return None
 
     def _get_hook(self) -> CdcSparkSubmitHook:
@@ -177,22 +166,3 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
             yarn_track_via_rm_api=self._yarn_track_via_rm_api,
             yarn_rm_auth=self._yarn_rm_auth,
         )
-
-
-@contextmanager
-def spec_file(spec: JobSpec) -> Iterator[Path]:
-    """Write the job spec, which holds secrets, to a file of mode 0600 in a folder of mode 0700; remove both after.
-
-    Args:
-        spec: The job spec.
-
-    Yields:
-        The file's path.
-    """
-    folder = Path(tempfile.mkdtemp(prefix="mysql-cdc-"))
-    try:
-        path = folder / "job-spec.json"
-        spec.write(path)
-        yield path
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import CREDENTIAL, KEY_VARIABLE, JobSpec
 from airflow_provider_mysql_cdc.cdc.job.last_words import last_words
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.spark.errors import named_error
@@ -39,12 +39,31 @@ def main(run: Run, arguments: list[str] | None = None) -> None:
     os.environ["MYSQL_CDC_SPARK_DRIVER"] = "1"
     try:
         # In cluster modes the path is relative to the folder that the driver is started in, where the file is shipped.
-        spec = JobSpec.read(Path((sys.argv[1:] if arguments is None else arguments)[0]))
+        spec = JobSpec.read(Path((sys.argv[1:] if arguments is None else arguments)[0]), key_of_the_spec)
         with last_words(spec, log, named_error):
             _on_spark(run, spec)
     except CdcError as error:
         log(f"{type(error).__name__}: {error.message()}")
         sys.exit(EXIT_RETRY if error.can_retry else EXIT_FAIL)
+
+
+def key_of_the_spec() -> str | None:
+    """Return the key that the operator has handed over beside a sealed spec; None when there is none.
+
+    It stands in this process's environment where spark-submit started it, else among the credentials that YARN gave to
+    the application (``hooks.spec_carrier``).
+    """
+    if key := os.environ.pop(KEY_VARIABLE, None):
+        return key
+    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # nobody's Spark application
+        return None
+    from pyspark import SparkContext
+
+    SparkContext._ensure_initialized()
+    hadoop: Any = SparkContext._jvm.org.apache.hadoop  # type: ignore[union-attr]
+    user = hadoop.security.UserGroupInformation.getCurrentUser()
+    found = user.getCredentials().getSecretKey(hadoop.io.Text(CREDENTIAL))
+    return None if found is None else bytes(found).decode()
 
 
 def _on_spark(run: Run, spec: JobSpec) -> None:

@@ -20,7 +20,8 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, changes
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, JobSpec
+from airflow_provider_mysql_cdc.cdc.job.sealed import unseal
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
@@ -36,9 +37,12 @@ record = {{"argv": sys.argv, "env": dict(os.environ), "pgid": os.getpgid(0), "pi
 path = sys.argv[-1]
 if "--files" in sys.argv:  # cluster mode: Spark would copy the file beside the driver
     path = sys.argv[sys.argv.index("--files") + 1].split(",")[-1]
-record["spec"] = json.load(open(path))
-record["mode"] = stat.S_IMODE(os.stat(path).st_mode)
-record["folder_mode"] = stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode)
+if os.path.isabs(path) and os.path.exists(path):
+    record["file"] = open(path).read()
+    record["mode"] = stat.S_IMODE(os.stat(path).st_mode)
+    record["folder_mode"] = stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode)
+if "HADOOP_TOKEN_FILE_LOCATION" in os.environ:
+    record["credentials"] = open(os.environ["HADOOP_TOKEN_FILE_LOCATION"].split(",")[-1], "rb").read().hex()
 json.dump(record, open({record!r}, "w"))
 print("[mysql-cdc] batch 1: 42 records", flush=True)
 {body}
@@ -71,8 +75,14 @@ class FakeSubmit:
 
     @property
     def record(self) -> dict[str, Any] | None:
-        """What it was given, or None when it did not run."""
-        return json.loads(self._record.read_text()) if self._record.exists() else None
+        """What it was given, or None when it did not run; the job spec as a driver would read it."""
+        if not self._record.exists():
+            return None
+        record: dict[str, Any] = json.loads(self._record.read_text())
+        if "file" in record and "sealed" in (spec := json.loads(record["file"])):
+            key = record["env"].get(KEY_VARIABLE) or bytes.fromhex(record["credentials"]).decode("latin1")[-64:]
+            record["spec"] = {**spec, "properties": unseal(spec["sealed"], key)}
+        return record
 
 
 @dataclass
@@ -113,7 +123,7 @@ class FakePipeline(ModuleType):
         if self.nothing:
             self.nothing -= 1
             return None
-        return FakeJob(JobSpec(mode, cfg.properties(), {"epoch": 1}, owner, run_for_s))
+        return FakeJob(JobSpec(mode, cfg.properties(), {"epoch": 1}, owner, run_for_s, "0123456789abcdef"))
 
     def prepare_drain(
         self,

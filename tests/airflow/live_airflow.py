@@ -26,16 +26,17 @@ LOCKED = "database is locked"
 TRIES = 5
 
 SUBMIT = """#!{python}
+import os
 import sys
 from pathlib import Path
 
 sys.path.insert(0, {root!r})
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 
-spec = JobSpec.read(Path(sys.argv[-1]))
+spec = JobSpec.read(Path(sys.argv[-1]), lambda: os.environ[KEY_VARIABLE])
 with open({started!r}, "a") as started:
     print(spec.owner, file=started)
 try:

@@ -95,7 +95,7 @@ def test_no_secret_leaves_the_job_spec_file(fakes: Any, run: Run, capfd: pytest.
     assert "Spark-Submit cmd" in log
     assert "kafka_cdc" in rendered(ti)
     for secret in (PASSWORD, KAFKA_PASSWORD):
-        for place in (*record["argv"], *record["env"].values(), rendered(ti), log):
+        for place in (*record["argv"], *record["env"].values(), rendered(ti), log, record["file"]):
             assert secret not in place
 
 

@@ -301,8 +301,10 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
     for module in (drain_driver, snapshot_driver):
         patch.setattr(module, "Coordinator", Coordinator)
+        patch.setattr(module, "sealed_properties", lambda cfg: (cfg, {}))  # has tests of its own (unit/test_sealed.py)
     for module in (drain_driver, snapshot_task):
         patch.setattr(module, "CoordinatorClient", Channel)
+        patch.setattr(module, "handed_config", lambda channel, arguments: arguments["properties"])
 
 
 def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:

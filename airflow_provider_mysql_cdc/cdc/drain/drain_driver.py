@@ -22,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config, sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -155,9 +156,10 @@ def _run_batch(
 ) -> dict[str, int]:
     begun = begin_batch(cfg, conn, job, plan, log)
     plan, progress = begun.plan, DrainProgress(begun.plan, log)
-    coordinator = Coordinator({"progress": progress.update}, runner.endpoint)
+    sealed, hand_over = sealed_properties(cfg)
+    coordinator = Coordinator({"progress": progress.update, **hand_over}, runner.endpoint)
     arguments = {
-        "properties": cfg.properties(),
+        "properties": sealed,
         "plan": plan.to_json(),
         "state": begun.state,
         "filters": begun.filters,
@@ -214,12 +216,7 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
         arguments: What ``_run_batch`` put together.
     """
     faults.set_driver(arguments["driver"])
-    cfg = ConnectorConfig.from_properties(arguments["properties"])
-    sink = wiring.record_writer(cfg, index)
-    address = tuple(arguments["address"])
-    with (
-        CoordinatorClient(address, arguments["token"], index) as channel,
-        contextlib.closing(sink),
-        named_errors(cfg),
-    ):
-        return write_batch(cfg, index, sink, channel, arguments).counts
+    with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
+        cfg = handed_config(channel, arguments)
+        with contextlib.closing(wiring.record_writer(cfg, index)) as sink, named_errors(cfg):
+            return write_batch(cfg, index, sink, channel, arguments).counts

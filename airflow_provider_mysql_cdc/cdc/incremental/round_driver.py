@@ -34,6 +34,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.stretches import HOLD_S, Stretch
 from airflow_provider_mysql_cdc.cdc.incremental.taking import book_records
 from airflow_provider_mysql_cdc.cdc.incremental.watermarks import NoWatermark, take_high, take_low
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
+from airflow_provider_mysql_cdc.cdc.job.handed_config import sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
@@ -131,8 +132,9 @@ class Round:
         filters = filters_in_force(self.cfg, self.conn, finished_chunks(ledger), start, self.log)
         tasks = self._tasks()
         meet = Rendezvous(tasks, GANG_TIMEOUT_S)
+        sealed, hand_over = sealed_properties(self.cfg)
         coordinator = Coordinator(
-            self._handlers(meet), self.runner.endpoint, on_lost=lambda t, c: meet.fail(c or lost(t))
+            {**self._handlers(meet), **hand_over}, self.runner.endpoint, on_lost=lambda t, c: meet.fail(c or lost(t))
         )
         opener = threading.Thread(
             target=self._lead,
@@ -141,7 +143,7 @@ class Round:
             daemon=True,
         )
         arguments = {
-            "properties": self.cfg.properties(),
+            "properties": sealed,
             "state": state,
             "filters": filters,
             "address": coordinator.address,

@@ -16,9 +16,11 @@ from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchRea
 from airflow_provider_mysql_cdc.cdc.incremental.stretches import HOLD_S, passes
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 from airflow_provider_mysql_cdc.cdc.snapshot.view import require_server
 
@@ -34,26 +36,36 @@ def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
         Records per topic that the stretches gave; those of the batch stand in the writer's marker.
     """
     faults.set_driver(arguments["driver"])
-    cfg = ConnectorConfig.from_properties(arguments["properties"])
-    address = tuple(arguments["address"])
-    with (
-        CoordinatorClient(address, arguments["token"], index) as channel,
-        contextlib.closing(wiring.record_writer(cfg, index)) as sink,
-        named_errors(cfg),
-        connect(cfg.connection_settings()) as conn,
-    ):
-        touched = _open_view(conn, channel)
-        if touched is None:
-            return {}
-        begun = channel.call("opened", stage="opened")
-        written = write_batch(cfg, index, sink, channel, {**arguments, "plan": begun["plan"]}, touched)
-        channel.call("drained", stage="drained")
-        if written.state is None:
-            return {}
-        plan = BatchPlan.from_json(begun["plan"])
-        return StretchReader(
-            cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"]), written.last
-        ).run()
+    with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
+        cfg = handed_config(channel, arguments)
+        with (
+            contextlib.closing(wiring.record_writer(cfg, index)) as sink,
+            named_errors(cfg),
+            connect(cfg.connection_settings()) as conn,
+        ):
+            return _carry_out(cfg, index, sink, channel, conn, arguments)
+
+
+def _carry_out(
+    cfg: ConnectorConfig,
+    index: int,
+    sink: TransactionalWriter,
+    channel: CoordinatorClient,
+    conn: Any,
+    arguments: dict[str, Any],
+) -> dict[str, int]:
+    touched = _open_view(conn, channel)
+    if touched is None:
+        return {}
+    begun = channel.call("opened", stage="opened")
+    written = write_batch(cfg, index, sink, channel, {**arguments, "plan": begun["plan"]}, touched)
+    channel.call("drained", stage="drained")
+    if written.state is None:
+        return {}
+    plan = BatchPlan.from_json(begun["plan"])
+    return StretchReader(
+        cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"]), written.last
+    ).run()
 
 
 def _open_view(conn: Any, channel: CoordinatorClient) -> TouchedKeys | None:

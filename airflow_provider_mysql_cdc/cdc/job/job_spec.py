@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.job.sealed import seal, unseal
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse, stored_at
+
+SPEC_FILE = "job-spec.json"
+KEY_VARIABLE = "SPARK_MYSQL_CDC_KEY"
+"""Variable with the key of a sealed spec; nothing secret without the file."""
+CREDENTIAL = "mysql-cdc.job-key"
+"""Name of the key among an application's credentials on YARN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +26,7 @@ class JobSpec:
 
     Args:
         mode: ``drain`` or ``snapshot``.
-        properties: Connector properties with secrets in clear text; hence the file's mode 0600.
+        properties: Connector properties with secrets in clear text.
         plan: The batch plan as JSON (``BatchPlan.to_json``).
         owner: Who runs: ``dag_id/run_id/task_id/map_index``. A retry has the same owner and may take over.
         run_for_s: Seconds to go on draining batch after batch; 0 drains one batch.
@@ -70,21 +79,56 @@ class JobSpec:
         )
 
     def write(self, path: Path) -> None:
-        """Write the spec to a new file that only this account can read."""
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "w") as out:
-            json.dump(self.to_json(), out)
+        """Write the spec, secrets and all, to a new file that only this account can read."""
+        _write(path, self.to_json())
+
+    def write_sealed(self, path: Path) -> str:
+        """Write the spec with sealed properties to a new file of this account, and return the key that opens them.
+
+        Args:
+            path: The file; what is left of it, or of copies of it, tells no secret.
+        """
+        text, key = seal(self.properties)
+        _write(path, {**self.to_json(), "properties": {}, "sealed": text})
+        return key
 
     @classmethod
-    def read(cls, path: Path) -> JobSpec:
+    def read(cls, path: Path, key: Callable[[], str | None] = lambda: None) -> JobSpec:
         """Read a spec file.
+
+        Args:
+            path: The file.
+            key: Returns the key of sealed properties; asked only when they are sealed.
 
         Raises:
             DamagedRecordError: It is not one, or cannot be read.
+            ConfigError: Its properties are sealed, and there is no key or another one.
         """
         try:
             text = path.read_bytes()
         except OSError as error:
             raise damaged(error.strerror or "it cannot be read", f"job spec {path}") from error
         with stored_at(f"job spec {path}"):
-            return cls.from_json(parse(text))
+            data = parse(text)
+            sealed = Members(data).text("sealed", "")
+            if sealed:
+                data = {**data, "properties": unseal(sealed, _required(key(), path))}
+            return cls.from_json(data)
+
+
+def _write(path: Path, data: dict[str, Any]) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "w") as out:
+        json.dump(data, out)
+
+
+def _required(key: str | None, path: Path) -> str:
+    if key is None:
+        raise ConfigError(
+            "the properties of the job are sealed, and their key has not come along",
+            where=f"job spec {path}",
+            why="the operator hands it over beside the file (docs/adr/0015-secrets-on-the-way.md)",
+            remedy="start jobs through the operators; should this be one, run the task again",
+            retriable=True,
+        )
+    return key

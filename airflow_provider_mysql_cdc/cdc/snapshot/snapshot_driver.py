@@ -23,6 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateEr
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import SKIPPED
+from airflow_provider_mysql_cdc.cdc.job.handed_config import sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY, JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.known_history import history_id_record, require_known_history
@@ -308,8 +309,10 @@ class _Snapshot:
         if tasks < wanted:
             self.log(f"{F.SNAPSHOT_PARALLELISM.name} asks for {wanted} tasks; Spark has {slots} slot(s)")
         rendezvous = Rendezvous(tasks, GANG_TIMEOUT_S)
+        sealed, hand_over = sealed_properties(self.cfg)
         coordinator = Coordinator(
             {
+                **hand_over,
                 "ready": lambda task, request: rendezvous.arrive(request["stage"], task),
                 "opened": lambda task, request: rendezvous.arrive(request["stage"], task),
                 "next": queue.next,
@@ -336,7 +339,7 @@ class _Snapshot:
         opener = ViewOpener(self.cfg, rendezvous, listed, guard_conn, ViewUse(moved, record, self.log))
         opener.start()
         arguments = {
-            "properties": self.cfg.properties(),
+            "properties": sealed,
             "plan": self.plan.to_json(),
             "partitions": topic_partitions(self.cfg, {*state.tables, *(p.table for p in queue.waiting)}),
             "run_id": self.run_id,

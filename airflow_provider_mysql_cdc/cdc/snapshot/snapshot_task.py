@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -47,27 +48,22 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
         Rows per topic.
     """
     faults.set_driver(arguments["driver"])
-    cfg = ConnectorConfig.from_properties(arguments["properties"])
     plan = BatchPlan.from_json(arguments["plan"])
-    sink = wiring.record_writer(cfg, index)
-    address = tuple(arguments["address"])
-    with (
-        CoordinatorClient(address, arguments["token"], index) as channel,
-        contextlib.closing(sink),
-        named_errors(cfg),
-    ):
-        with wiring.ledger(cfg) as ledger:
-            join(ledger, plan, sink, index)
-        with connect(cfg.connection_settings()) as conn:
-            view = _join_view(conn, channel)
-            if view.get("over"):  # the driver looks at the tables anew, with new tasks
-                return {}
-            require_server(conn, view["offset"]["server_uuid"])
-            headers = wiring.headers(cfg, arguments["run_id"])
-            task = SnapshotTask(
-                cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers
-            )
-            return task.run()
+    with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
+        cfg = handed_config(channel, arguments)
+        with contextlib.closing(wiring.record_writer(cfg, index)) as sink, named_errors(cfg):
+            with wiring.ledger(cfg) as ledger:
+                join(ledger, plan, sink, index)
+            with connect(cfg.connection_settings()) as conn:
+                view = _join_view(conn, channel)
+                if view.get("over"):  # the driver looks at the tables anew, with new tasks
+                    return {}
+                require_server(conn, view["offset"]["server_uuid"])
+                headers = wiring.headers(cfg, arguments["run_id"])
+                task = SnapshotTask(
+                    cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers
+                )
+                return task.run()
 
 
 def _join_view(conn: Any, channel: CoordinatorClient) -> dict[str, Any]:

@@ -1,0 +1,58 @@
+"""A secret among the credentials that Hadoop hands from spark-submit to an application on YARN.
+
+It is the way that Hadoop has for passwords of jobs (Sqoop's, for example): the submitting process reads credentials
+from the files that a variable names, the resource manager gives them to the application's containers, and YARN
+forgets them with the application. Unlike configuration and files they never lie in the staging folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from airflow_provider_mysql_cdc.cdc.job.job_spec import CREDENTIAL
+
+VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+"""A list of files, by commas; source: org.apache.hadoop.security.UserGroupInformation.createLoginUser (3.5)."""
+_MAGIC, _WRITABLE = b"HDTS", b"\0"
+
+
+def encoded(secret: str) -> bytes:
+    """Return a file of credentials with one secret.
+
+    Source: org.apache.hadoop.security.Credentials.writeTokenStorageToStream and write (3.5): magic, format, number of
+    tokens, number of secret keys, then name and value of each, with lengths as Hadoop's VInt.
+
+    Args:
+        secret: The secret, of at most 127 bytes: then a VInt is one byte.
+    """
+    name, value = CREDENTIAL.encode(), secret.encode()
+    return _MAGIC + _WRITABLE + b"\0\1" + bytes([len(name)]) + name + bytes([len(value)]) + value
+
+
+@contextmanager
+def readable(secret: str, folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Make a file of credentials that a child process can read; where the system has that, one without a name.
+
+    Args:
+        secret: The secret.
+        folder: Where it lies on systems without anonymous files; of mode 0700.
+
+    Yields:
+        The file's path for the child, and the descriptors that it must inherit.
+    """
+    data = encoded(secret)
+    if hasattr(os, "memfd_create"):
+        fd = os.memfd_create("mysql-cdc")
+        try:
+            os.write(fd, data)
+            yield f"/proc/self/fd/{fd}", (fd,)
+        finally:
+            os.close(fd)
+        return
+    path = folder / "credentials"
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
+        out.write(data)
+    yield str(path), ()

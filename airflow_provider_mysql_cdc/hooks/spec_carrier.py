@@ -1,0 +1,154 @@
+"""How a job's spec and its secrets reach the driver in each deploy mode (docs/adr/0015-secrets-on-the-way.md).
+
+What lies in a file is sealed, and the key goes another way, one that ends with the processes that need it: the
+driver's environment where spark-submit starts it, the application's credentials on YARN. On Kubernetes the whole spec
+is a Secret.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, SPEC_FILE
+from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kubernetes_secret
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+
+FOLDERS = "mysql-cdc-job-"
+_HELD = "held"
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """Say what to add to a submission, so that its driver finds the spec and can read it.
+
+    Args:
+        argument: The application's argument.
+        files: Files for ``--files``.
+        conf: Spark configuration; nothing in it is secret, for it stands on the command line and in Spark's web page.
+        env: Variables of spark-submit.
+        fds: File descriptors that spark-submit inherits.
+    """
+
+    argument: str
+    files: tuple[str, ...] = ()
+    conf: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = field(default_factory=dict)
+    fds: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """Say where a driver will run.
+
+    Args:
+        master: Spark master.
+        deploy_mode: ``client`` or ``cluster``.
+        namespace: Namespace on Kubernetes.
+        own_login: Whether spark-submit logs in by itself, with a keytab or as another user.
+        tokens: Files of Hadoop credentials that the environment names already.
+    """
+
+    master: str
+    deploy_mode: str
+    namespace: str = ""
+    own_login: bool = False
+    tokens: str = ""
+
+
+@contextmanager
+def carried(spec: JobSpec, route: Route) -> Iterator[Carried]:
+    """Put the spec where the driver will find it, and take it away again.
+
+    Args:
+        spec: The job.
+        route: Where its driver will run.
+
+    Raises:
+        ConfigError: There is no way that is safe.
+    """
+    in_cluster = _on_kubernetes if route.master.startswith("k8s://") else _on_yarn
+    with (in_cluster if route.deploy_mode == "cluster" else _beside)(spec, route) as given:
+        yield given
+
+
+@contextmanager
+def _beside(spec: JobSpec, route: Route) -> Iterator[Carried]:
+    """Client mode: spark-submit's environment becomes the driver's, and ends with it."""
+    with folder() as path:
+        key = spec.write_sealed(path / SPEC_FILE)
+        yield Carried(str(path / SPEC_FILE), env={KEY_VARIABLE: key})
+
+
+@contextmanager
+def _on_yarn(spec: JobSpec, route: Route) -> Iterator[Carried]:
+    """YARN: the file is localised beside the driver, the key is one of the application's credentials."""
+    if route.own_login:
+        raise ConfigError(
+            "in cluster mode on YARN the job's key cannot be handed over with a login of Spark's own",
+            where="keytab, principal or proxy_user",
+            why="Spark drops the submitting user's credentials for such a login, and every other way leaves copies",
+            remedy="keep a ticket on the worker (airflow kerberos, use_krb5ccache), or use deploy mode client",
+        )
+    with folder() as path:
+        key = spec.write_sealed(path / SPEC_FILE)
+        with hadoop_credentials.readable(key, path) as (file, fds):
+            tokens = ",".join(filter(None, (route.tokens, file)))
+            yield Carried(SPEC_FILE, (str(path / SPEC_FILE),), env={hadoop_credentials.VARIABLE: tokens}, fds=fds)
+
+
+@contextmanager
+def _on_kubernetes(spec: JobSpec, route: Route) -> Iterator[Carried]:
+    """Kubernetes: a Secret that only the driver's pod mounts; nothing goes over Spark's upload path."""
+    with kubernetes_secret.of(spec, route.namespace) as conf:
+        yield Carried(f"{kubernetes_secret.MOUNT}/{SPEC_FILE}", conf=conf)
+
+
+@contextmanager
+def folder() -> Iterator[Path]:
+    """Make a folder of mode 0700 and remove it afterwards, with those of tasks that died before they could.
+
+    A lock on a file inside tells whether its task lives: the system gives it up with the process, whatever ended that.
+
+    Yields:
+        The folder.
+    """
+    sweep()
+    path = Path(tempfile.mkdtemp(prefix=FOLDERS))
+    held = os.open(path / _HELD, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+        os.close(held)
+
+
+def sweep() -> None:
+    """Remove the folders of this account's tasks that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
+        with contextlib.suppress(OSError):
+            if path.stat().st_uid == os.getuid() and _abandoned(path / _HELD):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _abandoned(file: Path) -> bool:
+    held = os.open(file, os.O_RDWR)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(held)
+    return True

@@ -1,0 +1,83 @@
+"""The way of a job's spec to its driver: what lies where, and what a killed task leaves."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, JobSpec
+from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
+from airflow_provider_mysql_cdc.hooks.spec_carrier import FOLDERS, Route, carried, folder
+
+MARK = "M4rked-s3cret"
+SPEC = JobSpec("drain", {"database.password": MARK}, {}, "dag/run/task/-1", id="0123456789abcdef")
+HELD = """
+import sys, time
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.hooks.spec_carrier import Route, carried
+spec = JobSpec("drain", {"database.password": "M4rked-s3cret"}, {}, "o", id="0123456789abcdef")
+with carried(spec, Route("local[1]", "client")) as given:
+    print(given.argument, flush=True)
+    time.sleep(600)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_tmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+
+
+def texts(path: Path) -> str:
+    """Return all that lies in the files of a folder."""
+    return "".join(file.read_bytes().decode("latin1") for file in path.rglob("*") if file.is_file())
+
+
+def test_beside_a_driver_the_file_is_sealed_and_the_key_is_in_its_environment_only(tmp_path: Path) -> None:
+    with carried(SPEC, Route("spark://one:7077", "client")) as given:
+        key = given.env[KEY_VARIABLE]
+        assert JobSpec.read(Path(given.argument), lambda: key) == SPEC
+        assert (given.files, given.conf, given.fds) == ((), {}, ())
+        assert MARK not in texts(tmp_path) and key not in texts(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_yarn_the_key_is_a_credential_that_lies_in_no_folder(tmp_path: Path) -> None:
+    with carried(SPEC, Route("yarn", "cluster", tokens="/other/tokens")) as given:
+        (file,) = given.files
+        assert given.argument == Path(file).name == "job-spec.json"
+        assert given.conf == {} and KEY_VARIABLE not in given.env
+        other, _, mine = given.env[VARIABLE].partition(",")
+        assert other == "/other/tokens"
+        read = [sys.executable, "-c", "import sys; print(open(sys.argv[1], 'rb').read().hex())", mine]
+        found = bytes.fromhex(subprocess.check_output(read, pass_fds=given.fds, text=True))
+        key = found[-64:].decode()
+        assert JobSpec.read(Path(file), lambda: key) == SPEC
+        assert MARK not in texts(tmp_path) and key not in texts(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_on_yarn_a_login_of_spark_s_own_is_refused_rather_than_leaving_copies() -> None:
+    with pytest.raises(ConfigError, match="keep a ticket"), carried(SPEC, Route("yarn", "cluster", own_login=True)):
+        raise AssertionError
+
+
+def test_what_a_killed_task_leaves_tells_nothing_and_goes_with_the_next_one(tmp_path: Path) -> None:
+    with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        left = Path(process.stdout.readline().strip())
+        with folder():
+            stays = left.exists()
+        os.kill(process.pid, signal.SIGKILL)
+    assert stays, "the folder of a task that lives is nobody else's to remove"
+    assert left.exists() and MARK not in texts(tmp_path)
+    with folder() as mine:
+        assert [path for path in tmp_path.glob(f"{FOLDERS}*")] == [mine]
+    assert list(tmp_path.iterdir()) == []
