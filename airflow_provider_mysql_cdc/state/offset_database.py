@@ -76,7 +76,12 @@ def open_engine(conn: Any) -> Any:
         first.close()
         return conn.get_hook().get_sqlalchemy_engine()
     waiting = [first]
-    return sqlalchemy.create_engine(f"{dialect}://", creator=lambda: waiting.pop() if waiting else _text(opener()))
+
+    def another() -> Any:
+        return waiting.pop() if waiting else _text(opener())
+
+    # Between plan and settlement lies a whole job; a server or a firewall ends what is idle for so long.
+    return sqlalchemy.create_engine(f"{dialect}://", creator=another, pool_pre_ping=True)
 
 
 def _opener(conn: Any) -> Opener:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from airflow.sdk import Connection
-from store_contract import plan
+from store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
@@ -103,12 +103,10 @@ def test_a_connection_of_something_else_is_refused(define: Define) -> None:
         open_engine(define("spark", host="local[2]"))
 
 
-@pytest.mark.stack
-@pytest.mark.parametrize("tls", ["required", "disabled"])
-def test_the_provider_s_own_type_opens_with_its_tls_and_one_transaction(
-    define: Define, stack: Any, database: str, tls: str
-) -> None:
-    conn = define(
+@pytest.fixture
+def own(define: Define, stack: Any, database: str) -> Callable[[str], Any]:
+    """Define a connection of the provider's own type to the test's database, with a mode of TLS."""
+    return lambda tls: define(
         "mysql_cdc",
         host=stack.mysql_host,
         port=stack.mysql_port,
@@ -117,7 +115,27 @@ def test_the_provider_s_own_type_opens_with_its_tls_and_one_transaction(
         schema=database,
         extra={"database.ssl.mode": tls},
     )
-    engine = open_engine(conn)
+
+
+@pytest.mark.stack
+def test_a_connection_that_was_idle_for_too_long_is_opened_anew(
+    own: Callable[[str], Any], root: Any, database: str
+) -> None:
+    store = SqlOffsetStore(open_engine(own("disabled")), "p")
+    stored = store.save(StoredState().with_plan(plan()), None)
+    with root.cursor() as cursor:
+        cursor.execute("SELECT id FROM information_schema.processlist WHERE db = %s AND command = 'Sleep'", (database,))
+        idle = [number for (number,) in cursor.fetchall()]
+        assert idle
+        for number in idle:
+            cursor.execute(f"KILL {number}")
+    assert store.save(stored.commit(END, 1), stored).revision == 2
+
+
+@pytest.mark.stack
+@pytest.mark.parametrize("tls", ["required", "disabled"])
+def test_the_provider_s_own_type_opens_with_its_tls_and_one_transaction(own: Callable[[str], Any], tls: str) -> None:
+    engine = open_engine(own(tls))
     store = SqlOffsetStore(engine, "p")
     assert store.load() is None
     with engine.begin() as opened:
