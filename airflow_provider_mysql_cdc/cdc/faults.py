@@ -110,10 +110,17 @@ def _raise(fault: dict[str, Any]) -> None:
     raise FaultRaised(fault["point"])
 
 
+def _stop_alone(fault: dict[str, Any]) -> None:
+    # The end of the parent would wake the stopped members of its process group, and end them (setpgid(2)).
+    os.setsid()
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
 ACTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "kill-driver": _kill_driver,
     "kill-self": lambda _: os.kill(os.getpid(), signal.SIGKILL),
     "stop-self": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
+    "stop-alone": _stop_alone,
     "sleep": lambda fault: time.sleep(float(fault.get("seconds", 5))),
     "raise": _raise,
 }
