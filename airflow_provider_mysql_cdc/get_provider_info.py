@@ -31,7 +31,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [_modules("hooks", "mysql_cdc", "spark_submit")],
         "operators": [_modules("operators", "snapshot", "drain", "reset", "signal", "incremental")],
         "sensors": [_modules("sensors", "binlog", "incremental")],
-        "triggers": [_modules("triggers", "binlog", "incremental")],
+        "triggers": [_modules("triggers", "binlog", "incremental", "job")],
         "connection-types": [_connection_type()],
         "asset-uris": [
             {

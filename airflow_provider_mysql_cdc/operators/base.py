@@ -24,9 +24,9 @@ from airflow_provider_mysql_cdc.operators.common import (
     run_of,
     seconds,
 )
+from airflow_provider_mysql_cdc.operators.deferring import DefersJob
 from airflow_provider_mysql_cdc.operators.following import following
 from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
-from airflow_provider_mysql_cdc.operators.spark_job import SparkJobOperator
 from airflow_provider_mysql_cdc.operators.verdict import Verdict
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 IDLE_POLL_S = 5.0
 
 
-class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
+class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
     """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
 
     The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), hand the
@@ -75,13 +75,14 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
     """
 
     template_fields: Sequence[str] = (
-        *SparkJobOperator.template_fields,
+        *DefersJob.template_fields,
         "mysql_cdc_conn_id",
         "kafka_conn_id",
         "offset_conn_id",
         "properties",
         "run_for",
         "writers",
+        "deferrable",
     )
     template_fields_renderers: ClassVar[dict[str, str]] = {"properties": "json", "conf": "json", "env_vars": "json"}
     ui_color = "#d7ebdd"
@@ -168,7 +169,10 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
 
     def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
         """Do what the task is for; configuration and Spark are known to be usable."""
-        done = self._one_job(cfg, store, context, deadline)
+        defers = self._defers()
+        if defers:
+            self._follow_earlier(cfg, context)
+        done = self._one_job(cfg, store, context, deadline, defers=defers)
         if done is not None:
             return done
         self.log.info("Nothing to do.")
@@ -190,13 +194,15 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, SparkJobOperator):
         return cfg, hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
 
     def _one_job(
-        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float
+        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float, *, defers: bool = False
     ) -> dict[str, Any] | None:
         """Plan, run and settle one job; return None when there was nothing to do until the deadline."""
         job = self._prepare(cfg, store, owner_of(context), deadline)
         self._stop_if_killed()
         if job is None:
             return None
+        if defers:
+            return self._run_detached(cfg, store, job.spec, context)
         with following(cfg, store, self.log.info) if job.spec.mode == "drain" else nullcontext():
             failure = self._submit(replace(job.spec, run=run_of(context)), context)
         self._stop_if_killed()

@@ -78,6 +78,30 @@ def merge_properties(given: Properties | Sequence[Properties] | None) -> dict[st
     return merged
 
 
+def shown_properties(given: Properties | Sequence[Properties] | None, conn_id: str) -> dict[str, Any]:
+    """Return the properties for a trigger, whose arguments Airflow stores and shows.
+
+    Args:
+        given: The operator's argument, rendered.
+        conn_id: The connection that a secret belongs into.
+
+    Raises:
+        AirflowFailException: A value holds a secret under a name that does not say so.
+    """
+    from airflow_provider_mysql_cdc.cdc.config.property_names import shown
+
+    properties = merge_properties(given)
+    if leaked := sorted(name for name, value in properties.items() if shown(name, str(value)) != str(value)):
+        raise airflow_error(
+            ConfigError(
+                "a secret stands in the task's properties, where Airflow shows it",
+                where=", ".join(leaked),
+                remedy=f"put it into the connection {conn_id} or the Kafka connection",
+            )
+        )
+    return properties
+
+
 def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
     """Make Airflow mask the secrets that rendered properties should not hold, before it shows them as rendered fields.
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
@@ -55,6 +55,10 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
         "channel",
         "timeout",
     )
+    useless: ClassVar[Mapping[str, str]] = {
+        **MySqlCdcAskingOperator.useless,
+        "deferrable": "ask with MySqlCdcSignalOperator and wait with MySqlIncrementalSnapshotSensor(deferrable=True)",
+    }
     give_up = "; the signal stop-snapshot gives it up"
     mode = "drain"
     job_file = "drain_binlog.py"

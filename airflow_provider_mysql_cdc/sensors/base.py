@@ -17,10 +17,16 @@ from airflow.providers.common.compat.sdk import (
     timezone,
 )
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, from_json
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.arguments import flag
-from airflow_provider_mysql_cdc.operators.common import MasksProperties, Properties, airflow_error, merge_properties
+from airflow_provider_mysql_cdc.operators.common import (
+    MasksProperties,
+    Properties,
+    airflow_error,
+    merge_properties,
+    shown_properties,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -137,7 +143,7 @@ class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
                 {
                     "mysql_cdc_conn_id": self.mysql_cdc_conn_id,
                     "kafka_conn_id": self.kafka_conn_id or None,
-                    "properties": self._checked_properties(),
+                    "properties": shown_properties(self.properties, self.mysql_cdc_conn_id),
                     "poll_interval": max(self.poke_interval, 1.0),
                 }
             ),
@@ -148,22 +154,3 @@ class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
 
     def _config(self) -> ConnectorConfig:
         return MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(merge_properties(self.properties))
-
-    def _checked_properties(self) -> dict[str, Any]:
-        """Return the properties for the trigger, whose arguments Airflow stores and shows.
-
-        Raises:
-            AirflowFailException: A value holds a secret under a name that does not say so.
-        """
-        from airflow_provider_mysql_cdc.cdc.config.property_names import shown
-
-        properties = merge_properties(self.properties)
-        if leaked := sorted(name for name, value in properties.items() if shown(name, str(value)) != str(value)):
-            raise airflow_error(
-                ConfigError(
-                    "a secret stands in the task's properties, where Airflow shows it",
-                    where=", ".join(leaked),
-                    remedy=f"put it into the connection {self.mysql_cdc_conn_id} or the Kafka connection",
-                )
-            )
-        return properties

@@ -21,6 +21,7 @@ from demolib.airflow_run import Airflow, AirflowError, connection
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ("mysql_cdc_adhoc_snapshot", "mysql_cdc_backfill", "mysql_cdc_snapshot")
 WAITS = "waits_of_a_test"
+DEFERRED = "deferred_drain_of_a_test"
 LOCKED = "database is locked"
 """SQLite refuses a transaction at once that has read before another one has written; Airflow then takes all back."""
 TRIES = 5
@@ -56,13 +57,16 @@ class LiveAirflow(Airflow):
 
     def __init__(self, home: Path) -> None:
         folder = home.with_name(home.name + "-dags")
-        super().__init__(home, lambda line: print(f"[airflow] {line}"), dags_folder=folder, dags=(*DAGS, WAITS))
+        super().__init__(
+            home, lambda line: print(f"[airflow] {line}"), dags_folder=folder, dags=(*DAGS, WAITS, DEFERRED)
+        )
         self.spark = home.with_name(home.name + "-spark")
         self._started_jobs = self.spark / "started"
         folder.mkdir()
         for name in DAGS:
             shutil.copy(ROOT / "dags" / f"{name}.py", folder)
-        shutil.copy(Path(__file__).with_name("waits.py"), folder)
+        for name in ("waits", "deferred_drain"):
+            shutil.copy(Path(__file__).with_name(f"{name}.py"), folder)
         (self.spark / "bin").mkdir(parents=True)
         text = SUBMIT.format(python=sys.executable, root=str(ROOT), started=str(self._started_jobs))
         for name, program in (("spark-submit", text), ("java", "#!/bin/sh\n")):

@@ -16,8 +16,10 @@ import pymysql
 import pytest
 from incremental_rig import FLAT, books
 from kit import Pipeline, execute, payload
-from live_airflow import WAITS, LiveAirflow
+from live_airflow import DEFERRED, WAITS, LiveAirflow
 
+from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
+from airflow_provider_mysql_cdc.cdc.operate.end_run import at_work
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
@@ -176,6 +178,42 @@ def test_deferred_sensors_share_a_poll_in_the_triggerer(live: LiveAirflow, pipel
     assert {t["task_id"]: t["state"] for t in live.tasks(WAITS, run_id)} == {
         f"{what}_{who}": "success" for what in ("binlog", "snapshot") for who in ("quick", "patient")
     }
+
+
+def test_a_deferred_drain_works_without_its_task_and_ends_with_it(
+    live: LiveAirflow, pipeline: Pipeline, source: Any
+) -> None:
+    """Its task holds no worker meanwhile; a person who ends the task ends the driver, over the triggerer."""
+    live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot"))
+    for number, seconds in ((50, 3), (51, 900)):
+        execute(source, f"INSERT INTO {CUSTOMERS} VALUES ({number}, 0)")
+        jobs = len(live.jobs())
+        run_id = live.trigger(DEFERRED, seconds=seconds)
+        live.wait_for(lambda run=run_id: live.tasks(DEFERRED, run)[0]["state"] == "deferred", "a deferred drain")
+        owner = f"{DEFERRED}/{run_id}/drain/-1"
+        if seconds == 3:
+            assert live.end_of(DEFERRED, run_id) == "success", live.log_of(run_id)
+            assert live.result(DEFERRED, run_id, "drain")["tables"] == {CUSTOMERS: 1}
+        else:
+            assert at_work(pipeline.cfg, owner)
+            # Airflow tells a trigger of it that runs, not one that waits for a triggerer.
+            following = f"Following the driver of {owner}"
+            live.wait_for(lambda line=following, run=run_id: line in logs_of(live, run), "a trigger at work")
+            path = f"dags/{DEFERRED}/dagRuns/{run_id}/taskInstances/drain"
+            live.call("PATCH", path, {"new_state": "failed"})
+            live.wait_for(lambda owner=owner: not at_work(pipeline.cfg, owner), "the end of the driver")
+        assert live.jobs()[jobs:] == [owner]
+    told = live.call("GET", "assets/events?limit=100&order_by=-timestamp")["asset_events"]
+    settings = pipeline.cfg.connection_settings()
+    uri = table_uri(settings.host, pipeline.cfg.topic_prefix, DB, "customers", settings.port)
+    mine = [event["extra"] for event in told if event["uri"] == uri and event["source_dag_id"] == DEFERRED]
+    assert [extra["records"] for extra in mine] == [1]
+
+
+def logs_of(live: LiveAirflow, run_id: str) -> str:
+    """Return what workers and triggerer have written about a run's tasks."""
+    files = [path for path in live.home.rglob("*.log*") if f"run_id={run_id}" in str(path)]
+    return "".join(path.read_text() for path in files)
 
 
 BACKFILL = "mysql_cdc_backfill"

@@ -106,7 +106,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO
                     totals[topic] = totals.get(topic, 0) + n
                 _heartbeat_action(cfg, conn)
                 with named_errors(cfg):
-                    following = _next(cfg, conn, job, spec, counts, deadline, other)
+                    following = _next(cfg, conn, job, spec, counts, deadline, other, lock.require)
                 if following is None:
                     return totals
                 plan = following
@@ -186,8 +186,13 @@ def _next(
     counts: dict[str, int],
     deadline: float,
     other: OtherWork,
+    require: Callable[[], None],
 ) -> BatchPlan | None:
-    """Wait for new events, or other work, until the deadline and plan the next batch."""
+    """Wait for new events, or other work, until the deadline and plan the next batch.
+
+    Raises:
+        RunInProgressError: The lock is lost, which also says that somebody has ended this run.
+    """
     ledger, looked = job.latest(), time.monotonic()
     start, plan = ledger.end(), ledger.plan_in_force()
     if plan.kind == "reset":
@@ -198,6 +203,7 @@ def _next(
         return None
     epoch = plan.epoch + 1
     while time.monotonic() < deadline:
+        require()
         waits = time.monotonic() - looked >= LOOK_S
         if waits:
             looked, waits = time.monotonic(), other.waits(cfg, job.read())

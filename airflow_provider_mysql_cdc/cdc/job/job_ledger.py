@@ -87,6 +87,10 @@ class JobLedger:
         """
         return self._last or self.read()
 
+    def read_fencing(self) -> LedgerState:
+        """Read the ledger to its end although writers have transactions open, which are fenced."""
+        return self._ledger.read(fence_after_s=1.0, fence_planner=False) or LedgerState()
+
     def begin(self, plan: BatchPlan, beside: Sequence[SideRecord] = ()) -> LedgerState:
         """Put the plan in force: nobody but writers of the new attempt can add anything (``commit.takeover``).
 

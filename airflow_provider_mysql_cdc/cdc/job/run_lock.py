@@ -116,6 +116,22 @@ def require_no_other(conn: Any, prefix: str, owner: str) -> None:
         raise _in_progress(prefix, holder)
 
 
+def held_by(conn: Any, prefix: str, owner: str) -> int | None:
+    """Return the connection by which a run holds the lock; None when it does not hold it.
+
+    Args:
+        conn: An open connection.
+        prefix: topic.prefix.
+        owner: ``dag_id/run_id/task_id/map_index``.
+
+    Raises:
+        SourceError: What the server says.
+    """
+    question = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
+    holder, mine = fetch_all(conn, question, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
+    return None if holder is None or holder != mine else int(holder)
+
+
 def require_nobody_else(settings: ConnectionSettings, prefix: str, owner: str) -> None:
     """Refuse when a run of another owner is at work, over a connection of its own; see ``require_no_other``.
 

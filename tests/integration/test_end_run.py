@@ -1,0 +1,80 @@
+"""A driver that is ended from elsewhere, without its process, Spark or a cluster manager being asked."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit import Pipeline, compacted, execute, rows
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
+from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
+from airflow_provider_mysql_cdc.cdc.operate.end_run import at_work, end_run
+
+
+def until(look: Callable[[], Any], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+class Gate(ThreadRunner):
+    """Holds the tasks of a batch back, as a cluster without slots does."""
+
+    def __init__(self, *, shut: bool) -> None:
+        super().__init__(1)
+        self.reached, self.open = threading.Event(), threading.Event()
+        if not shut:
+            self.open.set()
+
+    def run(self, *args: Any, **kwargs: Any) -> list[Any]:
+        self.reached.set()
+        assert self.open.wait(60)
+        return super().run(*args, **kwargs)
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["between two batches", "inside a batch"])
+def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
+    properties: dict[str, str], root: Any, database: str, inside: bool
+) -> None:
+    pipeline = Pipeline(properties | {"source.silence.timeout.ms": "2000"})
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
+    pipeline.snapshot()
+    assert not at_work(pipeline.cfg, pipeline.owner) and not end_run(pipeline.cfg, pipeline.owner, pipeline.log)
+    execute(root, f"INSERT INTO `{database}`.t VALUES (2)")
+    job = pipeline.prepare("drain")
+    gate, ended = Gate(shut=inside), list[CdcError]()
+
+    def drive() -> None:
+        try:
+            run_drain(replace(job.spec, run_for_s=120), gate, pipeline.log)
+        except CdcError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=drive)
+    thread.start()
+    try:
+        if inside:
+            assert gate.reached.wait(60)
+        else:
+            until(lambda: len(pipeline.records("t")) == 2)
+        assert at_work(pipeline.cfg, pipeline.owner) and not at_work(pipeline.cfg, "somebody/else/t/-1")
+        assert not end_run(pipeline.cfg, "somebody/else/t/-1", pipeline.log)
+        assert end_run(pipeline.cfg, pipeline.owner, pipeline.log)
+        until(lambda: not at_work(pipeline.cfg, pipeline.owner))
+        other = Pipeline(pipeline.properties, pipeline.store, owner="somebody/else/t/-1")
+        execute(root, f"INSERT INTO `{database}`.t VALUES (3)")
+        while (outcome := other.drain()) is not None and len(other.records("t")) < 3:
+            assert outcome.complete
+    finally:
+        gate.open.set()
+        thread.join()
+    assert len(ended) == 1 and isinstance(ended[0], (FencedError, RunInProgressError))
+    found = pipeline.records("t")
+    assert len(found) == 3 and len(compacted(found)) == len(rows(root, f"SELECT * FROM `{database}`.t"))
