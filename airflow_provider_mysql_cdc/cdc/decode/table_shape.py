@@ -18,14 +18,14 @@ from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, e
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answer
-from airflow_provider_mysql_cdc.cdc.decode.variants import Variants, compiled, function_of
+from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS, Variants, compiled, function_of
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 # Generated code holds byte text, in which no character is above U+00FF.
 KEY_HEAD, KEY_TAIL, VALUE_HEAD = "\u0100", "\u0101", "\u0102"
-_SHAPES = 256
+_SHAPES, _RUNS = 256, 4 * VARIANTS
 
 
 class TableShape:
@@ -69,6 +69,8 @@ class TableShape:
         which = start, tombstone, bitmap
         code = self._runs.get(which)
         if code is None:
+            if len(self._runs) >= _RUNS:  # each table has at most VARIANTS of its own, but there may be many tables
+                self._runs.clear()
             code = self._runs[which] = compiled("\n".join(self._run_lines(start, bitmap, tombstone=tombstone)))
         return function_of(filled(code, texts), self._namespace)
 
