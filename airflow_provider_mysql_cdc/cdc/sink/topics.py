@@ -28,6 +28,8 @@ _NO_LEADER = (
     KafkaError.UNKNOWN_LEADER_EPOCH,
 )
 _DESCRIBED_AT_ONCE = 1_000
+_MADE_AT_ONCE = 500
+"""Topics in one request: a broker takes some milliseconds for each, and all have to be there within ``_TIMEOUT_S``."""
 _NO_ID = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 """Ids of topics of brokers that give none: the UUID of zeros."""
 _METADATA_TIMEOUT_S = 15.0
@@ -78,9 +80,14 @@ def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[
         SinkError: A topic cannot be created; the named leaf says why.
     """
     existing = partition_counts(admin, topics)
-    missing = {name: spec for name, spec in topics.items() if name not in existing}
-    if not missing:
-        return ()
+    missing = [(name, spec) for name, spec in topics.items() if name not in existing]
+    created: list[str] = []
+    for start in range(0, len(missing), _MADE_AT_ONCE):
+        created += _create(admin, dict(missing[start : start + _MADE_AT_ONCE]))
+    return tuple(created)
+
+
+def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> list[str]:
     new = [
         NewTopic(name, spec.partitions, spec.replication, config={k: str(v) for k, v in spec.config.items()})
         for name, spec in missing.items()
@@ -94,7 +101,7 @@ def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[
             if first_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
                 raise named_error(error, "while creating a topic", where=f"topic {name}") from None
     _wait_visible(admin, missing)
-    return tuple(created)
+    return created
 
 
 def _wait_visible(admin: AdminClient, names: Collection[str]) -> None:
@@ -103,7 +110,7 @@ def _wait_visible(admin: AdminClient, names: Collection[str]) -> None:
         if time.monotonic() > deadline:
             raise SinkConnectionError(
                 "topics were created but do not appear",
-                where=", ".join(sorted(names)),
+                where=", ".join(sorted(names)[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else ""),
                 why=f"the brokers' metadata does not show them after {_TIMEOUT_S:.0f} s",
             )
         time.sleep(0.05)
