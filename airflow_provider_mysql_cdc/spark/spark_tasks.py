@@ -41,6 +41,7 @@ class SparkRunner:
         # A local master has no executors to come and go (org.apache.spark.util.Utils.isDynamicAllocationEnabled).
         elastic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
         self._elastic = elastic and not self._local
+        self._waited = False
 
     def slots(self, wanted: int = 0) -> int:
         """Return how many tasks can run at once on the executors that are there, at least one.
@@ -65,9 +66,10 @@ class SparkRunner:
         def now() -> int:
             return max(1, int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())))
 
-        # Where executors come as tasks wait for them, none comes before.
-        if self._local or self._elastic:
+        # Where executors come as tasks wait for them, none comes before. Waited is once: a job may have many rounds.
+        if self._local or self._elastic or self._waited:
             return now()
+        self._waited = True
         patience = float(spark.conf().getTimeAsMs(WAIT, f"{WAIT_MS}ms")) / 1000
         return settled(now, wanted, patience)
 

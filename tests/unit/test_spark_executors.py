@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -135,3 +136,41 @@ def test_tasks_of_another_version_are_refused() -> None:
     spark_tasks._require_version(spark_tasks.__version__)
     with pytest.raises(ConfigError, match=r"different versions.*the driver has 0\.0\.9"):
         spark_tasks._require_version("0.0.9")
+
+
+def test_executors_that_do_not_come_are_waited_for_once(executors: Any) -> None:
+    """An ad-hoc snapshot asks before each of its rounds."""
+    clock = executors((0, 2))
+    context = MagicMock(master="spark://one:7077")
+    context.getConf.return_value = {}
+    spark = context._jsc.sc.return_value
+    spark.maxNumConcurrentTasks.side_effect = lambda profile: clock.there()
+    spark.conf.return_value.getTimeAsMs.return_value = 30_000
+    runner = spark_tasks.SparkRunner(context)
+    assert runner.slots(8) == 2
+    waited = clock.now
+    assert waited >= 30
+    assert [runner.slots(8), runner.slots()] == [2, 2]
+    assert clock.now == waited
+
+
+@pytest.mark.parametrize("conf", [{"spark.dynamicAllocation.enabled": "TRUE"}, {}])
+def test_a_gang_has_a_barrier_where_spark_has_one(conf: dict[str, str]) -> None:
+    context = MagicMock(master="spark://one:7077")
+    context.getConf.return_value = conf
+    rdd = context.parallelize.return_value
+    spark_tasks.SparkRunner(context).run(print, 2, {}, gang=True)
+    assert rdd.barrier.called is not bool(conf)
+    assert rdd.mapPartitions.called is bool(conf)
+
+
+def test_local_tasks_have_a_barrier_and_no_executors_to_wait_for(executors: Any) -> None:
+    """Spark ignores dynamic allocation on a local master."""
+    clock = executors((0, 2))
+    context = MagicMock(master="local[2]")
+    context.getConf.return_value = {"spark.dynamicAllocation.enabled": "true"}
+    context._jsc.sc.return_value.maxNumConcurrentTasks.side_effect = lambda profile: clock.there()
+    runner = spark_tasks.SparkRunner(context)
+    assert runner.slots(8) == 2 and clock.now == 0
+    runner.run(print, 2, {}, gang=True)
+    assert context.parallelize.return_value.barrier.called
