@@ -9,7 +9,7 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.hooks import hadoop_credentials
+from airflow_provider_mysql_cdc.hooks import application_end, hadoop_credentials
 from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     DEFAULT_CONF,
     cluster_defaults,
@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     with_defaults,
 )
 from airflow_provider_mysql_cdc.hooks.spark_python import python_of
-from airflow_provider_mysql_cdc.hooks.spec_carrier import Carried, Route
+from airflow_provider_mysql_cdc.hooks.spec_carrier import POD_NAME, YARN_TAGS, Carried, Route
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
@@ -33,7 +33,8 @@ _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k
 _DRIVER_ERROR = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
 _KUBERNETES = "airflow.providers.cncf.kubernetes"
 _EXIT_FAIL = 78
-_KILL_GRACE_S = 3.0
+# Of the five seconds that Airflow gives on_kill: a driver may need some to end, a spark-submit beside it does not.
+_KILL_GRACE_S, _SUBMIT_GRACE_S = 3.0, 1.0
 
 
 def application_path(name: str) -> str:
@@ -88,6 +89,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         self._master = master
         self._driver_env = dict(driver_env)
         self._carried = Carried("")
+        self._ended = False
         self._archives: str | None
         super().__init__(**kwargs)
 
@@ -145,7 +147,12 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         self._carried = given
         self._application_args = [given.argument]
         self._files = ",".join(filter(None, (self._files, *given.files))) or None
-        self._conf = {**self._conf, **given.conf}
+        mine = dict(given.conf)
+        if (name := self._conf.get(POD_NAME)) is not None:
+            mine[POD_NAME] = str(name)
+        if tags := self._conf.get(YARN_TAGS):
+            mine[YARN_TAGS] = f"{tags},{mine[YARN_TAGS]}" if YARN_TAGS in mine else str(tags)
+        self._conf = {**self._conf, **mine}
 
     @property
     def deploy_mode(self) -> str:
@@ -170,6 +177,8 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             AirflowException: It ended with an error.
         """
         self.check_programs()
+        if self._ended:
+            raise AirflowException("the job was ended before it was submitted")
         env = {**self._driver_env, **self._carried.env}
         kwargs = {"env": env, "start_new_session": True, "pass_fds": self._carried.fds, **kwargs}
         result: str | None = super().submit(application, **kwargs)
@@ -196,11 +205,34 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         found = [m[1] for line in self._last_submit_log_lines if (m := _DRIVER_ERROR.match(line))]
         return (found[-1], self._submit_sp.returncode != _EXIT_FAIL) if found else None
 
-    def on_kill(self) -> None:
-        """End the driver on this host with all its processes, and what runs on a cluster."""
-        if self._submit_sp is not None and self._submit_sp.poll() is None:
+    def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
+        if self._ended and self._submit_sp is not None:
+            # The end was asked for while the process was being started.
             _end_group(self._submit_sp)
-        super().on_kill()
+        super()._process_spark_submit_log(itr)
+
+    def on_kill(self) -> None:
+        """End spark-submit with all its processes, and the driver where it runs on a cluster."""
+        self._ended = True
+        in_cluster = self.deploy_mode == "cluster"
+        if self._submit_sp is not None and self._submit_sp.poll() is None:
+            # What is submitted before spark-submit has ended is ended after it.
+            _end_group(self._submit_sp, _SUBMIT_GRACE_S if in_cluster else _KILL_GRACE_S)
+        if in_cluster and self._carried.argument:
+            self._end_driver()
+        self._run_post_submit_commands()
+
+    def _end_driver(self) -> None:
+        if self._is_kubernetes:
+            application_end.end_pod(self.route.namespace or "default", self._conf[POD_NAME])
+            return
+        tag = self._carried.conf[YARN_TAGS]
+        try:
+            address, auth = self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth
+        except (ValueError, RuntimeError):
+            application_end.end_with_program(self._yarn_application_id, tag, self._driver_env)
+            return
+        application_end.end_over_rm(address, auth, self._yarn_application_id, tag)
 
 
 def _require_connection(hook: CdcSparkSubmitHook, conn_id: str) -> None:
@@ -258,9 +290,9 @@ def _require_programs(binary: str, env: Mapping[str, str]) -> None:
         )
 
 
-def _end_group(process: subprocess.Popen[Any]) -> None:
+def _end_group(process: subprocess.Popen[Any], grace_s: float = _KILL_GRACE_S) -> None:
     """Ask the process group to end, then end it; short enough for Airflow's own patience of 5 seconds."""
-    for sig, patience in ((signal.SIGTERM, _KILL_GRACE_S), (signal.SIGKILL, 0.5)):
+    for sig, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 0.5)):
         try:
             os.killpg(process.pid, sig)
         except (ProcessLookupError, PermissionError):

@@ -25,6 +25,8 @@ from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kubernetes_secr
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 
+POD_NAME, YARN_TAGS = "spark.kubernetes.driver.pod.name", "spark.yarn.tags"
+"""Settings by which a driver on a cluster is found, also when spark-submit is ended before it tells which it is."""
 FOLDERS = "mysql-cdc-job-"
 _HELD = "held"
 
@@ -105,14 +107,21 @@ def _on_yarn(spec: JobSpec, route: Route) -> Iterator[Carried]:
         key = spec.write_sealed(path / SPEC_FILE)
         with hadoop_credentials.readable(key, path) as (file, fds):
             tokens = ",".join(filter(None, (route.tokens, file)))
-            yield Carried(SPEC_FILE, (str(path / SPEC_FILE),), env={hadoop_credentials.VARIABLE: tokens}, fds=fds)
+            yield Carried(
+                SPEC_FILE,
+                (str(path / SPEC_FILE),),
+                {YARN_TAGS: f"mysql-cdc-{spec.id}"},
+                {hadoop_credentials.VARIABLE: tokens},
+                fds,
+            )
 
 
 @contextmanager
 def _on_kubernetes(spec: JobSpec, route: Route) -> Iterator[Carried]:
     """Kubernetes: a Secret that only the driver's pod mounts; nothing goes over Spark's upload path."""
     with kubernetes_secret.of(spec, route.namespace) as conf:
-        yield Carried(f"{kubernetes_secret.MOUNT}/{SPEC_FILE}", conf=conf)
+        pod = {POD_NAME: f"mysql-cdc-{spec.id}-driver"}
+        yield Carried(f"{kubernetes_secret.MOUNT}/{SPEC_FILE}", conf={**conf, **pod})
 
 
 @contextmanager

@@ -87,10 +87,10 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         self._killed = False
 
     def on_kill(self) -> None:
-        """End the driver with all its processes."""
+        """End the application: the driver with all its processes here, and what runs on a cluster."""
         self._killed = True
         if self._hook is not None:
-            super().on_kill()
+            self._hook.on_kill()
 
     def _stop_if_killed(self) -> None:
         if self._killed:

@@ -14,7 +14,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, JobSpec
 from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
-from airflow_provider_mysql_cdc.hooks.spec_carrier import FOLDERS, Route, carried, folder
+from airflow_provider_mysql_cdc.hooks.spec_carrier import FOLDERS, YARN_TAGS, Route, carried, folder
 
 MARK = "M4rked-s3cret"
 SPEC = JobSpec("drain", {"database.password": MARK}, {}, "dag/run/task/-1", id="0123456789abcdef")
@@ -53,7 +53,7 @@ def test_on_yarn_the_key_is_a_credential_that_lies_in_no_folder(tmp_path: Path) 
     with carried(SPEC, Route("yarn", "cluster", tokens="/other/tokens")) as given:
         (file,) = given.files
         assert given.argument == Path(file).name == "job-spec.json"
-        assert given.conf == {} and KEY_VARIABLE not in given.env
+        assert given.conf == {YARN_TAGS: "mysql-cdc-0123456789abcdef"} and KEY_VARIABLE not in given.env
         other, _, mine = given.env[VARIABLE].partition(",")
         assert other == "/other/tokens"
         read = [sys.executable, "-c", "import sys; print(open(sys.argv[1], 'rb').read().hex())", mine]

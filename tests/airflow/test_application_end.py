@@ -1,0 +1,167 @@
+"""Kill means kill: on_kill ends drivers on YARN and Kubernetes, over their APIs with the real clients."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cluster_apis import Api, served
+from fakes import FakeSubmit
+from kubernetes import client
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.hooks import application_end, kubernetes_secret
+from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
+from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
+from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
+
+JOB = "0123456789abcdef"
+SPEC = JobSpec("drain", {"database.password": "M4rked-s3cret"}, {}, "dag/run/task/-1", id=JOB)
+APP, TAG, POD = "application_1_0002", f"mysql-cdc-{JOB}", f"mysql-cdc-{JOB}-driver"
+
+
+@pytest.fixture
+def api(monkeypatch: pytest.MonkeyPatch) -> Iterator[Api]:
+    with served() as found:
+        configuration = client.Configuration(host=found.address)
+        core = client.CoreV1Api(client.ApiClient(configuration))
+        monkeypatch.setattr(kubernetes_secret, "core_api", lambda: core)
+        yield found
+
+
+def hook_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, conf: Any = None, **extra: Any) -> Any:
+    """Return a hook for a cluster, and give it a job."""
+    submit = FakeSubmit(tmp_path / "spark")
+    spark = {"conn_type": "spark", "host": host, "extra": {"deploy-mode": "cluster", **extra}}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", json.dumps(spark))
+    env = driver_env({"PATH": os.environ["PATH"], "SPARK_HOME": str(submit.folder)})
+    return CdcSparkSubmitHook(conn_id="spark_cdc", driver_env=env, conf=conf)
+
+
+def kill(hook: Any) -> None:
+    """Let Airflow end a task whose job is submitted."""
+    with carried(SPEC, hook.route) as given:
+        hook.carry(given)
+        hook.on_kill()
+
+
+@pytest.mark.parametrize("told", [APP, None])
+def test_an_application_on_yarn_ends_over_the_resource_manager(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str | None
+) -> None:
+    api.apps = {
+        "application_1_0001": {"tags": "mysql-cdc-other", "state": "RUNNING"},
+        APP: {"tags": f"mine,{TAG}", "state": "ACCEPTED"},
+    }
+    hook = hook_for(
+        tmp_path, monkeypatch, "yarn", {"spark.yarn.tags": "mine"}, yarn_resourcemanager_webapp_address=api.address
+    )
+    hook._yarn_application_id = told
+    kill(hook)
+    assert hook._conf["spark.yarn.tags"] == f"mine,{TAG}"
+    assert {id_: app["state"] for id_, app in api.apps.items()} == {"application_1_0001": "RUNNING", APP: "KILLED"}
+
+
+def test_without_the_resource_manager_s_address_yarn_s_own_program_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = hook_for(tmp_path, monkeypatch, "yarn")
+    program, said = tmp_path / "spark" / "bin" / "yarn", tmp_path / "said"
+    program.write_text(f'#!/bin/sh\necho "$@" > {said}\n')
+    program.chmod(0o755)
+    hook._yarn_application_id = APP
+    kill(hook)
+    assert said.read_text() == f"application -kill {APP}\n"
+
+
+def test_what_cannot_be_ended_is_said_with_the_command_that_does(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    api.refuse = 403
+    hook = hook_for(tmp_path, monkeypatch, "yarn", yarn_resourcemanager_webapp_address=api.address)
+    hook._yarn_application_id = APP
+    kill(hook)
+    application_end.end_with_program(APP, TAG, {"PATH": "/nowhere"})
+    application_end.end_pod("jobs", POD)
+    text = caplog.text
+    assert text.count(f"yarn application -kill {APP}") == 2
+    assert f"kubectl -n jobs delete pod {POD}" in text
+
+
+@pytest.mark.parametrize("late", [0, 2])
+def test_a_driver_on_kubernetes_ends_with_its_pod_and_its_secret(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: int
+) -> None:
+    api.pods = {POD: late, "another-driver": 0}
+    hook = hook_for(tmp_path, monkeypatch, "k8s://https://one:443", namespace="jobs")
+    kill(hook)
+    assert api.pods == {"another-driver": 0} and api.secrets == {}
+    assert api.asked[-2:] == [
+        f"DELETE /api/v1/namespaces/jobs/pods/{POD}",
+        f"DELETE /api/v1/namespaces/jobs/secrets/mysql-cdc-{JOB}",
+    ]
+
+
+def test_a_pod_that_never_came_is_not_waited_for_long(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    application_end.end_pod("jobs", POD)
+    assert f"There is no driver pod jobs/{POD}" in caplog.text
+
+
+def test_the_spec_is_a_secret_of_its_try_and_earlier_tries_leave_none(api: Api) -> None:
+    other = JobSpec("drain", {}, {}, "dag/run/other/-1", id="aa")
+    with kubernetes_secret.of(other, "jobs"):
+        kept = dict(api.secrets)
+        killed = kubernetes_secret.of(SPEC, "jobs")
+        killed.__enter__()  # its task is killed and never leaves
+        again = JobSpec("drain", SPEC.properties, {}, SPEC.owner, id="ff")
+        with kubernetes_secret.of(again, "jobs") as conf:
+            assert conf == {"spark.kubernetes.driver.secrets.mysql-cdc-ff": "/etc/mysql-cdc"}
+            assert set(api.secrets) == {"mysql-cdc-ff", *kept}
+    assert api.secrets == {}
+
+
+def test_what_kubernetes_refuses_is_named_without_the_secret(api: Api) -> None:
+    api.refuse = 403
+    with (
+        pytest.raises(ConfigError, match="create, delete and list of secrets") as caught,
+        kubernetes_secret.of(SPEC, "jobs"),
+    ):
+        raise AssertionError
+    assert "M4rked" not in str(caught.value)
+    api.refuse = 503
+    with pytest.raises(StateError) as unreachable, kubernetes_secret.of(SPEC, "jobs"):
+        raise AssertionError
+    assert unreachable.value.can_retry and "M4rked" not in str(unreachable.value)
+
+
+def test_an_end_while_spark_submit_is_being_started_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = FakeSubmit(tmp_path / "spark")
+    submit.set(body="import time; time.sleep(600)")
+    env = driver_env({"PATH": os.environ["PATH"], "SPARK_HOME": str(submit.folder)})
+    hook = CdcSparkSubmitHook(master="local[1]", driver_env=env, application_args=["x"])
+    started: list[subprocess.Popen[Any]] = []
+    popen = subprocess.Popen
+
+    def interrupted(*args: Any, **kwargs: Any) -> Any:
+        started.append(popen(*args, **kwargs))
+        hook.on_kill()  # a signal's handler runs before the new process is known to the hook
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(Exception, match="Cannot execute"):
+        hook.submit("app.py")
+    assert started[0].poll() is not None
+    with pytest.raises(Exception, match="ended before it was submitted"):
+        hook.submit("app.py")
+    assert len(started) == 1
