@@ -86,7 +86,8 @@ PROCESS, SPARK = Pipeline.in_process, Pipeline.on_spark
 FAULTS: list[tuple[str, dict[str, Any], Run, Run]] = [
     ("plan.after_store", {}, PROCESS, PROCESS),
     ("writer.mid_batch", {"writer": 0}, SPARK, SPARK),
-    ("writer.before_commit", {"writer": 1, "nth": 2}, SPARK, PROCESS),
+    # The one that owns the table with thousands of rows; who that is follows from what earlier batches wrote.
+    ("writer.before_commit", {"nth": 2}, SPARK, PROCESS),
     ("writer.after_commit", {"writer": 0, "nth": 2}, PROCESS, PROCESS),
     ("writer.done", {"writer": 1}, PROCESS, PROCESS),
     ("driver.before_outcome", {}, PROCESS, PROCESS),
