@@ -36,7 +36,7 @@ def test_mapped_pipelines_keep_their_offsets_apart_in_one_asset(fakes: Any, monk
     _, pipeline = fakes
     seen: dict[str, list[int]] = {"shop": [], "bank": []}
 
-    def settle(self: FakePipeline, cfg: Any, store: Any, log: Any) -> Any:
+    def settle(self: FakePipeline, cfg: Any, store: Any, *_: Any) -> Any:
         state = store.load()
         seen[cfg.topic_prefix].append(state.epoch if state else 0)
         store.save(StoredState(epoch=(state.epoch if state else 0) + len(cfg.topic_prefix)), state)
