@@ -80,7 +80,7 @@ class FakeSubmit:
             return None
         record: dict[str, Any] = json.loads(self._record.read_text())
         if "file" in record and "sealed" in (spec := json.loads(record["file"])):
-            key = record["env"].get(KEY_VARIABLE) or bytes.fromhex(record["credentials"]).decode("latin1")[-64:]
+            key = record["env"].get(KEY_VARIABLE) or bytes.fromhex(record["credentials"]).decode("latin1")[-44:]
             record["spec"] = {**spec, "properties": unseal(spec["sealed"], key)}
         return record
 
