@@ -8,6 +8,7 @@ import os
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,15 @@ def telling(text: str) -> list[str]:
     return found
 
 
+@pytest.fixture
+def ends() -> Iterator[list[CdcSparkSubmitHook]]:
+    """End the jobs of a test that fails before it has ended them."""
+    hooks: list[CdcSparkSubmitHook] = []
+    yield hooks
+    for hook in hooks:
+        hook.on_kill()
+
+
 def test_on_kill_leaves_no_process_and_no_secret(
     properties: dict[str, str],
     root: Any,
@@ -55,6 +65,7 @@ def test_on_kill_leaves_no_process_and_no_secret(
     spark_cluster: RunningCluster,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    ends: list[CdcSparkSubmitHook],
 ) -> None:
     password = f"M4rked-{os.urandom(8).hex()}"
     execute(
@@ -82,6 +93,7 @@ def test_on_kill_leaves_no_process_and_no_secret(
         "spark.executorEnv.MYSQL_CDC_FAULT": json.dumps(fault),
     }
     hook = CdcSparkSubmitHook(master=spark_cluster.master, conf=conf, driver_env=driver_env(os.environ))
+    ends.append(hook)
     ended: list[BaseException] = []
 
     def run() -> None:
