@@ -45,6 +45,7 @@ LONGEST = {
     "test_live_airflow": 60,
     "test_real_pipeline": 30,
     "test_spark_cluster": 60,
+    "test_killed_application": 50,
     "test_named_errors": 30,
     "test_two_attempts": 30,
     "test_peer_captures": 10,

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_provider_mysql_cdc.cdc.job.job_spec import CREDENTIAL
+from airflow_provider_mysql_cdc.cdc.model.job_names import CREDENTIAL
 
 VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 """A list of files, by commas; source: org.apache.hadoop.security.UserGroupInformation.createLoginUser (3.5)."""

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
-from airflow_provider_mysql_cdc.cdc.job.job_spec import SPEC_FILE
+from airflow_provider_mysql_cdc.cdc.model.job_names import SPEC_FILE
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, SPEC_FILE
+from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE, SPEC_FILE
 from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kubernetes_secret
 
 if TYPE_CHECKING:

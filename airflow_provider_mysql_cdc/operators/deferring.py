@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
-from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
 from airflow_provider_mysql_cdc.operators.arguments import flag
 from airflow_provider_mysql_cdc.operators.common import airflow_error, owner_of, run_of, shown_properties
@@ -22,6 +21,7 @@ from airflow_provider_mysql_cdc.operators.spark_job import SparkJobOperator
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 
 LOOK_S = 1.0
 """Seconds between two looks whether a driver has come to work."""
@@ -62,6 +62,8 @@ class DefersJob(SparkJobOperator):
         """
         if event["status"] == "failed":
             raise airflow_error(from_json(event["error"]))
+        from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+
         try:
             cfg, store = self._open(context)
             earlier = Submission.of(context)

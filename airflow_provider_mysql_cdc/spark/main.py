@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.cdc.job.job_spec import CREDENTIAL, KEY_VARIABLE, JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.last_words import last_words
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.job_names import CREDENTIAL, KEY_VARIABLE
 from airflow_provider_mysql_cdc.spark.errors import named_error
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
 

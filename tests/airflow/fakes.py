@@ -20,8 +20,9 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.incremental.books import Books, changes
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.sealed import unseal
+from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside

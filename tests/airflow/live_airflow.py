@@ -33,7 +33,8 @@ from pathlib import Path
 
 sys.path.insert(0, {root!r})
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE, JobSpec
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
 from airflow_provider_mysql_cdc.hooks.spec_carrier import FOLDERS, YARN_TAGS, Route, carried, folder
 

@@ -14,7 +14,7 @@ from cluster_apis import Api
 from fakes import FakeSubmit
 from test_application_end import JOB, SPEC, api
 
-from airflow_provider_mysql_cdc.cdc.job.job_spec import KEY_VARIABLE
+from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
@@ -106,5 +106,5 @@ def test_client_mode_is_the_same_on_every_cluster(tmp_path: Path, monkeypatch: p
         assert without_conf(command) == [
             *("spark-submit", "--master", host, "--name", "cdc", "--deploy-mode", "client", APPLICATION, path)
         ]
-        assert "M4rked" not in Path(path).read_text() and len(env[KEY_VARIABLE]) == 64
+        assert "M4rked" not in Path(path).read_text() and len(env[KEY_VARIABLE]) == 44
         nothing_secret(command, env)

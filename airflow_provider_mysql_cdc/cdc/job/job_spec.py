@@ -13,12 +13,6 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.sealed import seal, unseal
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse, stored_at
 
-SPEC_FILE = "job-spec.json"
-KEY_VARIABLE = "SPARK_MYSQL_CDC_KEY"
-"""Variable with the key of a sealed spec; nothing secret without the file."""
-CREDENTIAL = "mysql-cdc.job-key"
-"""Name of the key among an application's credentials on YARN."""
-
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
