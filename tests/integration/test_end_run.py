@@ -68,6 +68,10 @@ def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
         assert not end_run(pipeline.cfg, "somebody/else/t/-1", pipeline.log)
         assert end_run(pipeline.cfg, pipeline.owner, pipeline.log)
         until(lambda: not at_work(pipeline.cfg, pipeline.owner))
+        gate.open.set()
+        thread.join(60)
+        # It has ended by itself, long before its time is over, and has written nothing more.
+        assert not thread.is_alive() and len(pipeline.records("t")) == (1 if inside else 2)
         other = Pipeline(pipeline.properties, pipeline.store, owner="somebody/else/t/-1")
         execute(root, f"INSERT INTO `{database}`.t VALUES (3)")
         while (outcome := other.drain()) is not None and len(other.records("t")) < 3:
