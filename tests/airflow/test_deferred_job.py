@@ -58,9 +58,10 @@ if {times}:
         )
 
     def at_work(self, cfg: Any, owner: str) -> bool:
-        """Say what the server would; a driver begins to work when somebody has asked."""
+        """Say what the server would; a driver that was started begins to work when somebody has asked."""
         self.looks.append(owner)
-        self.go.touch()
+        if self.starts():
+            self.go.touch()
         found = self.lock.exists()
         self.seen += found
         if self.seen >= self.times:
