@@ -201,12 +201,13 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         self._stop_if_killed()
         if job is None:
             return None
+        spec = replace(job.spec, run=run_of(context))
         if defers:
-            return self._run_detached(cfg, store, job.spec, context)
-        with following(cfg, store, self.log.info) if job.spec.mode == "drain" else nullcontext():
-            failure = self._submit(replace(job.spec, run=run_of(context)), context)
+            return self._run_detached(cfg, store, spec, context)
+        with following(cfg, store, self.log.info) if spec.mode == "drain" else nullcontext():
+            failure = self._submit(spec, context)
         self._stop_if_killed()
-        return self._judged(cfg, store, job.spec, failure, context)
+        return self._judged(cfg, store, spec, failure, context)
 
     def _properties(self) -> dict[str, Any]:
         merged = merge_properties(self.properties)

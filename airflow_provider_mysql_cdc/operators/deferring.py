@@ -6,7 +6,6 @@ import socket
 import time
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.common.compat.sdk import AirflowException, conf
@@ -14,7 +13,7 @@ from airflow.providers.common.compat.sdk import AirflowException, conf
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
 from airflow_provider_mysql_cdc.operators.arguments import flag
-from airflow_provider_mysql_cdc.operators.common import airflow_error, owner_of, run_of, shown_properties
+from airflow_provider_mysql_cdc.operators.common import airflow_error, owner_of, shown_properties
 from airflow_provider_mysql_cdc.operators.detached import Submission, not_detachable, start, why_attached
 from airflow_provider_mysql_cdc.operators.spark_job import SparkJobOperator
 
@@ -111,7 +110,6 @@ class DefersJob(SparkJobOperator):
 
     def _run_detached(self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec, context: Any) -> dict[str, Any]:
         """Start the driver and defer as soon as it is at work; judge it here when it has ended before."""
-        spec = replace(spec, run=run_of(context))
         self._hook = self._get_hook()
         with carried(spec, self._hook.route) as given:
             self._hook.carry(given)
