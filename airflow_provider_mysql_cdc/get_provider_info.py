@@ -6,6 +6,8 @@ declarations of the properties.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
@@ -28,11 +30,11 @@ def get_provider_info() -> dict[str, Any]:
                 "tags": ["service"],
             }
         ],
-        "hooks": [_modules("hooks", "mysql_cdc", "spark_submit")],
+        "hooks": [_modules("hooks", "mysql_cdc", "schema_registry", "spark_submit")],
         "operators": [_modules("operators", "snapshot", "drain", "reset", "signal", "incremental")],
         "sensors": [_modules("sensors", "binlog", "incremental")],
         "triggers": [_modules("triggers", "binlog", "incremental", "job")],
-        "connection-types": [_connection_type()],
+        "connection-types": [_connection_type(), _registry_type()],
         "asset-uris": [
             {
                 "schemes": ["mysql-cdc"],
@@ -65,7 +67,30 @@ def _connection_type() -> dict[str, Any]:
                 "description": "Id of a connection of type kafka; its extra gives the Kafka client's settings.",
                 "schema": {"type": ["string", "null"]},
             },
+            "schema_registry_conn_id": {
+                "label": "Schema registry connection",
+                "description": "Id of a connection of type schema_registry, where keys or values are Avro.",
+                "schema": {"type": ["string", "null"]},
+            },
         },
+    }
+
+
+def _registry_type() -> dict[str, Any]:
+    from airflow_provider_mysql_cdc.cdc.config.form import form_fields
+    from airflow_provider_mysql_cdc.cdc.config.registry_fields import form_of_registry, without_converter
+
+    declared = [replace(field, name=without_converter(field)) for field in form_of_registry()]
+    return {
+        "connection-type": "schema_registry",
+        "hook-class-name": f"{_PACKAGE}.hooks.schema_registry.SchemaRegistryHook",
+        "hook-name": "Schema registry",
+        "ui-field-behaviour": {
+            "hidden-fields": ["schema", "port"],
+            "relabeling": {"login": "User", "host": "Address"},
+            "placeholders": {"host": "https://registry.example.com:8081", "login": "for basic authentication"},
+        },
+        "conn-fields": {field["name"]: _asked(field) for field in form_fields(declared)},
     }
 
 
@@ -82,16 +107,17 @@ def _form() -> dict[str, dict[str, Any]]:
     for field in form_fields():
         if field["name"] in STANDARD_FIELDS.values():
             continue
-        schema = dict(field["schema"])
-        default = schema.pop("default", None)
-        if isinstance(schema["type"], str):
-            schema["type"] = [schema["type"], "null"]
-        form[field["name"]] = {
-            "label": field["label"],
-            "description": field["description"] + ("" if default is None else f" Default: {default}."),
-            "schema": schema,
-        }
+        form[field["name"]] = _asked(field)
     return form
+
+
+def _asked(field: Mapping[str, Any]) -> dict[str, Any]:
+    schema = dict(field["schema"])
+    default = schema.pop("default", None)
+    if isinstance(schema["type"], str):
+        schema["type"] = [schema["type"], "null"]
+    told = "" if default in (None, "") else f" Default: {default}."
+    return {"label": field["label"], "description": field["description"] + told, "schema": schema}
 
 
 def _options() -> dict[str, Any]:

@@ -2,6 +2,10 @@
 
 ``orders`` is the 7-column table of the peer's workload A (100 rows an insert event), ``wide`` the 20-column table of
 workload B (one row an event).
+
+    .venv/bin/python scripts/bench_decode.py --avro
+
+measures JSON without schemas, Avro written at once and Avro by way of JSON by turns, source block included.
 """
 
 from __future__ import annotations
@@ -13,17 +17,25 @@ import struct
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.job import avro_source, wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import direct_rows, snapshot_source, text_rows
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar papa"
@@ -185,7 +197,7 @@ def decoder(table: Table, table_map: Any, schema: bool) -> RowDecoder:
     return compile_decoder(table, table_map, DecoderOptions(), texts)
 
 
-def text_rows(decoded: RowDecoder, rows: int) -> list[bytes]:
+def text_rows_of(rows: int) -> list[bytes]:
     """Return rows of ``orders`` in the text protocol."""
     out = []
     for i in range(rows):
@@ -198,15 +210,125 @@ def text_rows(decoded: RowDecoder, rows: int) -> list[bytes]:
     return out
 
 
+class Ways:
+    """Write one table's rows as JSON, as Avro at once, and as Avro by way of JSON.
+
+    Args:
+        table: The table.
+        table_map: Its TABLE_MAP event.
+    """
+
+    def __init__(self, table: Table, table_map: Any) -> None:
+        base = {"topic.prefix": "cap", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+        avro = dict.fromkeys(("key.converter", "value.converter"), "io.confluent.connect.avro.AvroConverter")
+        avro |= {f"{part}.converter.schema.registry.url": "http://registry:1" for part in ("key", "value")}
+        self.cfg = ConnectorConfig.from_properties(base | avro)
+        self.table = table
+        self.options = wiring.table_options(self.cfg, table)
+        self.envelope = wiring.envelope_text(self.cfg, table, self.options)
+        self.form = Forms(self.cfg, lambda *_: SchemaId(7)).of_table(table, self.options, "topic")
+        self.json = compile_decoder(table, table_map, self.options, self.envelope)
+        direct = direct_rows(self.cfg, self.form, table, table_map, self.options, self.envelope)
+        assert direct is not None
+        self.avro = direct
+        self.block = wiring.table_source(self.cfg, table.id)
+        self.avro_block = avro_source.avro_source(table.id, "cap", self.block)
+
+    def events(self, kind: str, bodies: list[bytes], skip: int) -> dict[str, Callable[[], None]]:
+        """Return what decodes all bodies, by way."""
+        event = SimpleNamespace(timestamp=1_795_246_498, server_id=3327, file="binlog.000001", start_pos=182177)
+        at = SimpleNamespace(
+            gtid="e62e8b76-e57c-11f1-a402-02fc00000001:86", commit_us=1_795_246_498_878_881, thread=60, query=None
+        )
+
+        def run(fill: Callable[..., None], block: Any, decode: Callable[..., int], form: Any) -> None:
+            ctx = EventContext()
+            for number, body in enumerate(bodies):
+                at.commit_us = 1_795_246_498_878_881 + 1000 * number
+                fill(ctx, block, event, at)
+                out: list[Any] = []
+                decode(body, skip, len(body), ctx, out)
+                if form is not None:
+                    for _ in form.records(out):
+                        pass
+
+        plain, direct = getattr(self.json, kind), getattr(self.avro, kind)
+        return {
+            "JSON": partial(run, source.fill, self.block, plain, None),
+            "Avro": partial(run, avro_source.fill, self.avro_block, direct, None),
+            "Avro by way of JSON": partial(run, source.fill, self.block, plain, self.form),
+        }
+
+    def rows(self, packets: list[bytes]) -> dict[str, Callable[[], None]]:
+        """Return what decodes rows of the text protocol, by way."""
+        plain = compile_text_decoder(self.table, self.options, self.envelope)
+        direct = text_rows(self.cfg, self.form, self.table, self.options).decode
+        place = BinlogOffset("binlog.000001", 182177), 1_795_246_498_878
+
+        def run(
+            fill: Callable[..., None], op_tail: Callable[[int], str], decode: Callable[..., None], form: Any
+        ) -> None:
+            ctx, out = EventContext(), list[Any]()
+            fill(ctx, *place)
+            for packet in packets:
+                ctx.tail = op_tail(time.time_ns())
+                out.clear()
+                decode(packet, 0, ctx, out)
+                if form is not None:
+                    for _ in form.records(out):
+                        pass
+
+        ways: dict[str, Callable[[], None]] = {}
+        for name, is_direct, decode, form in (
+            ("JSON", False, plain, None),
+            ("Avro", True, direct, None),
+            ("Avro by way of JSON", False, plain, self.form),
+        ):
+            ways[name] = partial(run, *snapshot_source(self.cfg, self.table.id, direct=is_direct), decode, form)
+        return ways
+
+
+def by_turns(name: str, seconds: float, rows: int, ways: dict[str, Callable[[], None]]) -> None:
+    """Print microseconds of CPU a row of each way, the least of several turns: other load only adds to it."""
+    best = dict.fromkeys(ways, float("inf"))
+    begun = time.process_time()
+    while time.process_time() - begun < seconds:
+        for way, run in ways.items():
+            start = time.process_time()
+            run()
+            best[way] = min(best[way], (time.process_time() - start) / rows * 1e6)
+    print(f"{name:34s} " + "   ".join(f"{way} {us:6.2f} us" for way, us in best.items()))
+
+
+def avro_beside_json(rows: int, seconds: float, orders: list[bytes], wide: list[bytes]) -> None:
+    """Measure Avro and JSON by turns."""
+    one, three = full_bitmap(7), full_bitmap(20)
+    narrow, broad = Ways(ORDERS, ORDERS_MAP), Ways(WIDE, WIDE_MAP)
+    batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]
+    single, pairs = [one + r for r in orders], [one + one + r + r for r in orders]
+    by_turns("orders insert, 100 rows an event", seconds, rows, narrow.events("write", batches, 1))
+    by_turns("orders insert, 1 row an event", seconds, rows, narrow.events("write", single, 1))
+    by_turns("orders update, 1 row an event", seconds, rows, narrow.events("update", pairs, 2))
+    by_turns("orders delete, 100 rows an event", seconds, rows, narrow.events("delete", batches, 1))
+    by_turns("wide insert, 1 row an event", seconds, len(wide), broad.events("write", [three + r for r in wide], 3))
+    tens = [three + b"".join(wide[i : i + 10]) for i in range(0, len(wide), 10)]
+    by_turns("wide insert, 10 rows an event", seconds, len(wide), broad.events("write", tens, 3))
+    by_turns("orders snapshot, text protocol", seconds, rows, narrow.rows(text_rows_of(rows)))
+
+
 def main() -> None:
     """Run all measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", type=int, default=20_000, help="rows of the table orders")
     parser.add_argument("seconds", nargs="?", type=float, default=2.0, help="CPU seconds a measurement takes at least")
+    parser.add_argument("--avro", action="store_true", help="JSON without schemas and Avro by turns")
     given = parser.parse_args()
     rows, seconds = given.rows, given.seconds
     orders = [order_row(i) for i in range(rows)]
     wide = [wide_row(i) for i in range(rows // 5)]
+    if given.avro:
+        avro_beside_json(rows, seconds, orders, wide)
+        return
     one, three = full_bitmap(7), full_bitmap(20)
     batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]
     for schema in (False, True):
@@ -223,7 +345,7 @@ def main() -> None:
         measure(
             f"wide insert, 1 row an event{suffix}", seconds, len(wide), events(made.write, [three + r for r in wide], 3)
         )
-    texts = text_rows(made, rows)
+    texts = text_rows_of(rows)
     read = compile_text_decoder(ORDERS, DecoderOptions(), EnvelopeText())
     ctx = context()
     measure("orders snapshot, text protocol", seconds, rows, lambda: [read(t, 0, ctx, []) for t in texts])

@@ -151,9 +151,13 @@ class Bench:
         assert outcome is not None and outcome.complete
         return self._meter.now() - before
 
+    def drop(self) -> None:
+        """Drop the database with all its tables."""
+        self.run(f"DROP DATABASE IF EXISTS {self.name}")
+
     def close(self) -> None:
-        """Remove the tables; their topics go with the stack."""
-        self.run(f"DROP DATABASE {self.name}")
+        """Remove the tables, where that is still to be done; their topics go with the stack."""
+        self.drop()
         self._conn.close()
 
 
@@ -182,6 +186,9 @@ def measure(bench: Bench, tables: int, rows: int) -> Iterator[dict[str, Any]]:
     bench.write(0, 1, 1)
     one = bench.drain()
     yield {"step": "one row, beside the known tables", "whole_batch": one.each(1)}
+    bench.drop()
+    gone = bench.drain()
+    yield {"step": "DROP DATABASE of all of them", "whole_batch": gone.each(1)}
 
 
 def main() -> None:

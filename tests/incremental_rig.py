@@ -96,6 +96,7 @@ class Writer(threading.Thread):
             "user": stack.root_user,
             "password": stack.root_password,
             "autocommit": True,
+            "ssl_disabled": True,
         }
         self._db, self._tables, self._keys, self._random = db, tables, keys, random.Random(seed)
         self._ending = threading.Event()

@@ -15,13 +15,9 @@ from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, Offse
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.around_job import (
-    Outcome,
-    PreparedJob,
-    prepare_drain,
-    prepare_snapshot,
-    settle,
-)
+from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, PreparedJob, settle
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts

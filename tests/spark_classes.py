@@ -3,20 +3,12 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import sys
 from pathlib import Path
 
-_JOB = """
-from pyspark import SparkContext
-context = SparkContext()
-assert context.parallelize([1, 2], 2).map(lambda n: n + 1).sum() == 5
-context.stop()
-"""
+from airflow_provider_mysql_cdc.commands.spark_classes import keep_classes
 
 
-def options(folder: Path, home: Path, jvm: str) -> str:
+def options(folder: Path, home: Path) -> str:
     """Return what SPARK_SUBMIT_OPTS has to say, making the file first when there is none for this Spark.
 
     A JVM that finds other archives than those the file was made from goes without it (JEP 310).
@@ -24,7 +16,6 @@ def options(folder: Path, home: Path, jvm: str) -> str:
     Args:
         folder: Folder for the file.
         home: Spark's folder.
-        jvm: Options of the drivers.
     """
     from stacklib.locks import exclusive
 
@@ -33,24 +24,5 @@ def options(folder: Path, home: Path, jvm: str) -> str:
     file = folder / f"spark-{hashlib.sha256(repr((str(home), jars)).encode()).hexdigest()[:16]}.jsa"
     with exclusive(folder / ".spark.lock", "putting Spark's classes into one file"):
         if not file.exists():
-            _make(file, home, jvm)
+            keep_classes(file)
     return f"-XX:SharedArchiveFile={file}"
-
-
-def _make(file: Path, home: Path, jvm: str) -> None:
-    partial, job = file.with_suffix(".partial"), file.with_suffix(".py")
-    job.write_text(_JOB, encoding="utf-8")
-    partial.unlink(missing_ok=True)
-    command = [str(home / "bin" / "spark-submit"), "--master", "local[2]", "--conf", "spark.ui.enabled=false"]
-    env = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
-    subprocess.run(
-        [*command, "--driver-java-options", f"{jvm} -XX:ArchiveClassesAtExit={partial}", str(job)],
-        env={**env, "SPARK_LAUNCHER_OPTS": jvm},
-        cwd=file.parent,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-        timeout=240,
-    )
-    job.unlink()
-    partial.rename(file)

@@ -94,10 +94,13 @@ def running_cluster(jvm: str) -> Iterator[RunningCluster]:
             tar.extractall(folder / "environment", filter="data")
         started = spark.start(find_java(), folder, spark_home(), jvm=jvm)
         python = folder / "environment" / "bin" / "python"
+        # A killed executor leaves the libraries that it has unpacked.
+        unpacked = folder / "unpacked"
+        unpacked.mkdir()
         conf = {
             "spark.ui.enabled": "false",
             "spark.executor.memory": "512m",
-            "spark.executor.extraJavaOptions": f"{JVM} {jvm}".strip(),
+            "spark.executor.extraJavaOptions": f"{JVM} {jvm} -Djava.io.tmpdir={unpacked}",
             "spark.pyspark.python": str(python),
         }
         yield RunningCluster(started.master, started.rest, started.web, folder, archive, python, conf)

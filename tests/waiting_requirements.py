@@ -6,12 +6,7 @@ import re
 
 _REASONS = {
     # Not built yet: until then the property that asks for it is refused by name, or accepted and said to do nothing.
-    "waits for Avro and schema registries": """
-        EVT-02 EVT-40 AVRO-01..61 CFG-106 CFG-107 SCH-43 FAULT-28
-    """,
-    "waits for the TiCDC Avro protocol": """
-        EX-24..35 CFG-123..132 FAULT-29 FAULT-30 DIS-40
-    """,
+    "a changefeed's id and its placement driver are TiCDC's own control plane": "CFG-129 CFG-130",
     "waits for metrics: until then a run's log, its progress lines and its outcome tell": """
         MET-01..61 SNAP-56 SNAP-57 STRM-16 STRM-26
     """,

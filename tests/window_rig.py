@@ -87,6 +87,7 @@ def connection(stack: Any) -> Any:
         password=stack.root_password,
         charset="utf8mb4",
         autocommit=True,
+        ssl_disabled=True,
     )
 
 

@@ -23,6 +23,11 @@
     │   ├── RecordTooLargeError     a record exceeds what the broker takes
     │   ├── TopicChangedError       a topic was deleted, made anew or given more partitions by somebody else
     │   └── FencedError             a newer attempt took over this writer
+    ├── RegistryError               the schema registry: what it does not have, or answers
+    │   ├── RegistryConnectionError it cannot be reached, or fails; retriable
+    │   ├── RegistryAuthError       it refuses the account, token or certificate
+    │   ├── IncompatibleSchemaError it refuses a schema that readers of the ones before could not read
+    │   └── SchemaIdChangedError    the schema of keys has another id than in the records before
     └── StateError                  offsets, plans and the ledger
         ├── OffsetConflictError     another run moved the stored state first
         ├── RunInProgressError      another run of this topic.prefix is at work
@@ -183,6 +188,28 @@ class FencedError(SinkError):
     retriable = True
 
 
+class RegistryError(CdcError):
+    """The schema registry does not have what is needed, or answers what cannot be used."""
+
+
+class RegistryConnectionError(RegistryError):
+    """The schema registry cannot be reached, or fails."""
+
+    retriable = True
+
+
+class RegistryAuthError(RegistryError):
+    """The schema registry refuses the account, the token or the certificate."""
+
+
+class IncompatibleSchemaError(RegistryError):
+    """A schema fails the registry's compatibility check, or is no schema to it (FAULT-28)."""
+
+
+class SchemaIdChangedError(RegistryError):
+    """The schema of keys has another id than the keys that were written, so equal keys would differ."""
+
+
 class StateError(CdcError):
     """Offsets, plans or the ledger do not allow to go on."""
 
@@ -221,8 +248,9 @@ ERRORS: dict[str, type[CdcError]] = {
         CdcError, ConfigError, SourceError, SourceConnectionError, SourceAuthError, SourcePrivilegeError,
         SourceSettingError, BinlogPurgedError, ServerIdInUseError, BinlogCorruptError, UnsupportedEventError,
         SchemaError, DdlParseError, SchemaMismatchError, ValueDecodeError, SinkError, SinkConnectionError,
-        SinkAuthorizationError, RecordTooLargeError, TopicChangedError, FencedError, StateError, OffsetConflictError,
-        RunInProgressError, LedgerMissingError, LedgerMismatchError, DamagedRecordError,
+        SinkAuthorizationError, RecordTooLargeError, TopicChangedError, FencedError, RegistryError,
+        RegistryConnectionError, RegistryAuthError, IncompatibleSchemaError, SchemaIdChangedError, StateError,
+        OffsetConflictError, RunInProgressError, LedgerMissingError, LedgerMismatchError, DamagedRecordError,
         NoOffsetError,
     )
 }  # fmt: skip

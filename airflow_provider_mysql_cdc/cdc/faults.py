@@ -5,6 +5,7 @@ variable ``MYSQL_CDC_FAULT`` to a JSON object::
 
     {"point": "writer.before_commit", "action": "kill-driver", "nth": 2, "fired": "/path/to/flag", "writer": 1}
 
+The action ``wait`` holds the process where it is until the file ``until`` exists, at most ``seconds`` (default 600).
 ``nth`` counts passages in one process (default 1); ``fired`` is created when the fault fires and holds the process id,
 and a fault whose flag exists never fires again, so a retry runs undisturbed; ``writer`` limits it to one writer index.
 """
@@ -106,6 +107,12 @@ def _kill_driver(fault: dict[str, Any]) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
+def _wait(fault: dict[str, Any]) -> None:
+    end = time.monotonic() + float(fault.get("seconds", 600))
+    while not os.path.exists(fault["until"]) and time.monotonic() < end:
+        time.sleep(0.05)
+
+
 def _raise(fault: dict[str, Any]) -> None:
     raise FaultRaised(fault["point"])
 
@@ -122,5 +129,6 @@ ACTIONS: dict[str, Callable[[dict[str, Any]], None]] = {
     "stop-self": lambda _: os.kill(os.getpid(), signal.SIGSTOP),
     "stop-alone": _stop_alone,
     "sleep": lambda fault: time.sleep(float(fault.get("seconds", 5))),
+    "wait": _wait,
     "raise": _raise,
 }

@@ -120,7 +120,12 @@ def _export(arguments: argparse.Namespace, out: TextIO) -> int:
     if arguments.output == "-":
         out.write(text)
     else:
-        Path(arguments.output).write_text(text, encoding="utf-8")
+        try:
+            Path(arguments.output).write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(
+                "the document cannot be written", where=arguments.output, why=str(error), remedy="name another file"
+            ) from None
     return 0
 
 
@@ -214,9 +219,16 @@ def _store(arguments: argparse.Namespace, prefix: str) -> OffsetStore:
 
         try:
             return SqlOffsetStore(sqlalchemy.create_engine(url), prefix)
-        except (sqlalchemy.exc.ArgumentError, ImportError) as error:
-            why = "it is no SQLAlchemy address" if isinstance(error, sqlalchemy.exc.ArgumentError) else str(error)
-            raise ConfigError("the offset database's address cannot be used", where=URL, why=why) from None
+        except (sqlalchemy.exc.ArgumentError, ValueError, ImportError) as error:
+            # SQLAlchemy's own words show parts of an address that it cannot take apart, a password's among them.
+            why = str(error) if isinstance(error, ImportError) else "it is no SQLAlchemy address"
+            raise ConfigError(
+                "the offset database's address cannot be used",
+                where=URL,
+                why=why,
+                remedy="write dialect+driver://account:password@host:port/database; in account and password @ : / % "
+                "are written %40 %3A %2F %25",
+            ) from None
     if arguments.offset_conn_id:
         from airflow_provider_mysql_cdc.state.offset_database import sql_store
 

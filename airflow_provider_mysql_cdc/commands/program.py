@@ -9,19 +9,26 @@ from contextlib import redirect_stdout
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.commands import offsets
+from airflow_provider_mysql_cdc.commands import changefeed, offsets, spark_classes
 from airflow_provider_mysql_cdc.environment import __main__ as environment
+
+_DOCUMENTS = {"offsets": offsets.run, "changefeed": changefeed.run, "spark-classes": spark_classes.run}
+"""Commands whose standard output is a document or a setting to copy."""
 
 
 def command_line() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    parser = argparse.ArgumentParser(prog="mysql-cdc", description="Beside Airflow: stored offsets, the environment.")
+    parser = argparse.ArgumentParser(prog="mysql-cdc", description="What a person does beside Airflow.")
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True)
     text = "Show and move the stored offset of a stream."
     offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
     environment.add_arguments(commands.add_parser("environment", help=text, description=text))
+    text = "Print the properties that write what a TiCDC changefeed writes."
+    changefeed.add_arguments(commands.add_parser("changefeed", help=text, description=text))
+    text = "Keep the classes of Spark's driver in a file, from which its JVM starts with less work."
+    spark_classes.add_arguments(commands.add_parser("spark-classes", help=text, description=text))
     return parser
 
 
@@ -38,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         # Airflow logs to standard output; what the command prints must stay a document.
         with redirect_stdout(sys.stderr):
-            return offsets.run(arguments, out)
+            return _DOCUMENTS[arguments.command](arguments, out)
     except CdcError as error:
         print(f"{type(error).__name__}: {error.message()}", file=sys.stderr)
         return 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterable, Iterator
 from importlib import metadata
@@ -15,6 +16,10 @@ PACKAGE = Path(__file__).resolve().parent.parent
 _PARTS = ("__init__.py", "py.typed", "cdc", "spark", "spark_jobs")
 # Only Airflow's side needs these; pyspark comes with the cluster's Spark (SPARK_HOME/python).
 _NOT_NEEDED = re.compile(r"apache-airflow.*|pyspark.*|sqlalchemy")
+# Extras that drivers and executors use: packed where they are installed.
+_OF_DRIVERS = ("avro", "native")
+Wanted = tuple[str, frozenset[str]]
+"""A distribution and its extras."""
 
 
 def needed(more: Iterable[str] = ()) -> dict[str, metadata.Distribution]:
@@ -26,14 +31,27 @@ def needed(more: Iterable[str] = ()) -> dict[str, metadata.Distribution]:
     Raises:
         ConfigError: One is not installed.
     """
-    found: dict[str, metadata.Distribution] = {}
-    waiting = [*_required(_installed(OWN), _NOT_NEEDED), *more]
-    while waiting:
-        name = _normal(waiting.pop())
-        if name not in found:
-            found[name] = _installed(name)
-            waiting += _required(found[name], None)
+    own = _installed(OWN)
+    found = _with_all(
+        [*_required(own, frozenset(), _NOT_NEEDED), *((_normal(name), frozenset[str]()) for name in more)]
+    )
+    for extra in _OF_DRIVERS:
+        with contextlib.suppress(ConfigError):
+            found |= _with_all(_required(own, frozenset((extra,)), _NOT_NEEDED))
     return dict(sorted(found.items()))
+
+
+def _with_all(wanted: Iterable[Wanted]) -> dict[str, metadata.Distribution]:
+    found: dict[str, metadata.Distribution] = {}
+    done: set[Wanted] = set()
+    waiting = list(wanted)
+    while waiting:
+        one = waiting.pop()
+        if one not in done:
+            done.add(one)
+            found[one[0]] = _installed(one[0])
+            waiting += _required(found[one[0]], one[1], None)
+    return found
 
 
 def _installed(name: str) -> metadata.Distribution:
@@ -47,13 +65,16 @@ def _installed(name: str) -> metadata.Distribution:
         ) from error
 
 
-def _required(distribution: metadata.Distribution, without: re.Pattern[str] | None) -> list[str]:
+def _required(
+    distribution: metadata.Distribution, extras: frozenset[str], without: re.Pattern[str] | None
+) -> list[Wanted]:
     # Airflow brings it; it is needed only here.
     from packaging.requirements import Requirement
 
     named = [Requirement(text) for text in distribution.requires or ()]
-    wanted = [r.name for r in named if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return [name for name in wanted if without is None or not without.fullmatch(_normal(name))]
+    wanted = [r for r in named if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in ("", *extras))]
+    names = [(_normal(r.name), frozenset(r.extras)) for r in wanted]
+    return [(name, more) for name, more in names if without is None or not without.fullmatch(name)]
 
 
 def _normal(name: str) -> str:

@@ -1,4 +1,4 @@
-"""End a Spark application whose driver runs on a cluster, where ending spark-submit ends nothing.
+"""End a Spark application: its processes on this host, and its driver on a cluster, which spark-submit does not end.
 
 Airflow gives ``on_kill`` five seconds, then it kills the task's process; so each request is short, and a program that
 takes longer goes on by itself. Errors are logged with what a person can do: the task ends in any case, and a driver
@@ -8,10 +8,12 @@ that goes on is fenced by the next try.
 from __future__ import annotations
 
 import logging
+import os
 import shutil
+import signal
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from airflow_provider_mysql_cdc.hooks import kubernetes_secret
@@ -22,7 +24,47 @@ TIMEOUT_S = (1.0, 2.0)
 """Seconds to reach a server, and to wait for its answer."""
 BIRTH_S = 1.0
 """Seconds within which what spark-submit has just asked for comes into being."""
+KILL_GRACE_S = 3.0
+"""Seconds for a driver to end by itself, of the five that Airflow gives ``on_kill``."""
 ACTIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+
+
+def end_group(leader: int, lives: Callable[[], bool], grace_s: float = KILL_GRACE_S) -> None:
+    """Ask a process group to end, then end it.
+
+    Args:
+        leader: Process id of its leader.
+        lives: Tells whether the leader is still there.
+        grace_s: Seconds between the two.
+    """
+    for sig, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 0.5)):
+        try:
+            os.killpg(leader, sig)
+        except (ProcessLookupError, PermissionError):
+            return
+        deadline = time.monotonic() + patience
+        while lives() and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def end_in_cluster(
+    driver: Mapping[str, str], *, auth: Any = None, application: str | None = None, env: Mapping[str, str] | None = None
+) -> None:
+    """End a driver on a cluster, from any process.
+
+    Args:
+        driver: What ``CdcSparkSubmitHook.in_cluster`` tells; empty for a driver that runs on no cluster.
+        auth: Authentication at YARN's resource manager.
+        application: YARN's id of the application, when it is known.
+        env: Environment of the program ``yarn``.
+    """
+    if "pod" in driver:
+        end_pod(driver["namespace"], driver["pod"])
+        kubernetes_secret.forget(kubernetes_secret.core_api(), driver["namespace"], driver["secret"], TIMEOUT_S)
+    elif driver.get("address"):
+        end_over_rm(driver["address"], auth, application, driver["tag"])
+    elif driver:
+        end_with_program(application, driver["tag"], env or {})
 
 
 def end_pod(namespace: str, name: str) -> None:

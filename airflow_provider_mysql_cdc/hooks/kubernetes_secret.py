@@ -7,7 +7,8 @@ import contextlib
 import hashlib
 import json
 import logging
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +24,12 @@ MOUNT = "/etc/mysql-cdc"
 LABEL = "mysql-cdc-owner"
 TIMEOUT_S = (3.0, 10.0)
 """Seconds to reach the API server, and to wait for its answer."""
+LOOK_S = 2.0
+"""Seconds between two looks whether a driver's pod runs."""
+READ = ("Running", "Succeeded", "Failed")
+"""Phases of a pod whose containers have started."""
+ABANDONED_S = 3600.0
+"""Age from which a Secret counts as left behind, unless its driver's pod waits to be started."""
 MOST_BYTES = 1_000_000
 """Kubernetes refuses a Secret beyond 1 MiB."""
 
@@ -43,9 +50,18 @@ def secret_name(job: str) -> str:
     return f"mysql-cdc-{job}"
 
 
+def pod_of(secret: str) -> str:
+    """Return the name of the driver's pod that mounts a Secret.
+
+    Args:
+        secret: The Secret's name.
+    """
+    return f"{secret}-driver"
+
+
 @contextmanager
 def of(spec: JobSpec, namespace: str) -> Iterator[dict[str, str]]:
-    """Create the Secret, and delete it afterwards; first those of earlier tries of the same task, which may have died.
+    """Create the Secret, and delete it afterwards; and those that were left by tasks whose worker was killed.
 
     Args:
         spec: The job.
@@ -73,27 +89,107 @@ def of(spec: JobSpec, namespace: str) -> Iterator[dict[str, str]]:
         "data": {SPEC_FILE: base64.b64encode(text.encode()).decode()},
     }
     with _judged(namespace):
-        for old in api.list_namespaced_secret(
-            namespace, label_selector=f"{LABEL}={owner}", _request_timeout=TIMEOUT_S
-        ).items:
-            api.delete_namespaced_secret(old.metadata.name, namespace, _request_timeout=TIMEOUT_S)
-        api.create_namespaced_secret(namespace, body, _request_timeout=TIMEOUT_S)
+        _forget_tries(api, namespace, owner)
+        made = api.create_namespaced_secret(namespace, body, _request_timeout=TIMEOUT_S)
+    _forget_abandoned(api, namespace, made)
     try:
         yield {f"spark.kubernetes.driver.secrets.{name}": MOUNT}
     finally:
         forget(api, namespace, name)
 
 
-def forget(api: Any, namespace: str, name: str) -> None:
+def _forget_tries(api: Any, namespace: str, owner: str) -> None:
+    """Delete what earlier tries of a task have left, with drivers that would wait for it without end.
+
+    A pod whose Secret is missing stays in phase Pending and keeps what it has reserved; source: kubernetes.io,
+    "Secrets" (optional Secrets). A driver that runs after all would be fenced.
+    """
+    found = api.list_namespaced_secret(namespace, label_selector=f"{LABEL}={owner}", _request_timeout=TIMEOUT_S)
+    for old in found.items:
+        pod = pod_of(old.metadata.name)
+        try:
+            api.delete_namespaced_pod(pod, namespace, grace_period_seconds=1, _request_timeout=TIMEOUT_S)
+            log.info("Deleted the driver pod %s/%s of an earlier try.", namespace, pod)
+        except Exception as error:
+            if getattr(error, "status", None) != 404:
+                raise
+        api.delete_namespaced_secret(old.metadata.name, namespace, _request_timeout=TIMEOUT_S)
+
+
+def _forget_abandoned(api: Any, namespace: str, made: Any) -> None:
+    """Delete what tasks have left that no other try comes after; age is told by the API server's own clock.
+
+    Args:
+        api: The client.
+        namespace: Its namespace.
+        made: The Secret that was created just now.
+    """
+    try:
+        found = api.list_namespaced_secret(namespace, label_selector=LABEL, _request_timeout=TIMEOUT_S).items
+        for old in found:
+            age = made.metadata.creation_timestamp - old.metadata.creation_timestamp
+            if age.total_seconds() > ABANDONED_S and _phase(api, namespace, pod_of(old.metadata.name)) in (*READ, ""):
+                log.info("Secret %s/%s was left by a task that was killed.", namespace, old.metadata.name)
+                forget(api, namespace, old.metadata.name)
+    except Exception as error:  # the job goes on; another one looks again
+        log.warning("Secrets of killed tasks may be left in %s: %s", namespace, _short(error))
+
+
+def _phase(api: Any, namespace: str, pod: str) -> str:
+    """Return a pod's phase; empty when there is none."""
+    try:
+        return str(api.read_namespaced_pod(pod, namespace, _request_timeout=TIMEOUT_S).status.phase)
+    except Exception as error:
+        if getattr(error, "status", None) != 404:
+            raise
+        return ""
+
+
+@contextmanager
+def forgotten_once_read(driver: Mapping[str, str]) -> Iterator[None]:
+    """Delete a driver's Secret as soon as its pod runs, while its job goes on inside.
+
+    The volumes of a pod are there before its first container starts, and keep what they hold when their Secret goes.
+    Source: kubernetes.io, "Pod Lifecycle" (phase Pending lasts until then) and "Secrets".
+
+    Args:
+        driver: From ``CdcSparkSubmitHook.in_cluster``.
+    """
+    end = threading.Event()
+    thread = threading.Thread(target=_forget_once_read, args=(driver, end), name="cdc-secret", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        end.set()
+        thread.join(TIMEOUT_S[1])
+
+
+def _forget_once_read(driver: Mapping[str, str], end: threading.Event) -> None:
+    api, namespace = core_api(), driver["namespace"]
+    while not end.wait(LOOK_S):
+        try:
+            phase = api.read_namespaced_pod(driver["pod"], namespace, _request_timeout=TIMEOUT_S).status.phase
+        except Exception as error:  # it is not there yet, or may not be looked at; the Secret goes with the job then
+            if getattr(error, "status", None) in (401, 403):
+                return
+            continue
+        if phase in READ:
+            forget(api, namespace, driver["secret"])
+            return
+
+
+def forget(api: Any, namespace: str, name: str, timeout_s: tuple[float, float] = TIMEOUT_S) -> None:
     """Delete a Secret; what keeps it there is logged, and the next try deletes it.
 
     Args:
         api: The client.
         namespace: Its namespace.
         name: Its name.
+        timeout_s: Seconds to reach the API server, and to wait for its answer.
     """
     try:
-        api.delete_namespaced_secret(name, namespace, _request_timeout=TIMEOUT_S)
+        api.delete_namespaced_secret(name, namespace, _request_timeout=timeout_s)
     except Exception as error:
         if getattr(error, "status", None) != 404:
             log.warning("Secret %s/%s is left behind: %s", namespace, name, _short(error))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException, BaseHook
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID, SchemaRegistryHook, check_registry
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
@@ -51,27 +52,34 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         """Return where properties come from; the first place that has one wins.
 
         Args:
-            properties: The task's own properties.
+            properties: The task's own properties; ``schema_registry_conn_id`` among them names a connection of type
+                ``schema_registry``, as it does in the first connection's extra.
 
         Raises:
-            ConfigError: A connection does not exist, or its extra is not a JSON object.
+            ConfigError: A connection does not exist, or its extra is not a JSON object; see also
+                ``SchemaRegistryHook.source``.
         """
         from airflow_provider_mysql_cdc.cdc.config import sources
 
         conn = find_connection(self.mysql_cdc_conn_id, "MySQL CDC")
-        extra = _extra(conn)
+        extra = read_extra(conn)
         named = extra.pop("kafka_conn_id", None)
         kafka_conn_id = self.kafka_conn_id or named
+        given = _filled(properties or {})
+        schemas = given.pop(REGISTRY_CONN_ID, None) or extra.pop(REGISTRY_CONN_ID, None)
+        extra.pop(REGISTRY_CONN_ID, None)
         standard = {name: getattr(conn, name) for name in sources.STANDARD_FIELDS}
         found = [
-            sources.params(_filled(properties or {}), "the task's properties"),
+            sources.params(given, "the task's properties"),
             sources.connection(self.mysql_cdc_conn_id, standard, extra),
         ]
         if kafka_conn_id:
-            settings = _filled(_extra(find_connection(kafka_conn_id, "Kafka")))
+            settings = _filled(read_extra(find_connection(kafka_conn_id, "Kafka")))
             values = {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}
             places = {name: name.removeprefix("kafka.") for name in values}
             found.append(sources.Source(f"connection {kafka_conn_id}", values, places))
+        if schemas:
+            found.append(SchemaRegistryHook(str(schemas)).source(found))
         return [*found, sources.environment(os.environ)]
 
     def get_config(self, properties: Mapping[str, Any] | None = None) -> ConnectorConfig:
@@ -91,7 +99,8 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             raise ConfigError(
                 "a secret stands in the task's properties, where Airflow shows it",
                 where=", ".join(map(hide_salt, leaked)),
-                remedy=f"put it into the connection {self.mysql_cdc_conn_id} or the Kafka connection, and change it",
+                remedy=f"put it into the connection {self.mysql_cdc_conn_id}, the Kafka connection or that of the "
+                "schema registry, and change it",
             )
         resolved = sources.resolve(self.sources(properties))
         mask_secrets(resolved.properties)
@@ -139,7 +148,8 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             cfg = self.get_config()
         except CdcError as error:
             return False, str(error)
-        checks: tuple[Callable[[ConnectorConfig], tuple[bool, list[str]]], ...] = (_check_mysql, _check_kafka)
+        checks: tuple[Callable[[ConnectorConfig], tuple[bool, list[str]]], ...]
+        checks = (_check_mysql, _check_kafka, _check_schemas)
         results = [check(cfg) for check in checks]
         return all(ok for ok, _ in results), "\n".join(line for _, lines in results for line in lines)
 
@@ -219,7 +229,21 @@ def _check_kafka(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
     return True, [f"Kafka: reachable, {len(found.brokers)} broker(s), {len(found.topics)} topic(s)."]
 
 
-def _extra(conn: Any) -> dict[str, Any]:
+def _check_schemas(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
+    ok, text = check_registry(cfg)
+    return ok, text.splitlines()
+
+
+def read_extra(conn: Any, example: str = '{"topic.prefix": "shop", ...}') -> dict[str, Any]:
+    """Return what a connection's extra holds, no properties when it is empty.
+
+    Args:
+        conn: Airflow's connection.
+        example: What an extra of its type looks like, for the error.
+
+    Raises:
+        ConfigError: It is not a JSON object.
+    """
     text = (conn.extra or "").strip()
     try:
         data = json.loads(text) if text else {}
@@ -230,7 +254,7 @@ def _extra(conn: Any) -> dict[str, Any]:
             "the connection's extra is not a JSON object",
             where=f"connection {conn.conn_id}",
             why=str(data) if isinstance(data, Exception) else f"it is a {type(data).__name__}",
-            remedy='write it as {"topic.prefix": "shop", ...}',
+            remedy=f"write it as {example}",
         )
     return data
 

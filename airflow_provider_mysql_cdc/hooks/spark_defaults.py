@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
@@ -15,10 +16,20 @@ DEFAULT_CONF = {
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    # A second copy of a writer fences the first one.
+    "spark.speculation": "false",
+    # Each driver has a web page on a port of its own; beyond 16 on a host Spark's JVM would end without a word.
+    "spark.port.maxRetries": "200",
 }
+YIELDING = ("spark.port.maxRetries",)
+"""Defaults that give way to the cluster's own."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # One JVM has one collector: it refuses to start with two (-XX:+UseG1GC and -XX:+UseSerialGC).
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
+_DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
+# Variables whose options reach the driver's JVM as well: org.apache.spark.launcher.SparkSubmitCommandBuilder, and the
+# JVM itself.
+_VARIABLES = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
 _LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*$")
 
 
@@ -37,8 +48,26 @@ def cluster_defaults(env: Mapping[str, str], properties_file: str | None = None)
         text = Path(properties_file or f"{folder}/spark-defaults.conf").read_text(encoding="utf-8")
     except OSError:
         return {}
-    lines = (line for line in text.splitlines() if not line.lstrip().startswith(("#", "!")))
-    return {found[1]: found[2] for line in lines if (found := _LINE.match(line))}
+    return {found[1]: found[2] for line in _logical_lines(text) if (found := _LINE.match(line))}
+
+
+def _logical_lines(text: str) -> Iterator[str]:
+    """Yield the lines of a properties file, without comments; a backslash at the end goes on in the next line.
+
+    Source: java.util.Properties.load; a comment is never continued.
+    """
+    begun = ""
+    for line in text.splitlines():
+        if not begun and line.lstrip().startswith(("#", "!")):
+            continue
+        begun += line.lstrip() if begun else line
+        if begun.endswith("\\"):
+            begun = begun[:-1]
+            continue
+        yield begun
+        begun = ""
+    if begun:
+        yield begun
 
 
 def connection_conf(extra: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -66,19 +95,27 @@ def connection_conf(extra: Mapping[str, Any], where: str) -> dict[str, Any]:
     return {n: str(v).lower() if isinstance(v, bool) else v for n, v in found.items() if v is not None}
 
 
-def with_defaults(ours: Mapping[str, Any], *, cluster: Mapping[str, Any], asked: Mapping[str, Any]) -> dict[str, Any]:
+def with_defaults(
+    ours: Mapping[str, Any],
+    *,
+    cluster: Mapping[str, Any],
+    asked: Mapping[str, Any],
+    env: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
     """Return the configuration to submit: what was asked for, and our defaults added to what the cluster has.
 
     Args:
         ours: Our defaults.
         cluster: What spark-submit reads by itself.
         asked: What the job and its connection say; it wins.
+        env: The environment of spark-submit.
     """
-    made = {**ours, **asked}
-    if JAVA_OPTIONS in ours and JAVA_OPTIONS not in asked and cluster.get(JAVA_OPTIONS):
-        theirs = str(cluster[JAVA_OPTIONS])
-        chosen = _COLLECTOR.search(theirs) is not None
+    made = {**ours, **{name: cluster[name] for name in YIELDING if name in ours and name in cluster}, **asked}
+    if JAVA_OPTIONS in ours and JAVA_OPTIONS not in asked:
+        theirs = str(cluster.get(JAVA_OPTIONS) or "")
+        beside = [{**cluster, **asked}.get(_DEFAULT_OPTIONS), *map(env.get, _VARIABLES)]
+        chosen = any(_COLLECTOR.search(str(options or "")) for options in (theirs, *beside))
         added = [o for o in str(ours[JAVA_OPTIONS]).split() if not (chosen and _COLLECTOR.fullmatch(o))]
         # What stands later wins in a JVM: theirs.
-        made[JAVA_OPTIONS] = " ".join([*added, theirs])
+        made[JAVA_OPTIONS] = " ".join([*added, theirs]).strip()
     return made

@@ -5,13 +5,15 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import shutil
 import site
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.environment.packed import read_manifest
 
 _PACKAGE = Path(__file__).resolve().parent.parent
@@ -38,11 +40,36 @@ def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) 
         master.
     """
     env = {name: value for name, value in base.items() if _INHERITED.fullmatch(name)}
-    if "SPARK_HOME" not in env and (home := _pyspark_folder()):
+    if "SPARK_HOME" not in env and (home := _pyspark_folder() or _home_on_path(env.get("PATH"))):
         env["SPARK_HOME"] = home
     bins = [f"{env['SPARK_HOME']}/bin"] if "SPARK_HOME" in env else []
     env["PATH"] = _joined([*bins, str(Path(sys.executable).parent)], env.get("PATH", os.defpath))
     return {**env, **(extra or {})}
+
+
+def require_programs(binary: str, env: Mapping[str, str]) -> None:
+    """Check that spark-submit and Java are there.
+
+    Args:
+        binary: spark-submit's name or path.
+        env: Its environment.
+
+    Raises:
+        ConfigError: One is missing.
+    """
+    if not shutil.which(binary, path=env.get("PATH")):
+        raise ConfigError(
+            f"{binary} was not found",
+            where="PATH of the Airflow worker",
+            remedy="set SPARK_HOME for the worker, or pip install 'airflow-provider-mysql-cdc[spark]' there",
+        )
+    java = f"{env['JAVA_HOME']}/bin/java" if env.get("JAVA_HOME") else "java"
+    if not shutil.which(java, path=env.get("PATH")):
+        raise ConfigError(
+            "Java was not found",
+            where=f"{java} on the Airflow worker",
+            remedy="install Java 17 or newer and set JAVA_HOME for the worker",
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +93,7 @@ def python_of(
     conf: Mapping[str, Any],
     archives: str | None = None,
     asked: Mapping[str, Any] | None = None,
+    cluster: Collection[str] = (),
 ) -> SparkPython:
     """Return the environment, and what is to be added to Spark's configuration, so that the right Python runs.
 
@@ -84,13 +112,16 @@ def python_of(
         conf: Spark's configuration, with the cluster's defaults.
         archives: The job's archives.
         asked: Environment variables that the user named.
+        cluster: Settings that nobody but the cluster's administrator has named.
     """
     made = dict(env)
     if master.startswith("local"):
         made.setdefault("PYSPARK_PYTHON", sys.executable)
         made.setdefault("PYSPARK_DRIVER_PYTHON", made["PYSPARK_PYTHON"])
         made["PYTHONPATH"] = _joined([str(_PACKAGE.parent)], made.get("PYTHONPATH", ""))
-        return SparkPython(made)
+        # The administrator's interpreter is that of the cluster's machines; as a setting it would win over variables.
+        own = {EXECUTORS: made["PYSPARK_PYTHON"], DRIVER: made["PYSPARK_DRIVER_PYTHON"]}
+        return SparkPython(made, {name: python for name, python in own.items() if name in cluster})
     if "PYTHONPATH" not in (asked or {}):
         made.pop("PYTHONPATH", None)
     executors = (
@@ -129,6 +160,13 @@ def _pyspark_folder() -> str | None:
     spec = importlib.util.find_spec("pyspark")
     folder = os.path.dirname(spec.origin) if spec and spec.origin else ""
     return folder if folder and os.path.isfile(os.path.join(folder, "bin", "spark-submit")) else None
+
+
+def _home_on_path(path: str | None) -> str | None:
+    """Return the Spark whose spark-submit stands on PATH, or is linked there: its settings count too."""
+    found = shutil.which("spark-submit", path=path)
+    home = os.path.dirname(os.path.dirname(os.path.realpath(found))) if found else ""
+    return home if home and os.path.isdir(os.path.join(home, "jars")) else None
 
 
 def _joined(first: list[str], rest: str) -> str:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import importlib.util
-import os
 import re
-import shutil
-import signal
-import subprocess
-import time
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +14,25 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.hooks import application_end, hadoop_credentials
+from airflow_provider_mysql_cdc.hooks import application_end, hadoop_credentials, kubernetes_secret
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import read_extra
+from airflow_provider_mysql_cdc.hooks.secret_settings import SecretSettings, secret_settings
 from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     DEFAULT_CONF,
     cluster_defaults,
     connection_conf,
     with_defaults,
 )
-from airflow_provider_mysql_cdc.hooks.spark_python import python_of
-from airflow_provider_mysql_cdc.hooks.spec_carrier import POD_NAME, YARN_TAGS, Carried, Route
+from airflow_provider_mysql_cdc.hooks.spark_python import python_of, require_programs
+from airflow_provider_mysql_cdc.hooks.spec_carrier import (
+    POD_NAME,
+    YARN_TAGS,
+    Carried,
+    Route,
+    keytab_file,
+    pod_name,
+    yarn_tag,
+)
 
 _PACKAGE = Path(__file__).resolve().parent.parent
 _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k8s://.+")
@@ -33,8 +40,9 @@ _MASTER = re.compile(r"local(\[[^\]]+\])?|yarn|(spark|mesos)://[^/]+:\d+(,.+)?|k
 _DRIVER_ERROR = re.compile(r"\[mysql-cdc\] (\w+Error: .*)")
 _KUBERNETES = "airflow.providers.cncf.kubernetes"
 _EXIT_FAIL = 78
+DEPLOY_MODES = ("client", "cluster")
 # Of the five seconds that Airflow gives on_kill: a driver may need some to end, a spark-submit beside it does not.
-_KILL_GRACE_S, _SUBMIT_GRACE_S = 3.0, 1.0
+_SUBMIT_GRACE_S = 1.0
 
 
 def application_path(name: str) -> str:
@@ -89,17 +97,25 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         self._master = master
         self._driver_env = dict(driver_env)
         self._carried = Carried("")
+        self._secrets = SecretSettings(None)
+        self._keytab = b""
         self._ended = False
+        self._words = ""
         self._archives: str | None
         super().__init__(**kwargs)
 
     def _resolve_connection(self) -> dict[str, Any]:
         if self._master is None:
             _require_connection(self, self._conn_id)
-        data: dict[str, Any] = super()._resolve_connection()
+        try:
+            data: dict[str, Any] = super()._resolve_connection()
+        except ValueError as error:  # of the Spark provider: no named error, so it would be tried again in vain
+            raise _bad_extra(self._conn_id, str(error)) from error
         if self._master is not None:
             data["master"] = self._master
         data["deploy_mode"] = self._deploy_mode or data["deploy_mode"] or "client"
+        if data["deploy_mode"] not in DEPLOY_MODES:
+            raise _bad_extra(self._conn_id, f"deploy mode {data['deploy_mode']!r} is none of {', '.join(DEPLOY_MODES)}")
         if not _MASTER.fullmatch(str(data["master"])):
             raise _bad_master(self._conn_id, f"{data['master']!r} is not a Spark master")
         if str(data["master"]).startswith("local"):
@@ -108,6 +124,14 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         _require_possible(str(data["master"]), str(data["deploy_mode"]))
         self._settle_conf(str(data["master"]), str(data["deploy_mode"]))
         return data
+
+    def _create_keytab_path_from_base64_keytab(self, base64_keytab: str, principal: str | None) -> str:
+        """Keep the connection's keytab until something is submitted; the base class leaves it in /tmp for everybody."""
+        try:
+            self._keytab = base64.b64decode(base64_keytab, validate=True)
+        except ValueError as error:
+            raise _bad_extra(self._conn_id, f"its keytab is no base64: {error}") from None
+        return "the connection's keytab"
 
     def _settle_conf(self, master: str, deploy_mode: str) -> None:
         """Complete configuration and environment by what the connection, the cluster and the master ask for."""
@@ -122,9 +146,11 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             conf={**cluster, **asked},
             archives=self._archives,
             asked=self._env_vars,
+            cluster=cluster.keys() - asked.keys(),
         )
         self._driver_env = python.env
-        self._conf = {**with_defaults(DEFAULT_CONF, cluster=cluster, asked=asked), **python.conf}
+        made = with_defaults(DEFAULT_CONF, cluster=cluster, asked=asked, env=self._driver_env)
+        self._conf = {**made, **python.conf}
 
     @property
     def route(self) -> Route:
@@ -159,6 +185,9 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         """Return ``client`` or ``cluster``."""
         return str(self._connection["deploy_mode"])
 
+    def _build_spark_common_args(self) -> list[str]:
+        return self._secrets.moved(super()._build_spark_common_args())
+
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command: list[str] = super()._build_spark_submit_command(application)
         # The base class would merge this with the task's whole environment; submit() passes a complete one instead.
@@ -179,10 +208,33 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         self.check_programs()
         if self._ended:
             raise AirflowException("the job was ended before it was submitted")
-        env = {**self._driver_env, **self._carried.env}
-        kwargs = {"env": env, "start_new_session": True, "pass_fds": self._carried.fds, **kwargs}
-        result: str | None = super().submit(application, **kwargs)
+        driver = self.in_cluster(self._carried.job) if self._carried.job else {}
+        with (
+            kubernetes_secret.forgotten_once_read(driver) if "pod" in driver else nullcontext(),
+            self.surroundings() as given,
+        ):
+            result: str | None = super().submit(application, **{**given, **kwargs})
         return result
+
+    @contextmanager
+    def surroundings(self, *, outlives: bool = False) -> Iterator[dict[str, Any]]:
+        """Prepare what spark-submit inherits; its command is to be built, and it is to be started, inside.
+
+        Args:
+            outlives: Whether spark-submit goes on when this is left.
+
+        Yields:
+            Arguments for ``subprocess.Popen``: a complete environment, a session of its own, and open files.
+        """
+        with ExitStack() as stack:
+            # The descriptor is closed then, and its number may become that of another file.
+            stack.callback(setattr, self, "_secrets", SecretSettings(None))
+            self._secrets = stack.enter_context(secret_settings())
+            fds = (*self._carried.fds, *self._secrets.fds)
+            if self._keytab:
+                path, held = stack.enter_context(keytab_file(self._keytab, outlives=outlives))
+                self._connection["keytab"], fds = path, (*fds, held)
+            yield {"env": {**self._driver_env, **self._carried.env}, "start_new_session": True, "pass_fds": fds}
 
     def check_programs(self) -> None:
         """Check that spark-submit and Java are there, and that the options of tracking fit the master.
@@ -190,7 +242,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         Raises:
             ConfigError: One is missing, or does not fit.
         """
-        _require_programs(self._connection["spark_binary"], self._driver_env)
+        require_programs(self._connection["spark_binary"], self._driver_env)
         try:
             if self._track_driver_via_k8s_api:
                 self._validate_track_driver_via_k8s_api_config()
@@ -203,13 +255,21 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         if self._submit_sp is None or not self._submit_sp.returncode:
             return None
         found = [m[1] for line in self._last_submit_log_lines if (m := _DRIVER_ERROR.match(line))]
-        return (found[-1], self._submit_sp.returncode != _EXIT_FAIL) if found else None
+        words = found[-1] if found else self._words
+        return (words, self._submit_sp.returncode != _EXIT_FAIL) if words else None
+
+    def _noting(self, lines: Iterator[Any]) -> Iterator[Any]:
+        """Pass the driver's lines on; the base class keeps the last ones only, and a JVM may say much at its end."""
+        for line in lines:
+            if said := _DRIVER_ERROR.match(line.strip()):
+                self._words = said[1]
+            yield line
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
         if self._ended and self._submit_sp is not None:
             # The end was asked for while the process was being started.
-            _end_group(self._submit_sp)
-        super()._process_spark_submit_log(itr)
+            self._end_submit(application_end.KILL_GRACE_S)
+        super()._process_spark_submit_log(self._noting(itr))
 
     def on_kill(self) -> None:
         """End spark-submit with all its processes, and the driver where it runs on a cluster."""
@@ -217,22 +277,43 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         in_cluster = self.deploy_mode == "cluster"
         if self._submit_sp is not None and self._submit_sp.poll() is None:
             # What is submitted before spark-submit has ended is ended after it.
-            _end_group(self._submit_sp, _SUBMIT_GRACE_S if in_cluster else _KILL_GRACE_S)
+            self._end_submit(_SUBMIT_GRACE_S if in_cluster else application_end.KILL_GRACE_S)
         if in_cluster and self._carried.argument:
-            self._end_driver()
+            self.end_in_cluster(self.in_cluster(self._carried.job))
         self._run_post_submit_commands()
 
-    def _end_driver(self) -> None:
+    def _end_submit(self, grace_s: float) -> None:
+        process = self._submit_sp
+        application_end.end_group(process.pid, lambda: process.poll() is None, grace_s)
+
+    def in_cluster(self, job: str) -> dict[str, str]:
+        """Return by what a driver on a cluster is found, from any process; nothing of it is secret.
+
+        Args:
+            job: The submission's id.
+
+        Returns:
+            Empty in client mode.
+        """
+        if self.deploy_mode != "cluster":
+            return {}
         if self._is_kubernetes:
-            application_end.end_pod(self.route.namespace or "default", self._conf[POD_NAME])
-            return
-        tag = self._carried.conf[YARN_TAGS]
+            namespace, pod = self.route.namespace or "default", str(self._conf.get(POD_NAME) or pod_name(job))
+            return {"pod": pod, "namespace": namespace, "secret": kubernetes_secret.secret_name(job)}
         try:
-            address, auth = self._get_yarn_rm_base_url(), self._resolved_yarn_rm_auth
+            address = str(self._get_yarn_rm_base_url())
         except (ValueError, RuntimeError):
-            application_end.end_with_program(self._yarn_application_id, tag, self._driver_env)
-            return
-        application_end.end_over_rm(address, auth, self._yarn_application_id, tag)
+            address = ""
+        return {"tag": yarn_tag(job), "address": address}
+
+    def end_in_cluster(self, driver: Mapping[str, str]) -> None:
+        """End a driver on a cluster; this hook may have submitted it or not.
+
+        Args:
+            driver: From ``in_cluster``.
+        """
+        auth = self._resolved_yarn_rm_auth if driver.get("address") else None
+        application_end.end_in_cluster(driver, auth=auth, application=self._yarn_application_id, env=self._driver_env)
 
 
 def _require_connection(hook: CdcSparkSubmitHook, conn_id: str) -> None:
@@ -240,6 +321,7 @@ def _require_connection(hook: CdcSparkSubmitHook, conn_id: str) -> None:
         conn = hook.get_connection(conn_id)
     except (AirflowException, ValueError) as error:
         raise _bad_master(conn_id, str(error)) from error
+    read_extra(conn, '{"deploy-mode": "client", "conf": {...}, ...}')
     if not conn.host and conn.conn_type != "yarn":
         raise _bad_master(conn_id, "it has no host, which is where the master stands")
 
@@ -253,6 +335,15 @@ def _bad_master(conn_id: str, why: str) -> ConfigError:
             "create it with type spark and as host a master such as local[2], yarn, spark://host:7077 or"
             " k8s://https://host:443; as a URI, local[2] is written spark://local%5B2%5D"
         ),
+    )
+
+
+def _bad_extra(conn_id: str, why: str) -> ConfigError:
+    return ConfigError(
+        "the settings of the Spark connection cannot be used",
+        where=f"connection {conn_id}, or the task's arguments",
+        why=why,
+        remedy="correct the connection's extra; which Spark runs is said by SPARK_HOME of the Airflow worker",
     )
 
 
@@ -272,34 +363,6 @@ def _require_possible(master: str, deploy_mode: str) -> None:
             why=f"{_KUBERNETES} cannot be imported",
             remedy="install apache-airflow-providers-cncf-kubernetes into the Airflow worker's environment",
         )
-
-
-def _require_programs(binary: str, env: Mapping[str, str]) -> None:
-    if not shutil.which(binary, path=env.get("PATH")):
-        raise ConfigError(
-            f"{binary} was not found",
-            where="PATH of the Airflow worker",
-            remedy="set SPARK_HOME for the worker, or pip install 'airflow-provider-mysql-cdc[spark]' there",
-        )
-    java = f"{env['JAVA_HOME']}/bin/java" if env.get("JAVA_HOME") else "java"
-    if not shutil.which(java, path=env.get("PATH")):
-        raise ConfigError(
-            "Java was not found",
-            where=f"{java} on the Airflow worker",
-            remedy="install Java 17 or newer and set JAVA_HOME for the worker",
-        )
-
-
-def _end_group(process: subprocess.Popen[Any], grace_s: float = _KILL_GRACE_S) -> None:
-    """Ask the process group to end, then end it; short enough for Airflow's own patience of 5 seconds."""
-    for sig, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 0.5)):
-        try:
-            os.killpg(process.pid, sig)
-        except (ProcessLookupError, PermissionError):
-            return
-        deadline = time.monotonic() + patience
-        while process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.05)
 
 
 def _importable(module: str) -> bool:

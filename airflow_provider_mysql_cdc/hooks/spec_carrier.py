@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 POD_NAME, YARN_TAGS = "spark.kubernetes.driver.pod.name", "spark.yarn.tags"
 """Settings by which a driver on a cluster is found, also when spark-submit is ended before it tells which it is."""
 FOLDERS = "mysql-cdc-job-"
+_UNNAMED = "mysql-cdc-new-"
 _HELD = "held"
 
 
@@ -37,6 +38,7 @@ class Carried:
 
     Args:
         argument: The application's argument.
+        job: The submission's id.
         files: Files for ``--files``.
         conf: Spark configuration; nothing in it is secret, for it stands on the command line and in Spark's web page.
         env: Variables of spark-submit.
@@ -44,6 +46,7 @@ class Carried:
     """
 
     argument: str
+    job: str = ""
     files: tuple[str, ...] = ()
     conf: Mapping[str, str] = field(default_factory=dict)
     env: Mapping[str, str] = field(default_factory=dict)
@@ -69,6 +72,24 @@ class Route:
     tokens: str = ""
 
 
+def pod_name(job: str) -> str:
+    """Return the name of a driver's pod.
+
+    Args:
+        job: The submission's id.
+    """
+    return kubernetes_secret.pod_of(kubernetes_secret.secret_name(job))
+
+
+def yarn_tag(job: str) -> str:
+    """Return the tag of an application on YARN.
+
+    Args:
+        job: The submission's id.
+    """
+    return f"mysql-cdc-{job}"
+
+
 @contextmanager
 def carried(spec: JobSpec, route: Route) -> Iterator[Carried]:
     """Put the spec where the driver will find it, and take it away again.
@@ -88,9 +109,9 @@ def carried(spec: JobSpec, route: Route) -> Iterator[Carried]:
 @contextmanager
 def _beside(spec: JobSpec, route: Route) -> Iterator[Carried]:
     """Client mode: spark-submit's environment becomes the driver's, and ends with it."""
-    with folder() as path:
+    with folder() as (path, held):
         key = spec.write_sealed(path / SPEC_FILE)
-        yield Carried(str(path / SPEC_FILE), env={KEY_VARIABLE: key})
+        yield Carried(str(path / SPEC_FILE), spec.id, env={KEY_VARIABLE: key}, fds=(held,))
 
 
 @contextmanager
@@ -103,16 +124,17 @@ def _on_yarn(spec: JobSpec, route: Route) -> Iterator[Carried]:
             why="Spark drops the submitting user's credentials for such a login, and every other way leaves copies",
             remedy="keep a ticket on the worker (airflow kerberos, use_krb5ccache), or use deploy mode client",
         )
-    with folder() as path:
+    with folder() as (path, held):
         key = spec.write_sealed(path / SPEC_FILE)
         with hadoop_credentials.readable(key, path) as (file, fds):
             tokens = ",".join(filter(None, (route.tokens, file)))
             yield Carried(
                 SPEC_FILE,
+                spec.id,
                 (str(path / SPEC_FILE),),
-                {YARN_TAGS: f"mysql-cdc-{spec.id}"},
+                {YARN_TAGS: yarn_tag(spec.id)},
                 {hadoop_credentials.VARIABLE: tokens},
-                fds,
+                (*fds, held),
             )
 
 
@@ -120,32 +142,61 @@ def _on_yarn(spec: JobSpec, route: Route) -> Iterator[Carried]:
 def _on_kubernetes(spec: JobSpec, route: Route) -> Iterator[Carried]:
     """Kubernetes: a Secret that only the driver's pod mounts; nothing goes over Spark's upload path."""
     with kubernetes_secret.of(spec, route.namespace) as conf:
-        pod = {POD_NAME: f"mysql-cdc-{spec.id}-driver"}
-        yield Carried(f"{kubernetes_secret.MOUNT}/{SPEC_FILE}", conf={**conf, **pod})
+        pod = {POD_NAME: pod_name(spec.id)}
+        yield Carried(f"{kubernetes_secret.MOUNT}/{SPEC_FILE}", spec.id, conf={**conf, **pod})
 
 
 @contextmanager
-def folder() -> Iterator[Path]:
+def folder(*, outlives: bool = False) -> Iterator[tuple[Path, int]]:
     """Make a folder of mode 0700 and remove it afterwards, with those of tasks that died before they could.
 
-    A lock on a file inside tells whether its task lives: the system gives it up with the process, whatever ended that.
+    A lock on a file inside tells whether it is needed: the system gives it up with the last process that has the file
+    open, whatever ended that (flock(2)). spark-submit inherits it, for a driver that starts may outlive its task.
+
+    Args:
+        outlives: Leave it to a later task to remove the folder, when the last process that holds it has ended.
 
     Yields:
-        The folder.
+        The folder, and the file descriptor that holds its lock.
     """
     sweep()
-    path = Path(tempfile.mkdtemp(prefix=FOLDERS))
-    held = os.open(path / _HELD, os.O_RDWR | os.O_CREAT, 0o600)
+    made = Path(tempfile.mkdtemp(prefix=_UNNAMED))
+    path = made.with_name(made.name.replace(_UNNAMED, FOLDERS, 1))
+    held = os.open(made / _HELD, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)
-        yield path
+        # Only what is held has a name that others sweep.
+        made.rename(path)
+        yield path, held
+    except BaseException:
+        outlives = False
+        raise
     finally:
-        shutil.rmtree(path, ignore_errors=True)
+        if not outlives:
+            shutil.rmtree(path, ignore_errors=True)
         os.close(held)
 
 
+@contextmanager
+def keytab_file(keytab: bytes, *, outlives: bool = False) -> Iterator[tuple[str, int]]:
+    """Put a keytab where the driver can read it as long as it lives: it logs in anew when its ticket ends.
+
+    Args:
+        keytab: What is in it.
+        outlives: As for ``folder``.
+
+    Yields:
+        The file's path, and the descriptor that spark-submit must inherit.
+    """
+    with folder(outlives=outlives) as (path, held):
+        fd = os.open(path / "keytab", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as out:
+            out.write(keytab)
+        yield str(path / "keytab"), held
+
+
 def sweep() -> None:
-    """Remove the folders of this account's tasks that were killed."""
+    """Remove the folders of this account's tasks that were killed, when no driver of theirs is at work."""
     for path in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*"):
         with contextlib.suppress(OSError):
             if path.stat().st_uid == os.getuid() and _abandoned(path / _HELD):

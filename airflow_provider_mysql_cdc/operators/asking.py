@@ -56,7 +56,7 @@ class MySqlCdcAskingOperator(MySqlCdcSparkOperator):
             owner: ``dag_id/run_id/task_id/map_index``.
         """
         from airflow_provider_mysql_cdc.cdc.job import run_lock
-        from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
+        from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
 
         run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
         # While it rests only what is new, or a signal, is worth a Spark job.

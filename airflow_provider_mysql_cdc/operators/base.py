@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from airflow.providers.common.compat.sdk import AirflowTaskTimeout
 from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
@@ -23,6 +24,7 @@ from airflow_provider_mysql_cdc.operators.common import (
     owner_of,
     run_of,
     seconds,
+    with_registry,
 )
 from airflow_provider_mysql_cdc.operators.deferring import DefersJob
 from airflow_provider_mysql_cdc.operators.following import following
@@ -51,6 +53,8 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
     Args:
         mysql_cdc_conn_id: Connection of type ``mysql_cdc``. (templated)
         kafka_conn_id: Connection of type ``kafka``; None when the first connection's extra names Kafka. (templated)
+        schema_registry_conn_id: Connection of type ``schema_registry``, for Avro; None when the first connection's
+            extra names it, or properties say where the registry is. (templated)
         spark_conn_id: Connection of type ``spark``; it must exist and name a master. (templated)
         master: Spark master; wins over the connection, which may then be missing. (templated)
         properties: Connector properties that win over the connections: a mapping, its JSON text, or a list of these
@@ -78,6 +82,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         *DefersJob.template_fields,
         "mysql_cdc_conn_id",
         "kafka_conn_id",
+        "schema_registry_conn_id",
         "offset_conn_id",
         "properties",
         "run_for",
@@ -94,6 +99,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         *,
         mysql_cdc_conn_id: str = MySqlCdcHook.default_conn_name,
         kafka_conn_id: str | None = None,
+        schema_registry_conn_id: str | None = None,
         spark_conn_id: str = "spark_cdc",
         master: str | None = None,
         properties: Properties | Sequence[Properties] | None = None,
@@ -119,10 +125,12 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         )
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
+        self.schema_registry_conn_id = schema_registry_conn_id
         self.properties = properties
         self.offset_conn_id = offset_conn_id
         self.run_for = run_for
         self.writers = writers
+        self._tells: tuple[ConnectorConfig, RunTally] | None = None
 
     @classmethod
     def partial(cls, **arguments: Any) -> Any:
@@ -157,9 +165,14 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         """
         try:
             self._read_arguments(context)
-            return self._run(context)
+            result = self._run(context)
+            self._note_told(context)
+            return result
         except CdcError as error:
             raise airflow_error(error) from error
+        except AirflowTaskTimeout:
+            self._time_is_up = True  # Airflow calls on_kill next
+            raise
 
     def _run(self, context: Any) -> dict[str, Any]:
         cfg, store = self._open(context)
@@ -179,19 +192,23 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         return self._nothing_done(cfg, store, context)
 
     def _nothing_done(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> dict[str, Any]:
-        """Return the result of a try that has started no job; what earlier tries wrote is told now."""
-        from airflow_provider_mysql_cdc.cdc.operate.follow import tally_of
+        """Return the result of a try that has started no job; what earlier tries and ended runs wrote is told now."""
+        from airflow_provider_mysql_cdc.cdc.operate.follow import left_untold, tally_of
 
         state = store.load()
         offset = state.committed.to_json() if state and state.committed else None
         tally = tally_of(cfg, run_of(context)) if getattr(context["ti"], "try_number", 1) > 1 else None
+        if tally is None and offset is not None:
+            tally = left_untold(cfg, owner_of(context))
         return self._told(cfg, context, offset, {} if tally is None else dict(tally.counts), tally)
 
     def _open(self, context: Any) -> tuple[ConnectorConfig, OffsetStore]:
-        hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
-        cfg = hook.get_config(self._properties())
+        cfg, hook = self._config(), MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
         accessor = accessor_of(context, self.offset_asset)
         return cfg, hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
+
+    def _config(self) -> ConnectorConfig:
+        return MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self._properties())
 
     def _one_job(
         self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float, *, defers: bool = False
@@ -210,7 +227,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         return self._judged(cfg, store, spec, failure, context)
 
     def _properties(self) -> dict[str, Any]:
-        merged = merge_properties(self.properties)
+        merged = merge_properties(with_registry(self.properties, self.schema_registry_conn_id))
         if self.writers not in (None, "", "None"):
             merged["drain.writers"] = self.writers
         return merged
@@ -273,4 +290,12 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         if tally is None:
             return result
         tell_of_run(context, cfg, self.offset_asset, offset, tally)
-        return result | {"batches": tally.batches, "tables": dict(tally.tables)}
+        self._tells = (cfg, tally)
+        return result | {"batches": tally.batches, "tables": dict(tally.tables)} | tally.native.members()
+
+    def _note_told(self, context: Any) -> None:
+        """Write down that the task, which succeeds now, has told of what was written."""
+        from airflow_provider_mysql_cdc.cdc.operate.follow import note_told
+
+        if self._tells is not None and self._tells[1].batches:
+            note_told(*self._tells, run_of(context), self.log.info)

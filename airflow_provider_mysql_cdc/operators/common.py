@@ -11,6 +11,8 @@ from typing import Any
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
+from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
+from airflow_provider_mysql_cdc.operators.arguments import text_map
 
 Properties = Mapping[str, Any] | str
 
@@ -62,6 +64,20 @@ def seconds(value: timedelta | float | str | None, argument: str = "run_for") ->
     return number
 
 
+def with_registry(given: Properties | Sequence[Properties] | None, conn_id: str | None) -> list[Properties]:
+    """Return the properties of a task with the name of its schema registry's connection, as a list of layers.
+
+    Args:
+        given: A mapping, its JSON text, or a list of these.
+        conn_id: The connection; None or empty leaves it to the properties.
+    """
+    return [*_layers(given), {REGISTRY_CONN_ID: conn_id}]
+
+
+def _layers(given: Properties | Sequence[Properties] | None) -> list[Properties]:
+    return [given or {}] if given is None or isinstance(given, (str, Mapping)) else list(given)
+
+
 def merge_properties(given: Properties | Sequence[Properties] | None) -> dict[str, Any]:
     """Return the properties of a task: of several layers the later ones win, and empty values are left out.
 
@@ -71,9 +87,8 @@ def merge_properties(given: Properties | Sequence[Properties] | None) -> dict[st
     Raises:
         ConfigError: A text is not a JSON object.
     """
-    layers = [given or {}] if given is None or isinstance(given, (str, Mapping)) else list(given)
     merged: dict[str, Any] = {}
-    for layer in layers:
+    for layer in _layers(given):
         merged |= {name: value for name, value in parse_properties(layer).items() if value is not None and value != ""}
     return merged
 
@@ -116,17 +131,47 @@ def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
         mask_secrets(merge_properties(properties))
 
 
+def mask_spark_settings(given: Any) -> None:
+    """Make Airflow mask what rendered settings of Spark, or of a driver's environment, hold as secrets.
+
+    Airflow masks members of a mapping by a few names, and nothing of a text.
+
+    Args:
+        given: A mapping, or its JSON text.
+    """
+    from airflow.sdk.log import mask_secret
+
+    from airflow_provider_mysql_cdc.hooks.secret_settings import holds_secret
+
+    with contextlib.suppress(CdcError):
+        for name, value in text_map(given, "conf").items():
+            if value and holds_secret(name):
+                mask_secret(value)
+
+
+NEEDED = ("mysql_cdc_conn_id", "spark_conn_id", "signal_type", "channel", "kind", "offset", "confirm", "timeout")
+"""Templated arguments for which None is no value."""
+
+
 class MasksProperties:
     """Mask secrets among rendered properties before Airflow stores the rendered fields; a base of operators.
 
+    A template of something that is not given renders as the text ``None``, which is no id, no condition and no path.
     A mapped task is rendered by ``MappedOperator``, which calls this method of the unmapped one and none else.
     """
 
     properties: Any
+    template_fields: Sequence[str]
+    needed_fields: Sequence[str] = NEEDED
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         super()._do_render_template_fields(*args, **kwargs)  # type: ignore[misc]
         mask_rendered(self.properties)
+        for settings in ("conf", "env_vars"):
+            mask_spark_settings(getattr(self, settings, None))
+        for name in self.template_fields:
+            if name not in self.needed_fields and getattr(self, name, None) == "None":
+                setattr(self, name, None)
 
 
 def parse_properties(layer: Properties) -> Mapping[str, Any]:

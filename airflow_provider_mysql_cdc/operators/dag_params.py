@@ -76,6 +76,13 @@ def connection_params(*, spark: bool = True) -> dict[str, Param]:
             title="Kafka connection",
             description="Empty: the MySQL CDC connection says where Kafka is.",
         ),
+        "schema_registry_conn_id": Param(
+            None,
+            type=["null", "string"],
+            section=section,
+            title="Schema registry connection",
+            description="Where keys or values are Avro. Empty: the MySQL CDC connection says where the registry is.",
+        ),
         "offset_conn_id": Param(
             None,
             type=["null", "string"],
@@ -338,6 +345,7 @@ def operator_arguments(*, tables: bool = False, drain: bool = False, spark: bool
     layers = [
         f"{{{{ var.json.get('{PROPERTIES_VARIABLE}', {{}}) | tojson }}}}",
         "{{ params.properties | tojson }}",
+        "{{ {'schema_registry_conn_id': params.schema_registry_conn_id} | tojson }}",
     ]
     if tables:
         layers.append("{{ {'table.include.list': params.tables | join(',')} | tojson }}")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from airflow.providers.common.compat.sdk import AirflowException
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.operators.asking import of_another_run
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
@@ -12,12 +16,17 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.around_job import PreparedJob
 
 
+RACES = 3
+"""How often another run may come first before that is an error; each time may cost a start of Spark."""
+
+
 class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
     """Read the binlog from the stored offset to an end fixed before reading, and move the offset there.
 
     With ``run_for`` one Spark session drains batch after batch until the time is over; before the first event there is
     no Spark session, the task only looks for new events every few seconds. While another run of the same stream is at
-    work, a long snapshot for example, it does nothing, or waits until ``run_for`` is over.
+    work, a long snapshot for example, it does nothing, or waits until ``run_for`` is over; so does the later one of two
+    that begin at the same time.
 
     Args:
         kwargs: As for ``MySqlCdcSparkOperator``.
@@ -28,6 +37,19 @@ class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the batch, or return None when the server stands at the stored offset."""
-        from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
+        from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
 
         return prepare_drain(cfg, store, owner, self.log.info, run_for_s=run_for_s, give_way=True)
+
+    def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
+        """Drain, and look anew when another run has come first between this one's plan and its driver's first step."""
+        from airflow_provider_mysql_cdc.cdc.job.run_lock import LOST
+
+        for left in reversed(range(RACES)):
+            try:
+                return super()._work(cfg, store, context, deadline)
+            except (AirflowException, CdcError) as error:
+                if not left or not of_another_run(error) or LOST in str(error):
+                    raise
+                self.log.info("Another run came first: %s", error)
+        raise AssertionError("the last race is raised")

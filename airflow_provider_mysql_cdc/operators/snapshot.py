@@ -49,7 +49,8 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the snapshot, or return None when none is due; beside a stream plan a drain."""
-        from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain, prepare_snapshot
+        from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+        from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 
         if self._signal_id:
             return self.prepare_round(cfg, store, owner)
@@ -96,6 +97,8 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
     ) -> dict[str, Any]:
         from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import snapshot_data
 
+        if self._defers():
+            self.log.info("The task is not deferred: it drains until the tables are read, and waits for other runs.")
         self.log.info("There is a stream, so it is drained to its end, and stands while the tables are read.")
         self._ask(cfg, context, snapshot_data(collections, kind="blocking"))
         return {**self._nothing_done(cfg, store, context), **self._drive_until_done(cfg, store, context)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import PokeReturnValue
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.operators.common import NEEDED
 from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
     """
 
     template_fields: Sequence[str] = (*MySqlCdcSensor.template_fields, "signal_id")
+    # An id that a template has lost would mean all snapshots.
+    needed_fields: Sequence[str] = (*NEEDED, "signal_id")
 
     def __init__(self, *, signal_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)

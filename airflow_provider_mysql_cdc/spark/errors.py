@@ -56,6 +56,61 @@ _EXECUTORS = (
 )
 
 
+# Spark has stopped its context by itself; what it says of it stands in the driver's log only.
+_ENDED = re.compile(
+    r"Master removed our application: \w+|All masters are unresponsive[^\n]{0,100}"
+    r"|Cannot call methods on a stopped SparkContext|because SparkContext was shut down"
+    r"|cancelled as part of cancellation of all jobs"
+)
+
+
+def application_error(error: BaseException, stopped: bool = False) -> CdcError | None:
+    """Return that the cluster has ended the application, when that is why a call of Spark failed.
+
+    Source: org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend.dead, org.apache.spark.deploy.client.
+    StandaloneAppClient, org.apache.spark.SparkContext.assertNotStopped, DAGScheduler.cleanUpAfterSchedulerStop (4.x).
+
+    Args:
+        error: What Spark raised.
+        stopped: Whether the context has stopped by itself; a call that met it fails with whatever was gone first.
+    """
+    found = _ENDED.search(str(error))
+    if found is None and not stopped:
+        return None
+    return StateError(
+        "Spark has ended this job's application",
+        where="Spark cluster",
+        why=found[0] if found else " ".join(str(error).split())[:200],
+        remedy="read Spark's own lines above (Application has been killed. Reason: ...): the driver has to reach the "
+        "master, with the cluster's own spark.authenticate, spark.network.crypto and spark.ssl, and executors have to "
+        "start; the next try goes on behind the last commit",
+        retriable=True,
+    )
+
+
+# SparkContext finds them out before it asks any cluster.
+_REFUSED = re.compile(r"IllegalArgumentException: ([^\n]{1,300})|(\[INVALID_SPARK_CONFIG[^\n]{1,300})")
+
+
+def refused_settings(error: BaseException) -> CdcError | None:
+    """Return that Spark refuses its own settings, when that is why no context could be made.
+
+    Source: org.apache.spark.SparkConf.validateSettings, org.apache.spark.SecurityManager.initializeAuth (4.x).
+
+    Args:
+        error: What Spark raised.
+    """
+    found = _REFUSED.search(str(error))
+    if found is None:
+        return None
+    return ConfigError(
+        "Spark refuses its settings",
+        where="conf of the task or of its Spark connection, or the cluster's spark-defaults.conf",
+        why=found[1] or found[2],
+        remedy="correct the setting that Spark names",
+    )
+
+
 # A task that ended without an error of its own, with the executor it ran on or alone.
 _LOST = re.compile(r"(ExecutorLostFailure \([^\n]{0,300}|Python worker exited unexpectedly[^\n]{0,100})")
 

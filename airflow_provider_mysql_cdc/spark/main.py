@@ -13,13 +13,15 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.last_words import last_words
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.job_names import CREDENTIAL, KEY_VARIABLE
-from airflow_provider_mysql_cdc.spark.errors import named_error
+from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, refused_settings
+from airflow_provider_mysql_cdc.spark.lifeline import end_with_parent
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
 
 EXIT_RETRY, EXIT_FAIL = 75, 78
 """Exit codes: a retry can help (EX_TEMPFAIL), or a person is needed (EX_CONFIG)."""
 
 Run = Callable[[JobSpec, TaskRunner, Callable[[str], None]], Any]
+_STARTED_BY_JVM = "PYSPARK_GATEWAY_PORT"
 
 
 def log(line: str) -> None:
@@ -38,13 +40,16 @@ def main(run: Run, arguments: list[str] | None = None) -> None:
         arguments: Command line; one argument, the spec file.
     """
     os.environ["MYSQL_CDC_SPARK_DRIVER"] = "1"
+    if _STARTED_BY_JVM in os.environ:
+        end_with_parent(EXIT_RETRY)
     try:
         # In cluster modes the path is relative to the folder that the driver is started in, where the file is shipped.
         spec = JobSpec.read(Path((sys.argv[1:] if arguments is None else arguments)[0]), key_of_the_spec)
-        with last_words(spec, log, named_error):
+        with last_words(spec, log, lambda error: named_error(error) or application_error(error)):
             _on_spark(run, spec)
     except CdcError as error:
-        log(f"{type(error).__name__}: {error.message()}")
+        # On one line: whoever reads the output finds the error by its name, which stands at its beginning.
+        log(" ".join(f"{type(error).__name__}: {error.message()}".split()))
         sys.exit(EXIT_RETRY if error.can_retry else EXIT_FAIL)
 
 
@@ -56,7 +61,7 @@ def key_of_the_spec() -> str | None:
     """
     if key := os.environ.pop(KEY_VARIABLE, None):
         return key
-    if "PYSPARK_GATEWAY_PORT" not in os.environ:  # nobody's Spark application
+    if _STARTED_BY_JVM not in os.environ:  # nobody's Spark application
         return None
     from pyspark import SparkContext
 
@@ -74,13 +79,19 @@ def _on_spark(run: Run, spec: JobSpec) -> None:
     require_one_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
     conf = SparkConf()
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
-    if conf.get("spark.speculation", "false") == "true":
+    # The jobs are submitted with false, which wins over the cluster's own settings.
+    if str(conf.get("spark.speculation", "false")).strip().lower() == "true":
         raise ConfigError("spark.speculation=true starts writers twice", where="conf", remedy="set it to false")
-    context = SparkContext(conf=conf)
+    try:
+        context = SparkContext(conf=conf)
+    except Exception as error:
+        if (found := refused_settings(error)) is None:
+            raise
+        raise found from None
     context.setLogLevel("ERROR")
     try:
         from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
 
-        run(spec, SparkRunner(context), log)
+        run(spec, SparkRunner(context, log), log)
     finally:
         context.stop()

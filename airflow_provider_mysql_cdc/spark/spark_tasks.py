@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from pyspark import SparkConf, SparkContext
@@ -13,7 +14,9 @@ from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
-from airflow_provider_mysql_cdc.spark.errors import MARK, executor_error, named_error
+from airflow_provider_mysql_cdc.spark.errors import MARK, application_error, executor_error, named_error
+from airflow_provider_mysql_cdc.spark.executor_ends import MOST, RETRIES, ExecutorEnds
+from airflow_provider_mysql_cdc.spark.starvation import told_while_starving
 
 COORDINATOR = "spark.mysqlcdc.coordinator."
 """``host``, ``bindAddress`` and ``port`` of the channel from tasks to driver; Spark's own are the default."""
@@ -21,6 +24,15 @@ SETTLE_S = 2.0
 """Seconds without a further slot after which all executors count as there."""
 WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
 WAIT_MS = 30_000
+ASKED = (
+    "spark.executor.memory",
+    "spark.executor.memoryOverhead",
+    "spark.executor.cores",
+    "spark.executor.instances",
+    "spark.cores.max",
+    "spark.task.cpus",
+)
+"""What keeps a cluster from giving executors."""
 
 
 class SparkRunner:
@@ -31,10 +43,11 @@ class SparkRunner:
 
     Args:
         context: The Spark context.
+        log: Takes one line of text.
     """
 
-    def __init__(self, context: SparkContext) -> None:
-        self._context = context
+    def __init__(self, context: SparkContext, log: Callable[[str], None] = lambda line: None) -> None:
+        self._context, self._log = context, log
         conf = context.getConf()
         self.endpoint = endpoint(conf)
         self._local = str(context.master).startswith("local[") or context.master == "local"
@@ -42,6 +55,9 @@ class SparkRunner:
         elastic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
         self._elastic = elastic and not self._local
         self._waited = False
+        self._standalone = str(context.master).startswith("spark://")
+        self._ends: ExecutorEnds | None = None
+        self._given_up: CdcError | None = None
 
     def slots(self, wanted: int = 0) -> int:
         """Return how many tasks can run at once on the executors that are there, at least one.
@@ -61,7 +77,8 @@ class SparkRunner:
         one = jvm.java.util.ArrayList()
         one.add(1)
         # A first task, without a Python worker, waits for the executors.
-        self._context._jsc.parallelize(one, 1).count()
+        with self._watched():
+            self._context._jsc.parallelize(one, 1).count()
 
         def now() -> int:
             return max(1, int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())))
@@ -91,16 +108,72 @@ class SparkRunner:
         body = _body(task, shared)
         rdd = self._context.parallelize(range(count), count)
         try:
-            if gang and not self._elastic:
-                return list(rdd.barrier().mapPartitions(body).collect())
-            return list(rdd.mapPartitions(body).collect())
+            with self._watched():
+                if gang and not self._elastic:
+                    return list(rdd.barrier().mapPartitions(body).collect())
+                return list(rdd.mapPartitions(body).collect())
+        finally:
+            with suppress(Exception):  # the context is gone; what was raised inside says why
+                shared.destroy()
+
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        """Name what the stage inside fails with, and say while it has no task that runs; a local one has its slots.
+
+        Raises:
+            CdcError: A task ended with it, or Spark cannot run tasks.
+        """
+        self._given_up = None
+        try:
+            with nullcontext() if self._local else told_while_starving(self._running, self._tell_starving):
+                yield
         except Exception as error:
-            found = named_error(error) or executor_error(error)
+            stopped = bool(self._context._jsc.sc().isStopped())
+            found = self._given_up or named_error(error) or executor_error(error) or application_error(error, stopped)
             if found is None:
                 raise
             raise found from None
-        finally:
-            shared.destroy()
+
+    def _running(self) -> int | None:
+        """Return how many tasks run now, or None when there is no stage."""
+        tracker = self._context.statusTracker()
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        running = sum(stage.numActiveTasks for stage in stages if stage is not None) if stages else None
+        if self._standalone:
+            self._look_at_ends(running)
+        return running
+
+    def _look_at_ends(self, running: int | None) -> None:
+        """End the stage when one executor after the other ends before it is there, as Spark's master would."""
+        if running != 0:
+            if self._ends is not None:
+                self._ends.forget()
+            return
+        try:
+            self._ends = self._ends or ExecutorEnds(self._context._jvm)
+            self._ends.look()
+        except Exception:  # the driver logs with something else than log4j
+            self._standalone = False
+            return
+        most = int(self._context.getConf().get(RETRIES) or MOST)
+        if 0 <= most <= self._ends.number and not self._executors():
+            self._given_up = self._ends.error(str(self._context.master))
+            self._context.cancelAllJobs()
+
+    def _executors(self) -> int:
+        spark: Any = self._context._jsc.sc()
+        return max(0, int(spark.getExecutorMemoryStatus().size()) - 1)
+
+    def _tell_starving(self, idle_s: float) -> None:
+        conf = self._context.getConf()
+        asked = ", ".join(f"{name}={value}" for name in ASKED if (value := conf.get(name)))
+        ended = f"; {self._ends.number} have ended: {self._ends.last}" if self._ends and self._ends.number else ""
+        self._log(
+            f"waiting for Spark: no task of this job has run for {idle_s:.0f} s, {self._executors()} executor(s) are "
+            f"there{ended}. "
+            "Others hold the cluster's cores, or none of its workers has what is asked for "
+            f"({asked or 'nothing is set'}); the web page of {self._context.master} tells"
+        )
 
 
 def endpoint(conf: SparkConf) -> Endpoint:

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from benchlib.costs import Costs
 from benchlib.process_tree import Usage
 
 READ = b'"op":"r"'
@@ -45,7 +46,7 @@ def written(records: Iterable[tuple[bytes | None, bytes | None]]) -> Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class Measured(Costs):
     """Hold one measured run.
 
     Args:
@@ -63,11 +64,6 @@ class Measured:
     load: float = 0.0
 
     @property
-    def cpu_s(self) -> float:
-        """Return all CPU seconds."""
-        return self.used.cpu_s + self.beside_s
-
-    @property
     def a_million_rows(self) -> float:
         """Return CPU seconds a million rows read; what the stream cost meanwhile is in them."""
         return self.cpu_s / max(1, self.wrote.reads) * 1e6
@@ -83,15 +79,10 @@ class Measured:
             "name": self.name,
             "rows": self.wrote.reads,
             "changes": self.wrote.changes,
-            "wall_s": round(self.used.wall_s, 1),
-            "cpu_s": round(self.cpu_s, 2),
-            "cpu_s_beside": round(self.beside_s, 2),
-            "cpu_s_by_kind": {kind: round(s, 2) for kind, s in self.used.cpu_by_kind.items()},
+            **self.costs(),
             "cpu_s_a_million_rows": round(self.a_million_rows, 2),
             "cpu_s_a_million_records": round(self.a_million_records, 2),
-            "peak_mb": {kind: round(mb) for kind, mb in self.used.peak_mb.items()},
             "quarters_mb": {kind: [round(mb) for mb in four] for kind, four in self.used.quarters_mb.items()},
-            "load1": round(self.load, 1),
         }
 
 

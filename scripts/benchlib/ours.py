@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from kit import Pipeline, submit_command, submit_env
+from kit import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.incremental.status import SnapshotStatus, status_in
-from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import look_at_ledger, over, snapshot_data
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
+from benchlib import spark_job
 from benchlib.figures import Measured, written
-from benchlib.process_tree import Sample, usage, watch
+from benchlib.process_tree import Sample, usage
 from benchlib.source import DATABASE, TABLE, Source, signal_table
 
 
@@ -32,18 +30,7 @@ def properties(source: Source, kafka: str, prefix: str, more: Mapping[str, str])
         more: Further properties.
     """
     return {
-        "topic.prefix": prefix,
-        "database.hostname": source.host,
-        "database.port": str(source.port),
-        "database.user": source.user,
-        "database.password": source.password,
-        "database.include.list": DATABASE,
-        "kafka.bootstrap.servers": kafka,
-        "topic.creation.default.replication.factor": "1",
-        "topic.creation.default.partitions": "1",
-        "snapshot.mode": "no_data",
-        "key.converter.schemas.enable": "false",
-        "value.converter.schemas.enable": "false",
+        **spark_job.properties(source, kafka, prefix),
         "signal.data.collection": f"{DATABASE}.{signal_table('ours')}",
         "notification.enabled.channels": "sink",
         "notification.sink.topic.name": f"{prefix}-notes",
@@ -78,7 +65,7 @@ class Ours:
         load = os.getloadavg()[0]
         records = read_topic_committed(self.pipeline.cfg.kafka_settings(), self.pipeline.table_topic(TABLE))
         wrote = written((record.key, record.value) for record in records)
-        return Measured("this provider", wrote, usage(self.samples), self.beside_s, load)
+        return Measured(spark_job.NAME, wrote, usage(self.samples), self.beside_s, load)
 
     def run(self, tables: Sequence[str]) -> None:
         """Ask for tables, and run drains until they are read.
@@ -102,18 +89,7 @@ class Ours:
 
     def _submit(self, spec: object) -> None:
         """Run one Spark job as the operator does, and sample its processes."""
-        with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
-            process = subprocess.Popen(
-                submit_command(spec, Path(folder), cores=self.cores),
-                env=submit_env(),
-                cwd=folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-            )
-            self.samples += watch(process.pid, lambda: process.poll() is not None)
-            log.seek(0)
-            lines = log.read()
+        samples, lines = spark_job.run_job(spec, self.cores)
+        self.samples += samples
         self.jobs += 1
         self.pipeline.lines += lines.splitlines()
-        if process.returncode:
-            raise RuntimeError(f"the Spark job ended with code {process.returncode}:\n{lines}")

@@ -20,7 +20,7 @@ ORDERS = (
     "id BIGINT AUTO_INCREMENT PRIMARY KEY, customer_id INT, status VARCHAR(20), amount DECIMAL(10,2), "
     "note VARCHAR(200), created_at DATETIME(3), updated_at TIMESTAMP(3) NULL"
 )
-_COLUMNS = "customer_id, status, amount, note, created_at, updated_at"
+ORDER_COLUMNS = "customer_id, status, amount, note, created_at, updated_at"
 _STATUS = ("new", "paid", "packed", "shipped", "delivered", "returned", "cancelled")
 _WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo lima mike november oscar papa"
 
@@ -86,11 +86,11 @@ def load(source: Source, rows: int) -> None:
     source.run(f"CREATE TABLE {name} ({ORDERS})", *signals)
     with source.connect() as conn, conn.cursor() as cursor:
         seed = [order(draw) for _ in range(min(rows, SEED_ROWS))]
-        cursor.executemany(f"INSERT INTO {name} ({_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)", seed)
+        cursor.executemany(f"INSERT INTO {name} ({ORDER_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)", seed)
         for begun in range(len(seed), rows, SEED_ROWS):
             wanted = min(SEED_ROWS, rows - begun)
-            chosen = f"SELECT id + {begun}, {_COLUMNS} FROM {name} WHERE id <= {wanted}"
-            cursor.execute(f"INSERT INTO {name} (id, {_COLUMNS}) {chosen}")
+            chosen = f"SELECT id + {begun}, {ORDER_COLUMNS} FROM {name} WHERE id <= {wanted}"
+            cursor.execute(f"INSERT INTO {name} (id, {ORDER_COLUMNS}) {chosen}")
         cursor.execute(f"ANALYZE TABLE {name}")
 
 

@@ -143,6 +143,8 @@ class Airflow:
                 "dags_folder": self._dags_folder,
                 "load_examples": False,
                 "parallelism": 2,
+                # Importing Airflow for a DAG file takes longer than the 30 seconds by default on a machine under load.
+                "dagbag_import_timeout": 180,
                 "simple_auth_manager_users": f"{USER}:admin",
                 "simple_auth_manager_passwords_file": self.password_file,
                 "execution_api_server_url": f"{self.url}/execution/",
@@ -151,7 +153,8 @@ class Airflow:
             "api_auth": {"jwt_secret": secrets.token_urlsafe(32)},
             # Each pass over the DAG files imports Airflow and this provider in a process of its own.
             "dag_processor": {"min_file_process_interval": 3600, "parsing_processes": 1},
-            "database": {"sql_alchemy_conn": f"sqlite:///{self.home}/airflow.db"},
+            # A scheduler that waits in vain for SQLite's lock ends; five seconds, the default, go by on a busy machine.
+            "database": {"sql_alchemy_conn": f"sqlite:///{self.home}/airflow.db?timeout=60"},
             "logging": {
                 "base_log_folder": self.home / "logs",
                 "worker_log_server_port": log_ports[0],

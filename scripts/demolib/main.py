@@ -17,7 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from stacklib import StackError, StackInfo, ensure_stack, processes, stop_stack
+from avrolib.wire import Wire, from_registry
+from stacklib import StackError, StackInfo, ensure_stack, processes, registry, stop_stack
 from stacklib.errors import say as say_line
 from stacklib.settings import REPOSITORY
 
@@ -30,6 +31,7 @@ PREFIX = "demo"
 PARTITIONS = 3
 READ_AGAIN = ("orders", "customers")
 """Tables that are read again beside the stream."""
+_AVRO = "io.confluent.connect.avro.AvroConverter"
 _RUN_S = 300.0
 _ALTER_S = 20.0
 _SUBREAPER = 36
@@ -53,9 +55,10 @@ class Demo:
         scale: Size of the shop, 1 for 200,000 rows.
         rate: Transactions a second of the writer, at most.
         drains: How often the drain DAG runs while the writer writes.
+        avro: Whether keys and values are Avro, with a schema registry.
     """
 
-    def __init__(self, folder: Path, scale: float, rate: float, drains: int) -> None:
+    def __init__(self, folder: Path, scale: float, rate: float, drains: int, *, avro: bool = False) -> None:
         self._folder, self._scale, self._rate, self._drains = folder, scale, rate, drains
         self._began = time.monotonic()
         self._say = _say("demo")
@@ -64,6 +67,8 @@ class Demo:
         self._writer_log = folder / "writer.log"
         self.airflow = Airflow(folder / "airflow", _say("air"))
         self.info: StackInfo | None = None
+        self._avro = avro
+        self._registry: str | None = None
 
     # -- the steps --------------------------------------------------------------------------------------------------
 
@@ -72,6 +77,8 @@ class Demo:
         self.clear()
         self._say("starting MySQL and Kafka")
         info = self.info = ensure_stack(self._folder)
+        if self._avro:
+            self._registry = registry.start(self._folder / "registry").url
         self._say("starting airflow standalone; it comes up while the shop is loaded")
         self.airflow.start(self._connections(info), info.java_home)
         self._load(info)
@@ -88,6 +95,7 @@ class Demo:
             PREFIX,
             altered=altered,
             again=dict.fromkeys(READ_AGAIN, 0) | again,
+            wire=Wire(from_registry(self._registry)) if self._registry else None,
             say=_say("verify"),
         )
         counts = json.loads(self._report.read_text(encoding="utf-8"))
@@ -108,6 +116,9 @@ class Demo:
             # The demo's batches are small, but both writers are to be seen at work.
             "drain.small.batch.bytes": "0",
         }
+        if self._registry:
+            properties |= dict.fromkeys(("key.converter", "value.converter"), _AVRO)
+            properties |= {f"{part}.converter.schema.registry.url": self._registry for part in ("key", "value")}
         mysql = connection(
             "mysql_cdc",
             info.mysql_host,
@@ -239,6 +250,7 @@ class Demo:
             f"Airflow  {self.airflow.url}   user {USER}, password in {self.airflow.password_file}",
             f"MySQL    {mysql}   user {info.root_user} without password, database {shop.DATABASE}",
             f"Kafka    {info.kafka}   topics {PREFIX}.{shop.DATABASE}.*, schema changes in {PREFIX}",
+            *([f"Schemas  {self._registry}   Confluent's API, for example /subjects"] if self._registry else []),
             f"logs     {self._folder}",
             "end it all with: scripts/demo --stop" + ("" if self._folder == FOLDER else f" --dir {self._folder}"),
         ]
@@ -270,6 +282,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="scripts/demo", description="MySQL to Kafka under Airflow, verified.")
     parser.add_argument("--keep", action="store_true", help="leave Airflow, MySQL and Kafka running at the end")
     parser.add_argument("--stop", action="store_true", help="end what a demo with --keep has left, and do nothing else")
+    parser.add_argument("--avro", action="store_true", help="write Avro, with a schema registry of its own")
     parser.add_argument("--scale", type=float, default=1.0, help="size of the shop; 1 is 200,000 rows")
     parser.add_argument("--rate", type=float, default=200.0, help="transactions a second of the writer, at most")
     parser.add_argument("--drains", type=int, default=4, help="runs of the drain DAG while the writer goes on, from 2")
@@ -310,7 +323,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     _adopt_orphans()
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
-    demo, code, keep = Demo(folder, given.scale, given.rate, given.drains), 1, False
+    demo = Demo(folder, given.scale, given.rate, given.drains, avro=given.avro)
+    code, keep = 1, False
     try:
         _only(folder)
     except DemoError as error:

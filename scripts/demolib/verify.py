@@ -9,9 +9,11 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
+from avrolib.wire import Wire
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pymysql.cursors import SSCursor
 
+from demolib.avro_events import AvroReader
 from demolib.checks import TableCheck, Verdict, check_alter
 from demolib.events import Event, Layout, Reader, Record, RecordError, Row
 from demolib.values import of_column, select_expression
@@ -196,9 +198,15 @@ def read_rows(conn: Any, database: str, table: StoredTable) -> Iterator[Row]:
             yield tuple(_converted(v, c) for v, c in zip(row, converts, strict=True))
 
 
-def read_events(layout: Layout, records: Iterator[Record]) -> Iterator[Event | RecordError]:
-    """Yield the events of records; one that cannot be read comes as its error."""
-    reader = Reader(layout)
+def read_events(layout: Layout, records: Iterator[Record], wire: Wire | None = None) -> Iterator[Event | RecordError]:
+    """Yield the events of records; one that cannot be read comes as its error.
+
+    Args:
+        layout: The table at the end.
+        records: The records.
+        wire: Reads them when they are Avro; None for JSON.
+    """
+    reader = Reader(layout) if wire is None else AvroReader(layout, wire)
     for record in records:
         try:
             yield reader.event(record)
@@ -206,10 +214,18 @@ def read_events(layout: Layout, records: Iterator[Record]) -> Iterator[Event | R
             yield error
 
 
-def schema_changes(bootstrap: str, topic: str) -> Iterator[dict[str, Any]]:
-    """Yield the payloads of the schema change topic."""
+def schema_changes(bootstrap: str, topic: str, wire: Wire | None = None) -> Iterator[dict[str, Any]]:
+    """Yield the payloads of the schema change topic.
+
+    Args:
+        bootstrap: Kafka's addresses.
+        topic: The topic.
+        wire: Reads its records when they are Avro; None for JSON.
+    """
     for record in read_topic(bootstrap, topic):
-        if record.value is not None:
+        if record.value is not None and wire is not None:
+            yield wire.split(record.value)[1]
+        elif record.value is not None:
             document = json.loads(record.value)
             yield document.get("payload", document)
 
@@ -233,6 +249,7 @@ def verify(
     *,
     altered: tuple[str, str] | None,
     again: Mapping[str, int] | None = None,
+    wire: Wire | None = None,
     say: Callable[[str], None],
 ) -> Result:
     """Verify every table of a database against its topic, and the schema change topic.
@@ -244,6 +261,7 @@ def verify(
         prefix: ``topic.prefix``.
         altered: Table and the column that an ALTER TABLE gave it, None when there was none.
         again: Rows that ad-hoc snapshots say they have read, by table; None when there were none.
+        wire: Reads the records when they are Avro; None for JSON.
         say: Takes a line for every table.
 
     Raises:
@@ -256,11 +274,11 @@ def verify(
         for table in stored_tables(conn, database):
             layout = table.layout
             check = TableCheck(layout, seen)
-            check.feed(read_events(layout, read_topic(bootstrap, f"{prefix}.{database}.{layout.name}")))
+            check.feed(read_events(layout, read_topic(bootstrap, f"{prefix}.{database}.{layout.name}"), wire))
             verdict = check.finish(read_rows(conn, database, table))
             check_again(verdict, (again or {}).get(layout.name))
             word = "ok" if verdict.ok else "FAILED"
             say(f"{layout.name}: {verdict.events:,} events, {verdict.rows_table:,} rows, {word}")
             verdicts.append(verdict)
-    schema = check_alter(schema_changes(bootstrap, prefix), *altered) if altered else []
+    schema = check_alter(schema_changes(bootstrap, prefix, wire), *altered) if altered else []
     return Result(tuple(verdicts), tuple(schema), time.monotonic() - began)

@@ -10,15 +10,18 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from mutatelib.copies import Copy
 from mutatelib.mutant import REPOSITORY, ListError, Mutant, load
-from mutatelib.run import Result, run_all
+from mutatelib.record import Record, key
+from mutatelib.run import control, run_all, try_mutant
+from mutatelib.verdicts import Result, Verdict
 
 _STACK = str(REPOSITORY / "scripts" / "stack")
-_BASELINE_S = 3600.0
+_RECORD = REPOSITORY / ".stack" / "mutants.jsonl"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,13 +47,20 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         description="Take each protection of tests/mutants/*.toml out once, in a copy of the checkout, and see one of "
         "the tests it names go red. Exit code 1 when one survives, or no longer applies.",
     )
-    parser.add_argument("--quick", action="store_true", help="only mutants whose tests need no server")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--quick", action="store_true", help="only mutants whose tests need no server")
+    which.add_argument("--servers", action="store_true", help="only mutants whose tests need servers or Airflow")
     parser.add_argument(
-        "--only", action="append", default=[], metavar="TEXT", help="only mutants with TEXT in their name or file"
+        "--only", action="append", default=[], metavar="TEXT", help="only mutants with TEXT in name, file or a test"
     )
     parser.add_argument("--row", type=int, metavar="N", help="only mutants of this row of docs/holes.md")
     parser.add_argument("--jobs", type=int, default=2, help="mutants at once, those that need servers one by one (2)")
-    parser.add_argument("--no-baseline", action="store_true", help="do not first run the tests on the unchanged text")
+    parser.add_argument("--record", type=Path, default=_RECORD, metavar="FILE", help=f"keeps verdicts ({_RECORD.name})")
+    parser.add_argument("--again", action="store_true", help="try those too whose verdict is recorded and holds")
+    parser.add_argument("--patience", type=float, default=1.0, metavar="FACTOR", help="of the longest times (1)")
+    parser.add_argument(
+        "--no-baseline", action="store_true", help="do not run the tests that went red on the unchanged text"
+    )
     parser.add_argument("--list", action="store_true", help="list the mutants and end")
     return parser.parse_args(arguments)
 
@@ -59,9 +69,9 @@ def _chosen(options: argparse.Namespace) -> list[Mutant]:
     return [
         m
         for m in load()
-        if (m.quick or not options.quick)
+        if not (options.servers if m.quick else options.quick)
         and (options.row is None or options.row in m.rows)
-        and (not options.only or any(text in m.name or text in m.file for text in options.only))
+        and (not options.only or any(text in each for text in options.only for each in (m.name, m.file, *m.tests)))
     ]
 
 
@@ -75,18 +85,21 @@ def _run(options: argparse.Namespace) -> int:
     if not mutants:
         print("no mutant is chosen", file=sys.stderr)
         return 2
-    quick, slow = [m for m in mutants if m.quick], [m for m in mutants if not m.quick]
-    stack_dir, started = _stack(bool(slow))
+    began, record = time.monotonic(), Record(options.record)
+    known = [] if options.again else [r for m in mutants if (r := record.found(m)) is not None]
+    tries = _Tries(options, record, known, len(mutants))
+    rest = [m for m in mutants if m.name not in tries.results]
+    uncontrolled = [] if options.no_baseline else [r for r in known if not r.controlled]
+    stack_dir, started = _stack(any(not m.quick for m in [*rest, *(r.mutant for r in uncontrolled)]))
     try:
-        if not options.no_baseline and not _baseline(quick, slow, stack_dir):
-            return 2
-        began = time.monotonic()
-        progress = _Progress(len(mutants), began)
-        results = run_all(quick, options.jobs, stack_dir, progress) + run_all(slow, 1, stack_dir, progress)
+        for quick, jobs in ((True, options.jobs), (False, 1)):
+            run_all([m for m in rest if m.quick == quick], jobs, stack_dir, tries.told, tries.attempt)
+            if not options.no_baseline:
+                tries.control(stack_dir, quick)
     finally:
         if started:
             subprocess.run([_STACK, "down"], check=False)
-    return _report(results, len(chosen) - len(mutants), time.monotonic() - began)
+    return _report(list(tries.results.values()), len(chosen) - len(mutants), time.monotonic() - began)
 
 
 def _stack(wanted: bool) -> tuple[Path, bool]:
@@ -98,37 +111,54 @@ def _stack(wanted: bool) -> tuple[Path, bool]:
     return folder, True
 
 
-def _baseline(quick: Sequence[Mutant], slow: Sequence[Mutant], stack_dir: Path) -> bool:
-    """Return whether the tests are green on the unchanged text; otherwise a red one would say nothing."""
-    copy = Copy(stack_dir)
-    try:
-        for mutants, more in ((quick, ("-n", "2")), (slow, ())):
-            tests = tuple(dict.fromkeys(test for m in mutants for test in m.tests))
-            if not tests:
-                continue
-            print(f"running the tests on the unchanged text: {len(tests)} file(s) or test(s)", flush=True)
-            code, output = copy.test(tests, *more, limit_s=_BASELINE_S)
-            if code:
-                print(output)
-                print("error: the tests are not green without a mutant", file=sys.stderr)
-                return False
-    finally:
-        copy.remove()
-    return True
+class _Tries:
+    """Try mutants, say each result and write it down.
 
+    Args:
+        options: The command's options.
+        record: Verdicts of earlier runs.
+        known: Those that still hold.
+        total: How many mutants are chosen.
+    """
 
-class _Progress:
-    """Print a line for each result."""
+    def __init__(self, options: argparse.Namespace, record: Record, known: Sequence[Result], total: int) -> None:
+        self.results = {r.mutant.name: r for r in known}
+        self._patience, self._record, self._total = options.patience, record, total
+        self._began, self._known = time.monotonic(), len(known)
+        if known:
+            print(f"{self._known} of {total} verdicts are from the record {options.record}", flush=True)
 
-    def __init__(self, total: int, began: float) -> None:
-        self._total, self._began, self._done = total, began, 0
+    def attempt(self, copy: Copy, mutant: Mutant) -> Result:
+        """Try one; what its verdict rests on is in the copy."""
+        rests_on = key(mutant, copy.root)
+        return replace(try_mutant(copy, mutant, self._record.killer(mutant), self._patience), key=rests_on)
 
-    def __call__(self, result: Result) -> None:
-        self._done += 1
-        passed = time.monotonic() - self._began
-        left = passed / self._done * (self._total - self._done)
-        head = f"[{passed:6.0f}s] {self._done}/{self._total} {result.verdict:9} {result.mutant.name}"
-        print(f"{head} ({result.seconds:.0f} s; {result.why or 'no test went red'}), {left:.0f} s left", flush=True)
+    def told(self, result: Result) -> None:
+        """Write a result down and print a line for it."""
+        self._record.add(result)
+        self.results[result.mutant.name] = result
+        passed, done = time.monotonic() - self._began, len(self.results) - self._known
+        left = passed / done * (self._total - len(self.results))
+        head = f"[{passed:6.0f}s] {len(self.results)}/{self._total} {result.verdict:9} {result.mutant.name}"
+        said = result.killer if result.verdict == "killed" else f"{result.killer} {result.why}"
+        print(
+            f"{head} ({result.seconds:.0f} s, CPU {result.cpu_s:.1f} s; {said.strip()}), {left:.0f} s left", flush=True
+        )
+
+    def control(self, stack_dir: Path, quick: bool) -> None:
+        """See the tests that went red green on the unchanged text; otherwise their red would say nothing."""
+        killed = [r for r in self.results.values() if r.verdict == "killed" and r.mutant.quick == quick]
+        open_ = [r for r in killed if not r.controlled]
+        if not open_:
+            return
+        print(f"running the tests that went red on the unchanged text, for {len(open_)} mutant(s)", flush=True)
+        copy = Copy(stack_dir, airflow=not quick)
+        try:
+            for result in control(copy, open_, self._patience):
+                self._record.add(result)
+                self.results[result.mutant.name] = result
+        finally:
+            copy.remove()
 
 
 def _report(results: Sequence[Result], explained: int, seconds: float) -> int:
@@ -136,11 +166,15 @@ def _report(results: Sequence[Result], explained: int, seconds: float) -> int:
     alive = [r for r in results if r.verdict != "killed"]
     for r in alive:
         print(f"\n{r.verdict}: {r.mutant.name}\n  {r.mutant.path}: {r.mutant.out!r} -> {r.mutant.put!r}")
-        print(f"  breaks: {r.mutant.breaks}\n  tests: {' '.join(r.mutant.tests)}\n  {r.why}")
+        print(f"  breaks: {r.mutant.breaks}\n  tests: {' '.join(r.mutant.tests)}\n  {r.killer} {r.why}")
     made = len(results) - count["no longer applies"]
+    others: tuple[Verdict, ...] = ("took too long", "errored", "not testable", "red without it")
+    rest = "".join(f", {count[verdict]} {verdict}" for verdict in others if count[verdict])
+    tried = [r for r in results if not r.recorded]
     print(
         f"\nmutants: {made} made, {count['killed']} killed, {count['survived']} survived, "
-        f"{count['no longer applies']} no longer apply, {count['not testable']} not testable; {explained} explained; "
-        f"{seconds / 60:.1f} minutes"
+        f"{count['no longer applies']} no longer apply{rest}; {explained} explained; "
+        f"{len(results) - len(tried)} verdicts from the record; "
+        f"CPU {sum(r.cpu_s for r in tried):.0f} s, {seconds / 60:.1f} minutes"
     )
     return 1 if alive else 0

@@ -22,7 +22,10 @@ _MEMBERS = {
     "rows": list,
     "tests": list,
     "explained": str,
+    "expects": str,
 }
+EXPECTED = ("", "took too long", "errored")
+"""Ends of the tests, other than a red test, that a row may take for a kill."""
 
 
 class ListError(Exception):
@@ -42,6 +45,8 @@ class Mutant:
         rows: Rows of docs/holes.md that the protection closes.
         tests: Tests of which one goes red, relative to ``tests``.
         explained: Why no test can go red; such a mutant is not run.
+        expects: How its tests end with it when none goes red by what it looks at: ``took too long`` for a mutant that
+            hangs, ``errored`` for one that stops what stands around a test.
     """
 
     name: str
@@ -52,6 +57,7 @@ class Mutant:
     rows: tuple[int, ...] = ()
     tests: tuple[str, ...] = ()
     explained: str = ""
+    expects: str = ""
 
     @property
     def path(self) -> Path:
@@ -104,6 +110,8 @@ def _read(entry: Mapping[str, Any], where: str) -> Mutant:
         raise ListError(f"{where}: {name}: {', '.join(sorted(missing))} is missing")
     if bool(entry.get("tests")) == bool(entry.get("explained")):
         raise ListError(f"{where}: {name}: it needs either tests or an explanation")
+    if entry.get("expects", "") not in EXPECTED:
+        raise ListError(f"{where}: {name}: expects is one of: {', '.join(filter(None, EXPECTED))}")
     return Mutant(
         name,
         entry["file"],
@@ -113,4 +121,5 @@ def _read(entry: Mapping[str, Any], where: str) -> Mutant:
         tuple(entry.get("rows", ())),
         tuple(entry.get("tests", ())),
         entry.get("explained", ""),
+        entry.get("expects", ""),
     )

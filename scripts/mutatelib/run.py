@@ -3,116 +3,136 @@
 from __future__ import annotations
 
 import queue
-import re
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal
 
 from mutatelib.copies import Copy
 from mutatelib.mutant import Mutant
+from mutatelib.runs import Ended
+from mutatelib.verdicts import Result, judged, told
 
-Verdict = Literal["killed", "survived", "no longer applies", "not testable"]
-QUICK_S, SERVER_S = 300.0, 900.0
-"""Longest run of a mutant's tests in seconds; what takes longer hangs, and a test that hangs is red."""
-_RED = re.compile(r"^(?:FAILED|ERROR) (?:tests/)?(\S+)", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
-class Result:
-    """Say what became of a mutant.
-
-    Args:
-        mutant: The mutant.
-        verdict: ``killed`` when a test went red, ``not testable`` when its tests could not be run at all.
-        seconds: How long it took.
-        why: The test that went red, or the end of the output.
-    """
-
-    mutant: Mutant
-    verdict: Verdict
-    seconds: float
-    why: str = ""
+QUICK_S, SERVER_S = 200.0, 900.0
+"""Longest run of a mutant's tests in seconds, on a machine that does little else; what takes longer hangs."""
+_TOGETHER = 60
+"""Tests that one control runs."""
 
 
-def try_mutant(copy: Copy, mutant: Mutant) -> Result:
+def try_mutant(copy: Copy, mutant: Mutant, killer: str = "", patience: float = 1.0) -> Result:
     """Make a mutant in a copy, run its tests, and take it back.
 
     Args:
         copy: The copy; nobody else uses it meanwhile.
         mutant: The mutant.
+        killer: The test that killed it the last time; it is tried before all others.
+        patience: Factor of the longest times.
     """
     began = time.monotonic()
     path = copy.root / mutant.path
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     changed = mutant.applied(text)
     if changed is None:
-        return Result(mutant, "no longer applies", 0.0, f"{mutant.path} holds the text {text.count(mutant.out)} times")
+        why = f"{mutant.path} holds the text {text.count(mutant.out)} times"
+        return Result(mutant, "no longer applies", why=why)
     path.write_text(changed, encoding="utf-8")
+    cpu_s = 0.0
     try:
-        limit_s = QUICK_S if mutant.quick else SERVER_S
-        code, output = copy.test(mutant.tests, "-x", f"--timeout={limit_s / 2:.0f}", limit_s=limit_s)
+        for tests in filter(None, ((killer,) if killer else (), mutant.tests)):
+            ended = _run(copy, mutant, tests, patience)
+            cpu_s += ended.cpu_s
+            verdict, node, why = judged(mutant, ended)
+            if verdict == "killed":
+                break
     finally:
         path.write_text(text, encoding="utf-8")
-    red = _RED.search(output)
-    verdict, why = _verdict(code), red[1] if red else ""
-    if verdict == "not testable":
-        why = f"pytest ended with {code}: " + " / ".join(output.strip().splitlines()[-4:])
-    return Result(mutant, verdict, time.monotonic() - began, why or ("took too long" if code == 124 else ""))
+    return Result(mutant, verdict, time.monotonic() - began, cpu_s, node, why)
 
 
-def _verdict(code: int) -> Verdict:
-    """Return what pytest's exit code means: 1 stands for red tests, 2 to 5 for tests that were not run."""
-    return {0: "survived", 1: "killed", 124: "killed"}.get(code, "not testable")  # type: ignore[return-value]
+def _run(copy: Copy, mutant: Mutant, tests: tuple[str, ...], patience: float) -> Ended:
+    limit_s = patience * (QUICK_S if mutant.quick else SERVER_S)
+    return copy.test(tests, "-x", f"--timeout={limit_s / 2:.0f}", limit_s=limit_s)
 
 
-def run_all(mutants: Sequence[Mutant], jobs: int, stack_dir: Path, told: Callable[[Result], None]) -> list[Result]:
+def control(copy: Copy, results: Sequence[Result], patience: float = 1.0) -> Iterable[Result]:
+    """Run the tests that went red on the unchanged text, and yield each result with what that says about it.
+
+    Args:
+        copy: The copy; nobody else uses it meanwhile.
+        results: Results of killed mutants.
+        patience: Factor of the longest times.
+    """
+    targets = {r.mutant.name: (r.killer,) if r.killer else r.mutant.tests for r in results}
+    nodes = list(dict.fromkeys(node for target in targets.values() for node in target))
+    red: dict[str, str] = {}
+    for start in range(0, len(nodes), _TOGETHER):
+        together = nodes[start : start + _TOGETHER]
+        limit_s = patience * SERVER_S * 4
+        ended = copy.test(tuple(together), f"--timeout={patience * SERVER_S / 2:.0f}", limit_s=limit_s)
+        red |= {r.node.removeprefix("tests/"): told(r) for r in ended.reds}
+        if not ended.reds and ended.code:
+            red |= dict.fromkeys(together, f"pytest ended with {ended.code}: {ended.output[-300:]}")
+    for result in results:
+        why = [said for node in targets[result.mutant.name] for name, said in red.items() if _covers(node, name)]
+        if why:
+            yield replace(result, verdict="red without it", why=why[0])
+        else:
+            yield replace(result, controlled=True)
+
+
+def _covers(node: str, name: str) -> bool:
+    return name == node or name.startswith((f"{node}::", f"{node}["))
+
+
+def run_all(
+    mutants: Sequence[Mutant],
+    jobs: int,
+    stack_dir: Path,
+    tell: Callable[[Result], None],
+    attempt: Callable[[Copy, Mutant], Result] = try_mutant,
+) -> None:
     """Try mutants, several at once.
 
     Args:
         mutants: The mutants.
         jobs: How many at once, each in a copy of its own.
         stack_dir: Folder of the running servers.
-        told: Called with each result.
+        tell: Called with each result, by one thread at a time.
+        attempt: Tries one.
     """
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     for mutant in mutants:
         waiting.put(mutant)
-    results: list[Result] = []
+    airflow = any(not m.quick for m in mutants)
     errors: list[BaseException] = []
     copies: list[Copy] = []
     lock = threading.Lock()
 
     def work() -> None:
-        copy = Copy(stack_dir)
-        copies.append(copy)
         try:
-            while not errors:
-                result = try_mutant(copy, waiting.get_nowait())
-                with lock:
-                    results.append(result)
-                    told(result)
+            copy = Copy(stack_dir, airflow)
+            copies.append(copy)
+            try:
+                while not errors:
+                    result = attempt(copy, waiting.get_nowait())
+                    with lock:
+                        tell(result)
+            finally:
+                copy.remove()
         except queue.Empty:
             return
         except BaseException as error:
             errors.append(error)
-        finally:
-            copy.remove()
 
-    threads = [threading.Thread(target=work) for _ in range(min(jobs, len(mutants)))]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            thread.join()
-    except BaseException as error:  # the user's interrupt comes here
-        errors.append(error)
-        for copy in copies:
-            copy.end()
-        for thread in threads:
-            thread.join()
+    with ThreadPoolExecutor(max(jobs, 1)) as pool:
+        # Nobody joins threads here: Python 3.11 takes one for ended when an interrupt meets its join().
+        try:
+            wait([pool.submit(work) for _ in range(min(jobs, len(mutants)))])
+        except BaseException as error:  # the user's interrupt comes here
+            errors.append(error)
+            for copy in copies:
+                copy.end()
     if errors:
         raise errors[0]
-    return results

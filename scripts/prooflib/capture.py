@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from avrolib.wire import Wire, from_registry
 from stacklib import StackInfo
 
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
@@ -18,11 +19,13 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, prepare_drain, prepare_snapshot, settle
+from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, settle
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from prooflib import scratch
 from prooflib.client import Client
-from prooflib.lines import line, read_topics, without_sentinel, write_lines
+from prooflib.lines import in_json, line, read_topics, without_sentinel, write_lines
 from prooflib.workload import Section, Workload
 
 PREFIX = "cap"
@@ -39,7 +42,7 @@ def base_properties(stack: StackInfo) -> dict[str, str]:
     """Return the connector properties of the recordings.
 
     Beside them stand Kafka's address, which Connect's worker has elsewhere, and ``replace.null.with.default``, which is
-    Connect's default but not this provider's.
+    Connect's default but not this provider's. No record tells of TLS, whose handshakes cost a tenth of a capture.
     """
     return {
         "name": PREFIX,
@@ -49,6 +52,7 @@ def base_properties(stack: StackInfo) -> dict[str, str]:
         "database.port": str(stack.mysql_port),
         "database.user": stack.cdc_user,
         "database.password": stack.cdc_password,
+        "database.ssl.mode": "disabled",
         "database.server.id": "5556",
         "topic.prefix": PREFIX,
         "schema.history.internal.kafka.bootstrap.servers": stack.kafka,
@@ -71,6 +75,7 @@ class Captured:
         batches: Batches drained after the snapshot.
         error: Why the pipeline stopped early, or None.
         said: What the source answered to statements that failed.
+        schemas: Texts of the Avro schemas that records name, those of the sentinel left out.
     """
 
     lines: list[str]
@@ -78,6 +83,7 @@ class Captured:
     batches: int
     error: CdcError | None
     said: list[str]
+    schemas: frozenset[str] = frozenset()
 
     def write(self, path: Path) -> None:
         """Write the records, and beside them ``.error.txt`` when the pipeline stopped."""
@@ -89,7 +95,13 @@ class Captured:
 
 
 def capture(
-    workload: Workload, mode: Mapping[str, str], stack: StackInfo, log: Log = lambda _: None, *, few: bool = False
+    workload: Workload,
+    mode: Mapping[str, str],
+    stack: StackInfo,
+    log: Log = lambda _: None,
+    *,
+    few: bool = False,
+    registry: str | None = None,
 ) -> Captured:
     """Run a workload and return the records of all topics.
 
@@ -99,12 +111,13 @@ def capture(
         stack: The scratch servers; their databases are dropped.
         log: Takes one line of text.
         few: Drain all sections in one batch and the sentinel's changes in another, instead of two batches a section.
+        registry: Address of the schema registry, for modes that write Avro; their records are shown as JSON.
 
     Raises:
         ConfigError: The mode asks for something that is not supported; nothing was touched.
         ProofError: The scratch servers do not answer.
     """
-    properties = {**base_properties(stack), **mode}
+    properties = {**base_properties(stack), **_registry_of(mode, registry), **mode}
     if F.SIGNAL_DATA_COLLECTION.name in mode:
         # As in the recordings: the account writes watermarks, and a GRANT would stand in the binlog.
         properties |= {"database.user": stack.root_user, "database.password": stack.root_password}
@@ -120,11 +133,21 @@ def capture(
             error = run.pipeline()
             for section in workload.of("end"):
                 client.run(section.text, section.kind)
-        found = without_sentinel(read_topics(cfg.kafka_settings(), PREFIX), PREFIX)
+        records, texts = read_topics(cfg.kafka_settings(), PREFIX), frozenset[str]()
+        if registry is not None:
+            wire = Wire(from_registry(registry))
+            records = in_json(records, wire)
+            texts = frozenset(text for text in wire.seen if f"{PREFIX}.{scratch.SENTINEL}." not in text)
+        found = without_sentinel(records, PREFIX)
     finally:
         conn.close()
     counts = dict(Counter(topic for topic, _ in found))
-    return Captured([line(topic, r) for topic, r in found], counts, run.batches, error, list(client.said))
+    return Captured([line(topic, r) for topic, r in found], counts, run.batches, error, list(client.said), texts)
+
+
+def _registry_of(mode: Mapping[str, str], registry: str | None) -> dict[str, str]:
+    converters = [name for name in ("key.converter", "value.converter") if name in mode]
+    return {f"{name}.schema.registry.url": registry for name in converters} if registry is not None else {}
 
 
 @dataclass(slots=True)

@@ -32,13 +32,15 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("mode", type=Path, help="connector properties beside the base ones, name=value lines")
     parser.add_argument("out", type=Path, help="file of records, .jsonl or .jsonl.gz")
     parser.add_argument("--set", action="append", default=[], metavar="NAME=VALUE", help="one more property")
+    parser.add_argument("--registry", metavar="URL", help="the schema registry, for a mode that writes Avro")
     parser.add_argument("--dir", type=Path, help="folder of the scratch servers (default .stack/proof)")
     parser.add_argument("-v", "--verbose", action="store_true", help="say what the pipeline says")
     args = parser.parse_args(argv)
     try:
         workload, mode = read_workload(args.workload), read_properties(args.mode)
         mode |= {name: value for name, _, value in (text.partition("=") for text in args.set)}
-        done = capture(workload, mode, scratch_stack(args.dir), say if args.verbose else lambda _: None)
+        log = say if args.verbose else lambda _: None
+        done = capture(workload, mode, scratch_stack(args.dir), log, registry=args.registry)
         args.out.parent.mkdir(parents=True, exist_ok=True)
         done.write(args.out)
     except CdcError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -51,8 +52,12 @@ class Entry:
 
 
 def _like(glob: str, text: str) -> bool:
-    pattern = ".*".join(re.escape(part) for part in glob.split("*"))
-    return re.fullmatch(pattern, text, re.DOTALL) is not None
+    return _pattern(glob).fullmatch(text) is not None
+
+
+@functools.cache
+def _pattern(glob: str) -> re.Pattern[str]:
+    return re.compile(".*".join(re.escape(part) for part in glob.split("*")), re.DOTALL)
 
 
 def parse_explained(lines: Iterable[str], name: str) -> list[Entry]:

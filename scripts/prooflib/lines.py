@@ -5,8 +5,11 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from avrolib.wire import Wire, WireError
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
@@ -31,6 +34,26 @@ def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[Found]:
         records = read_topic_committed(kafka_settings, topic, admin=admin)
         found += [(topic, r) for r in sorted(records, key=lambda r: (r.partition, r.offset))]
     return found
+
+
+def in_json(found: Sequence[Found], wire: Wire) -> list[Found]:
+    """Return records in Avro as JsonConverter with schemas would have written them.
+
+    Args:
+        found: The records.
+        wire: Reads them.
+
+    Raises:
+        ProofError: A key or value is not in Confluent's wire format.
+    """
+    out = []
+    for topic, record in found:
+        try:
+            both = replace(record, key=wire.as_json(record.key), value=wire.as_json(record.value))
+        except WireError as error:
+            raise ProofError(f"{topic}, offset {record.offset}: {error}") from None
+        out.append((topic, both))
+    return out
 
 
 def without_sentinel(found: Sequence[Found], prefix: str) -> list[Found]:

@@ -92,6 +92,7 @@ def root(stack: StackInfo) -> Any:
         password=stack.root_password,
         charset="utf8mb4",
         autocommit=True,
+        ssl_disabled=True,
     )
 
 

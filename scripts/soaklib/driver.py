@@ -27,7 +27,9 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain, prepare_snapshot, settle
+from airflow_provider_mysql_cdc.cdc.operate.around_job import settle
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 _JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
@@ -62,11 +64,15 @@ def _on_spark(spec: JobSpec, master: str, slots: int, folder: Path) -> None:
     home = _spark_home(folder)
     path = folder / f"spec-{os.getpid()}.json"
     spec.write(path)
+    # A killed JVM leaves the libraries that it has unpacked.
+    unpacked = folder / "unpacked"
+    unpacked.mkdir(exist_ok=True)
+    options = f"{_JVM} -Djava.io.tmpdir={unpacked}"
     command = [
         str(home / "bin" / "spark-submit"),
-        *("--master", _MASTERS[master].format(slots=slots), "--driver-java-options", _JVM),
+        *("--master", _MASTERS[master].format(slots=slots), "--driver-java-options", options),
         *("--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"),
-        *("--conf", f"spark.executor.extraJavaOptions={_JVM}"),
+        *("--conf", f"spark.executor.extraJavaOptions={options}"),
         str(REPOSITORY / "spark_jobs" / _JOBS[spec.mode]),
         str(path),
     ]

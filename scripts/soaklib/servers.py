@@ -50,6 +50,7 @@ class Servers:
             autocommit=True,
             connect_timeout=timeout,
             init_command="SET time_zone = '+00:00'",
+            ssl_disabled=True,
         )
 
     def restart_mysql(self, number: signal.Signals, down_s: float) -> bool:

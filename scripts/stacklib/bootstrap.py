@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stacklib import commands, debian
+from stacklib import commands, debian, native
 from stacklib.errors import StackError, say
 from stacklib.locks import exclusive
 from stacklib.settings import REPOSITORY, cache_dir
@@ -142,6 +142,10 @@ class Bootstrap:
         if not (self._venv / "bin" / "uv").exists():
             say("venv", "installing uv")
             commands.run([self._python, "-m", "pip", "install", "-q", "uv"], "installing uv", _REMEDY)
+        return self.environment()
+
+    def environment(self) -> dict[str, str]:
+        """Return the environment in which uv installs into ``.venv``."""
         config = subprocess.run(
             [self._python, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
         ).stdout
@@ -176,9 +180,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="scripts/bootstrap", description="Create .venv from requirements.lock; safe to repeat."
     )
     parser.add_argument("--quiet", action="store_true", help="say nothing when there is nothing to do")
+    parser.add_argument(
+        "--native",
+        nargs="?",
+        const="",
+        metavar="WHEEL",
+        help="also install the native kernel: this wheel, or built with cargo where there is one",
+    )
     arguments = parser.parse_args(argv)
     try:
-        changed = Bootstrap(REPOSITORY).run()
+        made = Bootstrap(REPOSITORY)
+        changed = made.run()
+        if arguments.native is not None:
+            native.install(REPOSITORY, made.environment(), arguments.native)
     except StackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -49,7 +49,9 @@ def _up(arguments: argparse.Namespace) -> int:
         spark.start(find_java(), folder, spark.home(python))
     if arguments.registry:
         registry.start(_folder(arguments) / "registry")
-    return _status(arguments)
+    # A server that an earlier start was asked for, and this one was not, may be down.
+    _status(arguments)
+    return 0
 
 
 def _down(arguments: argparse.Namespace) -> int:

@@ -74,7 +74,11 @@ class Connect:
         main = "org.apache.kafka.connect.cli.ConnectStandalone"
         files = [str(path) for path in self._files]
         found = self._archives or archives(self._java)
-        command = [self._java.program, *self._jvm, *_LOGGING, "-cp", f"{found}/*", main, *files]
+        # Libraries that it unpacks stay when it is killed.
+        unpacked = self._record.with_name("tmp")
+        unpacked.mkdir(exist_ok=True)
+        jvm = (*self._jvm, f"-Djava.io.tmpdir={unpacked}")
+        command = [self._java.program, *jvm, *_LOGGING, "-cp", f"{found}/*", main, *files]
         self._started = processes.spawn(command, self._record, self.log, files[0])
         return self
 

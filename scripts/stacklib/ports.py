@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import secrets
 import socket
+from pathlib import Path
 
 from stacklib.errors import StackError, say
 from stacklib.settings import LOOPBACK
+
+_RANGE = Path("/proc/sys/net/ipv4/ip_local_port_range")
+# Below are ports that programs are known by.
+_FIRST, _LAST = 10240, 65535
 
 
 def is_free(port: int) -> bool:
@@ -19,13 +25,26 @@ def is_free(port: int) -> bool:
         return True
 
 
+def outgoing() -> range:
+    """Return the ports of which the kernel gives outgoing connections one (Linux: ip_local_port_range)."""
+    try:
+        low, high = map(int, _RANGE.read_text(encoding="ascii").split())
+    except (OSError, ValueError):
+        return range(32768, 61000)
+    return range(low, high + 1)
+
+
 def any_free(avoid: frozenset[int] = frozenset()) -> int:
-    """Return a loopback port that is free now and not among ``avoid``."""
+    """Return a loopback port that is free now and not among ``avoid``.
+
+    It is none that an outgoing connection could get before the server listens there, where there are others.
+    """
+    taken = outgoing()
+    below, above = range(_FIRST, min(taken.start, _LAST + 1)), range(max(taken.stop, _FIRST), _LAST + 1)
+    found: list[int] = [*below, *above] or [*range(_FIRST, _LAST + 1)]
     for _ in range(100):
-        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-            probe.bind((LOOPBACK, 0))
-            port = int(probe.getsockname()[1])
-        if port not in avoid:
+        port = secrets.choice(found)
+        if port not in avoid and is_free(port):
             return port
     raise StackError("choosing a port", "100 attempts gave none", "free some loopback ports and run it again")
 

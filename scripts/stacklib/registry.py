@@ -122,10 +122,14 @@ def _command(java: Java, program: Path, folder: Path, port: int) -> list[str]:
         "java.io.tmpdir": str(folder / "tmp"),
         "quarkus.http.host": LOOPBACK,
         "quarkus.http.port": str(port),
+        # Its default is port 9000 of every address, so that a second registry would not start.
+        "quarkus.management.host": LOOPBACK,
+        "quarkus.management.port": "0",
         "quarkus.http.access-log.enabled": "false",
         "apicurio.storage.kind": "sql",
         "apicurio.storage.sql.kind": "h2",
-        "apicurio.datasource.url": f"jdbc:h2:file:{folder / 'data' / 'registry'};DB_CLOSE_ON_EXIT=FALSE",
+        # H2 writes half a second behind a commit by default: a kill would take back ids that were handed out.
+        "apicurio.datasource.url": f"jdbc:h2:file:{folder / 'data' / 'registry'};DB_CLOSE_ON_EXIT=FALSE;WRITE_DELAY=0",
     }
     options = [f"-D{name}={value}" for name, value in settings.items()]
     return [java.program, *REGISTRY_JVM, *options, "-jar", str(program)]

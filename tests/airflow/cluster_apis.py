@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from http_serving import serving
 
 
 @dataclass
@@ -18,14 +19,18 @@ class Api:
 
     Args:
         pods: Pods by name; the value is how often they are not found before they exist.
+        phases: Phases of pods by name; no others can be looked at.
         secrets: Secrets by name.
         apps: YARN applications: id to tags and state.
+        now: The server's time, in which Secrets are created.
         refuse: Status with which everything is refused; 0 for nothing.
     """
 
     pods: dict[str, int] = field(default_factory=dict)
+    phases: dict[str, str] = field(default_factory=dict)
     secrets: dict[str, dict[str, Any]] = field(default_factory=dict)
     apps: dict[str, dict[str, str]] = field(default_factory=dict)
+    now: str = "2026-11-23T10:00:00Z"
     refuse: int = 0
     asked: list[str] = field(default_factory=list)
     address: str = ""
@@ -42,6 +47,9 @@ class Api:
 
     def _pods(self, method: str, parts: list[str], query: Any, body: Any) -> tuple[int, Any]:
         name = parts[5]
+        if method == "GET":
+            phase = self.phases.get(name)
+            return (200, {"kind": "Pod", "status": {"phase": phase}}) if phase else (404, {"kind": "Status"})
         if self.pods.get(name, 1) > 0:
             self.pods[name] = self.pods.get(name, 10**6) - 1
             return 404, {"kind": "Status"}
@@ -50,11 +58,12 @@ class Api:
 
     def _secrets(self, method: str, parts: list[str], query: Any, body: Any) -> tuple[int, Any]:
         if method == "POST":
+            body["metadata"]["creationTimestamp"] = self.now
             self.secrets[body["metadata"]["name"]] = body
             return 201, body
         if method == "GET":
             label, _, value = query["labelSelector"][0].partition("=")
-            found = [s for s in self.secrets.values() if s["metadata"]["labels"][label] == value]
+            found = [s for s in self.secrets.values() if value in ("", s["metadata"]["labels"][label])]
             return 200, {"kind": "SecretList", "items": found}
         return (200, {"kind": "Status"}) if self.secrets.pop(parts[5], None) else (404, {"kind": "Status"})
 
@@ -93,11 +102,5 @@ def served() -> Iterator[Api]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    api.address = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Handler) as api.address:
         yield api
-    finally:
-        server.shutdown()
-        server.server_close()

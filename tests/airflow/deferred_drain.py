@@ -1,10 +1,24 @@
-"""A drain that is deferred while its driver works."""
+"""Drains that are deferred while their driver works."""
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 from airflow.sdk import DAG
 
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
-with DAG(dag_id="deferred_drain_of_a_test", schedule=None, params={"seconds": 3}) as dag:
-    MySqlCdcDrainOperator(task_id="drain", deferrable=True, poll_interval=1, run_for="{{ params.seconds }}", retries=0)
+PARAMS = {"seconds": 3, "fault": ""}
+COMMON = {
+    "task_id": "drain",
+    "deferrable": True,
+    "poll_interval": 1,
+    "run_for": "{{ params.seconds }}",
+    "env_vars": {"MYSQL_CDC_FAULT": "{{ params.fault }}"},
+}
+
+with DAG(dag_id="deferred_drain_of_a_test", schedule=None, params=PARAMS) as dag:
+    MySqlCdcDrainOperator(**COMMON, retries=0)
+
+with DAG(dag_id="retried_drain_of_a_test", schedule=None, params=PARAMS) as retried:
+    MySqlCdcDrainOperator(**COMMON, retries=3, retry_delay=timedelta(seconds=1))

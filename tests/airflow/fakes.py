@@ -24,11 +24,12 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.sealed import unseal
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, send_signal, snapshot_again
+from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, follow, send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
-OPERATE = "airflow_provider_mysql_cdc.cdc.operate.around_job"
+OPERATE = "airflow_provider_mysql_cdc.cdc.operate"
+AROUND_JOB = ("around_job", "before_drain", "before_snapshot")
 PASSWORD = "pa55-of-mysql"
 KAFKA_PASSWORD = "pa55-of-kafka"
 
@@ -42,6 +43,8 @@ if os.path.isabs(path) and os.path.exists(path):
     record["file"] = open(path).read()
     record["mode"] = stat.S_IMODE(os.stat(path).st_mode)
     record["folder_mode"] = stat.S_IMODE(os.stat(os.path.dirname(path)).st_mode)
+if "--properties-file" in sys.argv:
+    record["settings"] = open(sys.argv[sys.argv.index("--properties-file") + 1]).read()
 if "HADOOP_TOKEN_FILE_LOCATION" in os.environ:
     record["credentials"] = open(os.environ["HADOOP_TOKEN_FILE_LOCATION"].split(",")[-1], "rb").read().hex()
 json.dump(record, open({record!r}, "w"))
@@ -101,7 +104,7 @@ class FakeJob:
 
 
 class FakePipeline(ModuleType):
-    """Stand in for ``cdc.pipeline.operate``; set its attributes to choose what happens."""
+    """Stand in for what an operator does around a job; set its attributes to choose what happens."""
 
     def __init__(self) -> None:
         super().__init__(OPERATE)
@@ -115,6 +118,8 @@ class FakePipeline(ModuleType):
         self.again: bool | None = None
         self.even_empty: list[bool] = []
         self.settled: Callable[[], None] = lambda: None
+        self.left: Any = None
+        self.told: list[tuple[Any, str]] = []
 
     def _job(self, mode: str, cfg: ConnectorConfig, store: Any, owner: str, run_for_s: float) -> FakeJob | None:
         self.calls.append((mode, owner))
@@ -242,7 +247,11 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[FakeSubmit, 
     monkeypatch.setenv("SPARK_HOME", str(submit.folder))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("AIRFLOW__SECRETS_OF_THE_TASK", "not for the driver")
-    monkeypatch.setitem(sys.modules, OPERATE, pipeline)
+    for name in AROUND_JOB:
+        monkeypatch.setitem(sys.modules, f"{OPERATE}.{name}", pipeline)
     monkeypatch.setattr(snapshot_again, "snapshot_beside", lambda *_, **__: None)
+    monkeypatch.setattr(follow, "left_untold", lambda cfg, owner: pipeline.left)
+    monkeypatch.setattr(follow, "note_told", lambda cfg, tally, run, log: pipeline.told.append((tally, run)))
+    monkeypatch.setattr(f"{OPERATE}.end_run.clock", lambda cfg: 1_700_000_000.0)
     assert os.environ["SPARK_HOME"] == str(submit.folder)
     return submit, pipeline

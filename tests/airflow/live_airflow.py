@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -16,21 +17,35 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from demolib import family
 from demolib.airflow_run import Airflow, AirflowError, connection
+from spark_cluster import command
 
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ("mysql_cdc_adhoc_snapshot", "mysql_cdc_backfill", "mysql_cdc_snapshot")
 WAITS = "waits_of_a_test"
 DEFERRED = "deferred_drain_of_a_test"
+RETRIED = "retried_drain_of_a_test"
 LOCKED = "database is locked"
 """SQLite refuses a transaction at once that has read before another one has written; Airflow then takes all back."""
 TRIES = 5
+# A part that is begun anew takes the one before it for dead soon. Not so the first ones: what they would look for every
+# few seconds locks SQLite for others, and on a busy machine they would take themselves for dead.
+QUICKLY = {
+    "AIRFLOW__SCHEDULER__SCHEDULER_HEALTH_CHECK_THRESHOLD": "12",
+    "AIRFLOW__SCHEDULER__ORPHANED_TASKS_CHECK_INTERVAL": "3",
+    "AIRFLOW__TRIGGERER__TRIGGERER_HEALTH_CHECK_THRESHOLD": "12",
+}
+PATIENTLY = {"AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "120"}
 
 SUBMIT = """#!{python}
 import os
 import sys
+import time
 from pathlib import Path
 
+with open({drivers!r}, "a") as drivers:
+    print(os.getpid(), file=drivers)
 sys.path.insert(0, {root!r})
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -38,6 +53,8 @@ from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 
+while os.path.exists({hold!r}):
+    time.sleep(0.05)
 spec = JobSpec.read(Path(sys.argv[-1]), lambda: os.environ[KEY_VARIABLE])
 with open({started!r}, "a") as started:
     print(spec.owner, file=started)
@@ -47,6 +64,11 @@ except CdcError as error:
     print(f"[mysql-cdc] {{type(error).__name__}}: {{error.message()}}", flush=True)
     sys.exit(75 if error.can_retry else 78)
 """
+
+
+def shown(pid: int) -> str:
+    """Return a process's command line, or the title that it has given itself."""
+    return command(pid).replace(b"\0", b" ").decode(errors="replace")
 
 
 class LiveAirflow(Airflow):
@@ -59,17 +81,24 @@ class LiveAirflow(Airflow):
     def __init__(self, home: Path) -> None:
         folder = home.with_name(home.name + "-dags")
         super().__init__(
-            home, lambda line: print(f"[airflow] {line}"), dags_folder=folder, dags=(*DAGS, WAITS, DEFERRED)
+            home,
+            lambda line: print(f"[airflow] {line}"),
+            dags_folder=folder,
+            dags=(*DAGS, WAITS, DEFERRED, RETRIED),
         )
         self.spark = home.with_name(home.name + "-spark")
         self._started_jobs = self.spark / "started"
+        self._drivers = self.spark / "drivers"
+        self.hold = self.spark / "hold"
+        self._orphans: set[family.Process] = set()
         folder.mkdir()
         for name in DAGS:
             shutil.copy(ROOT / "dags" / f"{name}.py", folder)
         for name in ("waits", "deferred_drain"):
             shutil.copy(Path(__file__).with_name(f"{name}.py"), folder)
         (self.spark / "bin").mkdir(parents=True)
-        text = SUBMIT.format(python=sys.executable, root=str(ROOT), started=str(self._started_jobs))
+        files = {"started": self._started_jobs, "drivers": self._drivers, "hold": self.hold}
+        text = SUBMIT.format(python=sys.executable, root=str(ROOT), **{name: str(file) for name, file in files.items()})
         for name, program in (("spark-submit", text), ("java", "#!/bin/sh\n")):
             (self.spark / "bin" / name).write_text(program)
             (self.spark / "bin" / name).chmod(0o755)
@@ -92,12 +121,53 @@ class LiveAirflow(Airflow):
         }
         # What an interrupted run of the suite leaves is found by the second name.
         suite = {"MYSQL_CDC_SUITE": os.environ["MYSQL_CDC_SUITE"]}
-        self.start(connections, "", {"SPARK_HOME": str(self.spark), **suite})
+        self.start(connections, "", {"SPARK_HOME": str(self.spark), **PATIENTLY, **suite})
         self.wait_healthy()
 
     def jobs(self) -> list[str]:
         """Return the owners of all jobs that were started."""
         return self._started_jobs.read_text().splitlines() if self._started_jobs.exists() else []
+
+    def drivers(self) -> list[int]:
+        """Return the process ids of all drivers that were started, whether they came to read their job or not."""
+        return [int(pid) for pid in self._drivers.read_text().split()] if self._drivers.exists() else []
+
+    def kill(self, *words: str) -> list[int]:
+        """End processes of this Airflow with SIGKILL and return which ones there were.
+
+        Args:
+            words: Text that stands in their command lines.
+        """
+        family_of_all = family.members(None, self._tag())
+        # What they leave has neither a parent that is known nor an environment that can be read (setproctitle).
+        self._orphans |= family_of_all
+        found = [process.pid for process in family_of_all if any(word in shown(process.pid) for word in words)]
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+        return found
+
+    def stop(self) -> None:
+        """End Airflow, with what its killed parts have left."""
+        super().stop()
+        for process in filter(family.alive, self._orphans):
+            os.kill(process.pid, signal.SIGKILL)
+
+    def begin(self, part: str) -> None:
+        """Start a part anew, for example ``scheduler``.
+
+        Args:
+            part: A subcommand of ``airflow``.
+        """
+        command = [str(Path(sys.executable).with_name("airflow")), part]
+        with (self.home / f"{part}.log").open("ab") as log:
+            subprocess.Popen(
+                command,
+                env={**self.environment, **QUICKLY},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
 
     def trigger(self, dag_id: str, **form: Any) -> str:
         """Trigger a DAG and return the run's id."""

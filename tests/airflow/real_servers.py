@@ -39,6 +39,16 @@ def define_connections(monkeypatch: pytest.MonkeyPatch, properties: dict[str, st
         monkeypatch.setenv("JAVA_HOME", str(java))
 
 
+def files_with(text: str, folder: Path) -> list[Path]:
+    """Return the files below a folder that hold a text, databases among them.
+
+    Args:
+        text: The text.
+        folder: The folder.
+    """
+    return [path for path in folder.rglob("*") if path.is_file() and text.encode() in path.read_bytes()]
+
+
 def load(name: str) -> DAG:
     """Import a DAG file; its tasks try once."""
     (dag,) = (value for value in runpy.run_path(str(DAGS / f"{name}.py")).values() if isinstance(value, DAG))

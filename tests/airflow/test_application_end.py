@@ -14,6 +14,7 @@ import pytest
 from cluster_apis import Api, served
 from fakes import FakeSubmit
 from kubernetes import client
+from spark_cluster import wait_until
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -102,12 +103,15 @@ def test_a_driver_on_kubernetes_ends_with_its_pod_and_its_secret(
 ) -> None:
     api.pods = {POD: late, "another-driver": 0}
     hook = hook_for(tmp_path, monkeypatch, "k8s://https://one:443", namespace="jobs")
-    kill(hook)
-    assert api.pods == {"another-driver": 0} and api.secrets == {}
-    assert api.asked[-2:] == [
-        f"DELETE /api/v1/namespaces/jobs/pods/{POD}",
-        f"DELETE /api/v1/namespaces/jobs/secrets/mysql-cdc-{JOB}",
-    ]
+    with carried(SPEC, hook.route) as given:
+        hook.carry(given)
+        assert set(api.secrets) == {TAG}
+        hook.on_kill()  # Airflow may kill the process next, and nothing after this line runs
+        assert api.pods == {"another-driver": 0} and api.secrets == {}
+        assert api.asked[-2:] == [
+            f"DELETE /api/v1/namespaces/jobs/pods/{POD}",
+            f"DELETE /api/v1/namespaces/jobs/secrets/{TAG}",
+        ]
 
 
 def test_a_pod_that_never_came_is_not_waited_for_long(api: Api, caplog: pytest.LogCaptureFixture) -> None:
@@ -127,6 +131,63 @@ def test_the_spec_is_a_secret_of_its_try_and_earlier_tries_leave_none(api: Api) 
             assert conf == {"spark.kubernetes.driver.secrets.mysql-cdc-ff": "/etc/mysql-cdc"}
             assert set(api.secrets) == {"mysql-cdc-ff", *kept}
     assert api.secrets == {}
+
+
+def test_a_driver_that_waits_for_the_secret_of_a_killed_try_goes_with_it(api: Api) -> None:
+    """Without its Secret a pod stays Pending for ever, and keeps what it has reserved."""
+    api.pods = {POD: 0}
+    killed = kubernetes_secret.of(SPEC, "jobs")
+    killed.__enter__()
+    again = JobSpec("drain", {}, {}, SPEC.owner, id="ff")
+    with kubernetes_secret.of(again, "jobs"):
+        assert (set(api.secrets), api.pods) == ({"mysql-cdc-ff"}, {})
+
+
+def test_secrets_that_no_other_try_comes_after_go_with_the_next_job(api: Api, caplog: pytest.LogCaptureFixture) -> None:
+    """Of tasks that were killed before their pod ran, and are never tried again."""
+    phases, killed = {"a": None, "b": "Pending", "c": "Succeeded", "d": None}, []
+    for job in phases:
+        api.now = "2026-11-23T08:59:59Z" if job != "d" else "2026-11-23T09:30:00Z"
+        killed.append(kubernetes_secret.of(JobSpec("drain", {}, {}, f"of/{job}", id=job), "jobs"))
+        killed[-1].__enter__()
+    api.phases = {f"mysql-cdc-{job}-driver": phase for job, phase in phases.items() if phase}
+    api.now = "2026-11-23T10:00:00Z"
+    with kubernetes_secret.of(SPEC, "jobs"):
+        assert set(api.secrets) == {TAG, "mysql-cdc-b", "mysql-cdc-d"}, "one may be mounted yet, one is young"
+    assert set(api.secrets) == {"mysql-cdc-b", "mysql-cdc-d"}
+    refused, api.phases = api.answer, {}
+
+    def forbidden(method: str, target: str, body: dict[str, Any]) -> tuple[int, Any]:
+        return (403, {"reason": "Forbidden"}) if "/pods/" in target else refused(method, target, body)
+
+    api.answer = forbidden  # type: ignore[method-assign]
+    api.secrets["mysql-cdc-b"]["metadata"]["labels"] = dict.fromkeys(["mysql-cdc-owner"], "of-nobody")
+    with caplog.at_level("WARNING"), kubernetes_secret.of(SPEC, "jobs"):
+        assert "may be left in jobs" in caplog.text, "who may not look at pods can work all the same"
+
+
+def test_the_secret_goes_as_soon_as_the_driver_s_pod_runs(
+    api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So a task that is killed without a chance to tidy up leaves it only while its driver starts."""
+    monkeypatch.setattr(kubernetes_secret, "LOOK_S", 0.01)
+    hook = hook_for(tmp_path, monkeypatch, "k8s://https://one:443", namespace="jobs")
+    looked = f"GET /api/v1/namespaces/jobs/pods/{POD}"
+    with carried(SPEC, hook.route) as given:
+        hook.carry(given)
+        driver = hook.in_cluster(JOB)
+        with kubernetes_secret.forgotten_once_read(driver):
+            for phase in ("", "Pending"):
+                api.phases, looks = {POD: phase}, api.asked.count(looked)
+                wait_until(lambda n=looks: api.asked.count(looked) > n + 1 or not api.secrets, 30, "nobody looks")
+                assert set(api.secrets) == {TAG}
+            api.phases = {POD: "Running"}
+            wait_until(lambda: not api.secrets, 30, "the Secret stays")
+        looks = api.asked.count(looked)
+        api.refuse = 403
+        with kubernetes_secret.forgotten_once_read(driver):
+            wait_until(lambda: api.asked.count(looked) == looks + 1, 30, "nobody looks")
+        assert api.asked.count(looked) == looks + 1, "who may not look does not go on asking"
 
 
 def test_what_kubernetes_refuses_is_named_without_the_secret(api: Api) -> None:

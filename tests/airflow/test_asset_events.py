@@ -6,7 +6,9 @@ import os
 import threading
 from datetime import timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 from airflow.sdk import DAG, Asset
@@ -16,8 +18,10 @@ from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
 from airflow_provider_mysql_cdc.assets.mysql_cdc import create_asset, pipeline_asset, table_asset, table_uri
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
+from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators import following
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
@@ -72,6 +76,7 @@ def test_offset_pipeline_and_the_tables_that_were_written_have_events(fakes: Any
     result = run.get_task_instances()[0].xcom_pull(task_ids="drain")
     assert (result["batches"], result["counts"]) == (2, dict(TALLY.counts))
     assert result["tables"]["db.orders"] == 42
+    assert pipeline.told == [(TALLY, f"events_of_all/{run.run_id}/drain/-1#0")]
 
 
 def test_a_batch_without_records_moves_the_offset_only(fakes: Any) -> None:
@@ -85,7 +90,18 @@ def test_nothing_to_do_makes_no_event(fakes: Any) -> None:
     pipeline.nothing = 1
     run = drain("events_of_nothing")
     assert run.state == "success"
-    assert events(run) == {}
+    assert events(run) == {} and pipeline.told == []
+
+
+def test_a_run_that_has_nothing_to_do_tells_what_a_run_that_was_ended_has_not(fakes: Any) -> None:
+    """Otherwise who waits for a table's event would hear of its records when the next one comes, or never."""
+    _, pipeline = fakes
+    pipeline.nothing, pipeline.left = 1, TALLY
+    store = SimpleNamespace(load=lambda: StoredState(committed=START))
+    with mock.patch.object(MySqlCdcHook, "get_offset_store", return_value=store):
+        run = drain("events_of_an_ended_run")
+    assert f"{PIPELINE}/db.orders" in events(run)
+    assert pipeline.told == [(TALLY, f"events_of_an_ended_run/{run.run_id}/drain/-1#0")]
 
 
 def test_a_retry_that_has_nothing_to_do_tells_what_the_first_try_wrote(
@@ -116,7 +132,7 @@ def test_a_failed_task_makes_no_event(fakes: Any) -> None:
     pipeline.outcome = FakeOutcome(complete=False, tally=TALLY)
     run = drain("events_of_failure")
     assert run.state == "failed"
-    assert events(run) == {}
+    assert events(run) == {} and pipeline.told == [], "the next run tells of it"
 
 
 def queued(*dag_ids: str) -> list[str]:
@@ -192,7 +208,9 @@ def test_the_offset_follows_while_spark_works_and_trouble_with_it_ends_no_job(
 ) -> None:
     submit, _ = fakes
     seen = submit.folder / "followed"
-    submit.set(body=f"import time\nwhile not os.path.exists({str(seen)!r}): time.sleep(0.05)")
+    # It ends when it is seen twice; where nobody looks any more it ends all the same.
+    wait = f"import time\nend = time.time() + 15\nwhile time.time() < end and not os.path.exists({str(seen)!r}):"
+    submit.set(body=f"{wait} time.sleep(0.05)")
     looks: list[str] = []
 
     def follow(cfg: Any, store: Any, log: Any) -> None:

@@ -12,14 +12,15 @@ import pytest
 from airflow.providers.common.compat.sdk import AirflowException
 from airflow.sdk import DAG
 from airflow_home import run_dag
-from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
+from cluster_apis import served
+from fakes import PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, install
+from kubernetes import client
 
-from airflow_provider_mysql_cdc.cdc.errors import SourceAuthError, SourceConnectionError
+from airflow_provider_mysql_cdc.hooks import kubernetes_secret
 from airflow_provider_mysql_cdc.operators import deferring
-from airflow_provider_mysql_cdc.operators.detached import Submission
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
-from airflow_provider_mysql_cdc.triggers.job import GONE, UNKNOWN, MySqlCdcJobTrigger
+from airflow_provider_mysql_cdc.triggers.job import MySqlCdcJobTrigger
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 
@@ -46,18 +47,19 @@ class Driver:
             code=code,
             body=f"""
 import time
+late = time.time() + 120  # nobody waits any more
 print(os.getpid(), file=open({str(self.started)!r}, "a"))
 if {times}:
-    while not os.path.exists({str(self.go)!r}):
+    while not os.path.exists({str(self.go)!r}) and time.time() < late:
         time.sleep(0.05)
     open({str(self.lock)!r}, "w").close()
-    while not os.path.exists({str(self.end)!r}):
+    while not os.path.exists({str(self.end)!r}) and time.time() < late:
         time.sleep(0.05)
     os.remove({str(self.lock)!r})
 """,
         )
 
-    def at_work(self, cfg: Any, owner: str) -> bool:
+    def holder_of(self, cfg: Any, owner: str) -> int | None:
         """Say what the server would; a driver that was started begins to work when somebody has asked."""
         self.looks.append(owner)
         if self.starts():
@@ -66,7 +68,7 @@ if {times}:
         self.seen += found
         if self.seen >= self.times:
             self.end.touch()
-        return found
+        return 7 if found else None
 
     def starts(self) -> int:
         return len(self.started.read_text().splitlines()) if self.started.exists() else 0
@@ -81,7 +83,7 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, 
 @pytest.fixture
 def driver(fakes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
     found = Driver(fakes[0], tmp_path)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.at_work", found.at_work)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.holder_of", found.holder_of)
     monkeypatch.setattr(deferring, "LOOK_S", 0.1)
     return found
 
@@ -139,12 +141,48 @@ def test_a_driver_that_dies_while_the_task_is_deferred_is_followed_by_a_retry(fa
     assert [name for name, _ in pipeline.calls] == ["drain", "settle"] * 2
 
 
+def test_on_a_cluster_the_driver_is_followed_by_its_lock_too(
+    fakes: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """spark-submit is only beside it: what the driver needs travels with the application, and a kill finds it."""
+    submitted: list[dict[str, Any]] = []
+    real = MySqlCdcJobTrigger.__init__
+
+    def noted(self: Any, **arguments: Any) -> None:
+        submitted.append(arguments["submission"])
+        real(self, **arguments)
+
+    monkeypatch.setattr(MySqlCdcJobTrigger, "__init__", noted)
+    run = drain("deferred_in_cluster", master="yarn", deploy_mode="cluster")
+    assert run.state == "success" and driver.starts() == 1
+    assert fakes[0].record["spec"]["properties"]["database.password"] == PASSWORD
+    assert submitted[0]["cluster"] == {"tag": "mysql-cdc-0123456789abcdef", "address": ""}
+    assert submitted[0]["worked"] and submitted[0]["run"] == f"deferred_in_cluster/{run.run_id}/drain/-1#0"
+    assert PASSWORD not in json.dumps(submitted)
+
+
+def test_on_kubernetes_the_secret_goes_when_the_task_is_deferred(
+    fakes: Any, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[list[str]] = []
+    with served() as api:
+        core = client.CoreV1Api(client.ApiClient(client.Configuration(host=api.address)))
+        monkeypatch.setattr(kubernetes_secret, "core_api", lambda: core)
+        look = driver.holder_of
+        name = "airflow_provider_mysql_cdc.cdc.operate.end_run.holder_of"
+        monkeypatch.setattr(name, lambda *args: (seen.append(list(api.secrets)), look(*args))[1])
+        run = drain("deferred_on_kubernetes", master="k8s://https://one:443", deploy_mode="cluster")
+        assert run.state == "success" and driver.starts() == 1
+        # There until the driver is at work, and no longer.
+        assert ["mysql-cdc-0123456789abcdef"] in seen and seen[-1] == [] and api.secrets == {}
+
+
 class WorkerDies(MySqlCdcDrainOperator):
     """The worker is gone between the driver's first step and the deferral."""
 
-    def _defer(self, owner: str) -> None:
+    def _defer(self, *args: Any) -> None:
         if type(self).died:
-            super()._defer(owner)
+            super()._defer(*args)
         type(self).died = True
         raise AirflowException("the worker is gone")
 
@@ -190,8 +228,8 @@ def test_a_later_try_waits_for_a_driver_that_is_starting(fakes: Any, driver: Dri
 @pytest.mark.parametrize(
     ("arguments", "executor", "why"),
     [
-        ({"master": "yarn", "deploy_mode": "cluster"}, "LocalExecutor", "deploy mode cluster"),
         ({}, "KubernetesExecutor", "its workers end with their task"),
+        ({"master": "yarn", "deploy_mode": "cluster"}, "KubernetesExecutor", ""),
         ({}, "CeleryExecutor,KubernetesExecutor", ""),
     ],
 )
@@ -220,7 +258,8 @@ def test_it_is_not_deferred_where_nobody_asks_for_it_by_name_and_it_cannot_be(
 ) -> None:
     monkeypatch.setenv("AIRFLOW__OPERATORS__DEFAULT_DEFERRABLE", "True")
     driver.is_seen(0)
-    run = drain(f"deferred_by_default_{given}", deferrable=given, master="yarn", deploy_mode="cluster")
+    monkeypatch.setenv("AIRFLOW__CORE__EXECUTOR", "KubernetesExecutor")
+    run = drain(f"deferred_by_default_{given}", deferrable=given)
     assert run.state == "success"
     assert driver.looks == []
 
@@ -228,68 +267,3 @@ def test_it_is_not_deferred_where_nobody_asks_for_it_by_name_and_it_cannot_be(
 def test_an_adhoc_snapshot_cannot_be_deferred() -> None:
     with pytest.raises(TypeError, match="MySqlIncrementalSnapshotSensor"):
         MySqlCdcIncrementalSnapshotOperator(task_id="x", tables="a.b", deferrable=True)
-
-
-# -- the trigger -------------------------------------------------------------------------------------------------------
-
-
-def trigger() -> MySqlCdcJobTrigger:
-    return MySqlCdcJobTrigger(
-        owner="d/r/t/-1", mysql_cdc_conn_id="mysql_cdc_default", kafka_conn_id=None, properties={}, poll_interval=1.0
-    )
-
-
-def test_the_trigger_fires_when_the_lock_stays_free_or_nobody_can_tell_for_long() -> None:
-    found = trigger()
-    assert [found.judge(look) for look in (True, False, True, None, False)] == [None] * 5
-    assert found.judge(False) == {"ended": True}
-    assert GONE == 2
-    found = trigger()
-    assert [found.judge(None) for _ in range(UNKNOWN - 1)] == [None] * (UNKNOWN - 1)
-    assert found.judge(None) == {"ended": True}
-
-
-def test_the_trigger_goes_on_while_the_server_cannot_be_asked_and_ends_when_it_never_can(
-    fakes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(error: Exception) -> Any:
-        def at_work(*_: Any) -> bool:
-            raise error
-
-        return at_work
-
-    name = "airflow_provider_mysql_cdc.cdc.operate.end_run.at_work"
-    monkeypatch.setattr(name, fails(SourceConnectionError("the server does not answer")))
-    cfg: Any = None
-    assert trigger().read(cfg) is None
-    monkeypatch.setattr(name, fails(SourceAuthError("access denied")))
-    with pytest.raises(SourceAuthError):
-        trigger().read(cfg)
-
-
-def test_the_trigger_s_arguments_hold_no_secret_and_make_it_anew(fakes: Any) -> None:
-    path, arguments = trigger().serialize()
-    assert path == "airflow_provider_mysql_cdc.triggers.job.MySqlCdcJobTrigger"
-    assert "pa55" not in json.dumps(arguments)
-    assert MySqlCdcJobTrigger(**arguments).serialize() == (path, arguments)
-
-
-def test_a_person_who_ends_the_task_ends_the_driver(fakes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import asyncio
-
-    ended = []
-    name = "airflow_provider_mysql_cdc.cdc.operate.end_run.end_run"
-    monkeypatch.setattr(name, lambda cfg, owner, log: ended.append((cfg.topic_prefix, owner)))
-    asyncio.run(trigger().on_kill())
-    assert ended == [("shop", "d/r/t/-1")]
-
-
-def test_a_process_that_has_a_driver_s_number_by_chance_is_not_taken_for_it(tmp_path: Path) -> None:
-    import socket
-
-    mine = Submission("j", "some-name", socket.gethostname(), os.getpid(), str(tmp_path / "o"))
-    assert not mine.runs()
-    assert not Submission("j", "n", "elsewhere", os.getpid(), "o").runs()
-    lines: list[Any] = []
-    assert Submission("j", "n", "elsewhere", 1, "o").relay(lambda *parts: lines.append(parts)) == []
-    assert lines == [("The driver's output stands on %s: %s", "elsewhere", "o")]

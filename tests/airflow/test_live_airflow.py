@@ -6,6 +6,8 @@ import itertools
 import json
 import os
 import shutil
+import signal
+import socket
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,7 +18,8 @@ import pymysql
 import pytest
 from incremental_rig import FLAT, books
 from kit import Pipeline, execute, payload
-from live_airflow import DEFERRED, WAITS, LiveAirflow
+from live_airflow import DEFERRED, RETRIED, WAITS, LiveAirflow, shown
+from real_servers import files_with
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
 from airflow_provider_mysql_cdc.cdc.operate.end_run import at_work
@@ -73,6 +76,7 @@ def pipeline(stack: Any, source: Any) -> Pipeline:
             "database.port": str(stack.mysql_port),
             "database.user": stack.cdc_user,
             "database.password": stack.cdc_password,
+            "database.ssl.mode": "disabled",
             "database.include.list": DB,
             "table.include.list": rf"{DB}\.orders,{DB}\.customers",
             "kafka.bootstrap.servers": stack.kafka,
@@ -252,3 +256,59 @@ def ended(live: LiveAirflow, number: int) -> list[dict[str, Any]]:
     found = [run for run in runs if run["run_type"] == "backfill"]
     assert not [run for run in found if run["state"] == "failed"], live.log_of(found[0]["dag_run_id"])
     return found if [run["state"] for run in found] == ["success"] * number else []
+
+
+def test_a_driver_outlives_the_deaths_of_its_tasks_the_triggerer_and_the_scheduler(
+    live: LiveAirflow, pipeline: Pipeline, source: Any
+) -> None:
+    """Each is ended with SIGKILL, before and after the deferral; what begins anew follows the one driver there is."""
+    live.end_of("mysql_cdc_snapshot", live.trigger("mysql_cdc_snapshot"))
+    execute(source, f"INSERT INTO {CUSTOMERS} VALUES (60, 0), (61, 0)")
+    before, fired, go = len(live.drivers()), live.spark / "fired", live.spark / "go"
+    fault = {"point": "writer.mid_batch", "action": "wait", "until": str(go), "fired": str(fired)}
+    live.hold.touch()
+    run_id = live.trigger(RETRIED, seconds=0, fault=json.dumps(fault))
+    # The driver starts. The new scheduler gives the task to another try, and ends the old one's process, if it lives.
+    live.wait_for(lambda: live.drivers()[before:], "a driver")
+    assert live.kill("airflow scheduler")
+    live.begin("scheduler")
+    waits = f"may be starting on {socket.gethostname()}"
+    live.wait_for(lambda: waits in logs_of(live, run_id), "a second try that waits for the driver")
+    kill_task(live, run_id)
+    live.wait_for(lambda: logs_of(live, run_id).count(waits) == 2, "a third try that waits for the driver")
+    live.hold.unlink()
+    # It works, and the task is deferred.
+    following = "Following the driver of"
+    live.wait_for(lambda: fired.exists() and following in logs_of(live, run_id), "a deferred task")
+    assert live.kill("airflow triggerer") and live.kill("airflow scheduler")
+    live.begin("triggerer")
+    live.begin("scheduler")
+    live.wait_for(lambda: logs_of(live, run_id).count(following) == 2, "a new triggerer that follows the driver")
+    # It has ended, and the task that learns so is ended once more.
+    go.touch()
+    live.wait_for(lambda: live.tasks(RETRIED, run_id)[0]["state"] == "running", "the end of the deferral")
+    kill_task(live, run_id)
+    assert live.end_of(RETRIED, run_id) == "success", live.log_of(run_id)
+    result = live.result(RETRIED, run_id, "drain")
+    assert (result["tables"], result["batches"]) == ({CUSTOMERS: 2}, 1)
+    values = [payload(record.value) for record in pipeline.records("customers")]
+    assert sorted(v["after"]["id"] for v in values if v and v["op"] == "c" and v["after"]["id"] in (60, 61)) == [60, 61]
+    (driver,) = live.drivers()[before:]
+    assert live.jobs()[-1] == f"{RETRIED}/{run_id}/drain/-1" and not shown(driver)
+
+
+def kill_task(live: LiveAirflow, run_id: str) -> None:
+    """End the process that carries out a run's task with SIGKILL."""
+    title = f"airflow worker -- {live.tasks(RETRIED, run_id)[0]['id']}"
+
+    def found() -> list[int]:
+        return [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and title in shown(int(p.name))]
+
+    for pid in live.wait_for(found, "the task's process"):
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_nothing_that_airflow_keeps_of_all_this_holds_a_password(live: LiveAirflow, pipeline: Pipeline) -> None:
+    """Of the tests above: metadata database with XComs, rendered fields and triggers, logs, drivers' outputs."""
+    assert files_with(pipeline.cfg.topic_prefix, live.home), "where results stand nobody has looked"
+    assert files_with(pipeline.properties["database.password"], live.home) == []

@@ -144,14 +144,21 @@ def test_results_of_other_tasks_reach_every_argument_that_is_templated(fakes: An
     assert spec["run_for_s"] > 0
 
 
-def test_templates_of_a_form_may_leave_arguments_empty(fakes: Any) -> None:
+@pytest.mark.parametrize("mapped", [False, True])
+def test_templates_of_a_form_may_leave_arguments_empty(fakes: Any, mapped: bool) -> None:
+    """What is not given renders as empty text, or as the text None."""
     submit, _ = fakes
-    empty = "{{ params.nothing or '' }}"
-    with DAG("empty_form", schedule=None, params={"nothing": None}) as dag:
-        MySqlCdcDrainOperator(
-            task_id="drain",
-            **dict.fromkeys(("master", "conf", "env_vars", "name", "application", "deploy_mode", "yarn_queue"), empty),
-        )
+    empty, none = "{{ params.nothing or '' }}", "{{ params.nothing }}"
+    arguments = {
+        **dict.fromkeys(("master", "env_vars", "application", "deploy_mode", "writers", "deferrable"), none),
+        **dict.fromkeys(("conf", "name", "yarn_queue"), empty),
+        **dict.fromkeys(("kafka_conn_id", "offset_conn_id", "properties", "run_for", "driver_memory"), none),
+    }
+    with DAG(f"empty_form_{mapped}", schedule=None, params={"nothing": None}) as dag:
+        if mapped:
+            MySqlCdcDrainOperator.partial(task_id="drain").expand_kwargs([arguments])
+        else:
+            MySqlCdcDrainOperator(task_id="drain", **arguments)
     assert run_dag(dag).state == "success"
     argv = submit.record["argv"]
     assert argv[argv.index("--master") + 1] == "local[2]"

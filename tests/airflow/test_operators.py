@@ -15,6 +15,7 @@ from airflow_home import run_dag
 from fakes import KAFKA_PASSWORD, PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.job.run_lock import LOST
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
@@ -72,6 +73,29 @@ def test_drain_hands_the_plan_to_spark_and_returns_what_was_done(fakes: Any, run
     assert spec["properties"]["drain.writers"] == "3"
     assert submit.record["argv"][-2].endswith("spark_jobs/drain_binlog.py")
     assert [name for name, _ in pipeline.calls] == ["drain", "settle"]
+
+
+@pytest.mark.parametrize("then", ["gives_way", "goes_on", "lost"])
+def test_of_two_drains_that_begin_at_once_the_later_one_gives_way_or_goes_on(fakes: Any, run: Run, then: str) -> None:
+    """Both plan before one of them holds the lock, so only the driver finds out."""
+    submit, pipeline = fakes
+    said = LOST if then == "lost" else "another run of this topic.prefix is at work"
+    submit.set(code=75, body=f'print("[mysql-cdc] RunInProgressError: {said}.")')
+    pipeline.outcome = FakeOutcome(complete=False)
+
+    plan = pipeline.prepare_drain
+
+    def planned(*given: Any, **more: Any) -> Any:
+        if pipeline.calls:
+            submit.set()
+            pipeline.nothing, pipeline.outcome = int(then == "gives_way"), FakeOutcome()
+        return plan(*given, **more)
+
+    pipeline.prepare_drain = planned  # type: ignore[method-assign]
+    ti = run()
+    assert (ti.state, ti.try_number) == ("success", 2 if then == "lost" else 1)
+    plans = [name for name, _ in pipeline.calls]
+    assert plans == ["drain", "settle", "drain", *(["settle"] if then != "gives_way" else [])]
 
 
 def test_snapshot_submits_its_own_application(fakes: Any, run: Run) -> None:
@@ -182,11 +206,23 @@ def test_the_driver_s_last_words_decide_where_the_ledger_has_none(
     fakes: Any, run: Run, capfd: pytest.CaptureFixture[str], code: int, tries: int
 ) -> None:
     submit, pipeline = fakes
-    submit.set(code=code, body='print("[mysql-cdc] RunInProgressError: another run is at work.")')
+    submit.set(code=code, body='print("[mysql-cdc] SinkConnectionError: no broker answers.")')
     pipeline.outcome = FakeOutcome(complete=False)
     assert run().state == "failed"
     assert len(pipeline.planned()) == tries
-    assert "RunInProgressError: another run is at work." in "".join(capfd.readouterr())
+    assert "SinkConnectionError: no broker answers." in "".join(capfd.readouterr())
+
+
+def test_words_of_a_driver_stand_however_much_its_jvm_says_behind_them(
+    fakes: Any, run: Run, capfd: pytest.CaptureFixture[str]
+) -> None:
+    submit, pipeline = fakes
+    body = 'print("[mysql-cdc] BinlogPurgedError: binlog.000001 is gone.")\nfor n in range(100): print("at java", n)'
+    submit.set(code=78, body=body)
+    pipeline.unsettled = SinkConnectionError("no broker answers")
+    assert run().state == "failed"
+    assert len(pipeline.planned()) == 1
+    assert "AirflowFailException: BinlogPurgedError: binlog.000001 is gone." in "".join(capfd.readouterr())
 
 
 @pytest.mark.parametrize(("code", "tries"), [(75, 2), (78, 1)])

@@ -40,8 +40,8 @@ def topic(
     assert spark is not None
     monkeypatch.setenv("AIRFLOW_CONN_SPARK", spark[1])
     (tmp_path / "bin").mkdir()
-    root, started = str(Path(__file__).resolve().parents[2]), str(tmp_path / "started")
-    text = SUBMIT.format(python=sys.executable, root=root, started=started)
+    files = {name: str(tmp_path / name) for name in ("started", "drivers", "hold")}
+    text = SUBMIT.format(python=sys.executable, root=str(Path(__file__).resolve().parents[2]), **files)
     for name, program in (("spark-submit", text), ("java", "#!/bin/sh\n")):
         (tmp_path / "bin" / name).write_text(program)
         (tmp_path / "bin" / name).chmod(0o755)

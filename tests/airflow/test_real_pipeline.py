@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_home import run_dag
-from real_servers import define_connections, execute, load, operations, trigger
+from real_servers import define_connections, execute, files_with, load, operations, trigger
 
 pytestmark = [pytest.mark.stack, pytest.mark.spark, pytest.mark.usefixtures("metadata_db")]
 
@@ -29,8 +30,13 @@ def forget_asset_state() -> None:
         assert session.query(AssetStateStoreModel).delete() > 0
 
 
-def test_snapshot_drain_and_a_lost_offset(root: Any, database: str, prefix: str, stack: Any) -> None:
-    """Every row and change arrives once, the offset lives in Airflow, and losing it there repeats nothing."""
+def test_snapshot_drain_and_a_lost_offset(
+    root: Any, database: str, prefix: str, stack: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Every row and change arrives once, the offset lives in Airflow, and losing it there repeats nothing.
+
+    Nothing that Airflow keeps or says of these jobs holds a password: XComs, rendered fields, logs, exceptions.
+    """
     topic = f"{prefix}.{database}.orders"
     execute(
         root,
@@ -70,14 +76,19 @@ def test_snapshot_drain_and_a_lost_offset(root: Any, database: str, prefix: str,
     assert trigger("mysql_cdc_drain")["drain"]["offset"] == moved
     assert operations(stack.kafka, topic) == changes
 
+    home, told = Path(os.environ["AIRFLOW_HOME"]), "".join(capfd.readouterr())
+    assert files_with(topic, home) and "[mysql-cdc] batch" in told, "where results stand nobody has looked"
+    assert files_with(stack.cdc_password, home) == [] and stack.cdc_password not in told
+
 
 def test_a_wrong_password_fails_the_task_by_name_without_starting_spark(
     prefix: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    conn = json.loads(os.environ["AIRFLOW_CONN_MYSQL_CDC_DEFAULT"]) | {"password": "wrong"}
+    conn = json.loads(os.environ["AIRFLOW_CONN_MYSQL_CDC_DEFAULT"]) | {"password": "wr0ng-M4rked"}
     monkeypatch.setenv("AIRFLOW_CONN_MYSQL_CDC_DEFAULT", json.dumps(conn))
     run = run_dag(load("mysql_cdc_snapshot"))
     assert run.state == "failed"
     log = "".join(capfd.readouterr())
-    assert "SourceAuthError" in log
+    assert "SourceAuthError" in log and "wr0ng-M4rked" not in log
+    assert files_with("wr0ng-M4rked", Path(os.environ["AIRFLOW_HOME"])) == []
     assert "Spark-Submit cmd" not in log

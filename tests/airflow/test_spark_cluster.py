@@ -161,11 +161,37 @@ def test_kills_in_snapshots_and_batches(
     end_frozen(fired)
     check(stream, root, database)
 
-    # A Python worker in mid-batch.
+    # Executors whose JVM does not start; the master would start others for ever.
     execute(root, f"UPDATE `{database}`.hot SET v = CONCAT(v, '.')")
+    on_cluster.submit_with({"spark.executor.extraJavaOptions": "-agentpath:/is/not/there.so"})
+    assert run_dag(load("mysql_cdc_drain")).state == "failed"
+    assert last_error(stream) == "the executors of this job end before they can run a task"
+
+    # A Python worker in mid-batch.
     fired = on_cluster.submit_with(point="writer.mid_batch", writer=2, action="kill-self")
     assert trigger("mysql_cdc_drain")["drain"]["complete"] is True
     assert fired.exists(), "the fault never fired"
+    check(stream, root, database)
+
+
+@pytest.mark.native
+def test_the_packed_environment_brings_the_native_kernel(
+    on_cluster: OnCluster, stream: Pipeline, root: Any, database: str
+) -> None:
+    """Executors without an installation decode natively, also behind a kill -9; their environment can leave it out."""
+    on_cluster.submit_with(archive=True)
+    assert trigger("mysql_cdc_snapshot")["snapshot"]["complete"] is True
+    change(root, database)
+    fired = on_cluster.submit_with(archive=True, point="writer.before_commit", nth=2, writer=1, action="kill-self")
+    drained = trigger("mysql_cdc_drain")["drain"]
+    assert drained["complete"] is True and fired.exists(), "the fault never fired"
+    assert drained["native_rows"] >= ROWS and set(drained["native_declined"]) == {"key_change"}, drained
+    check(stream, root, database)
+
+    execute(root, f"UPDATE `{database}`.hot SET v = CONCAT(v, '.')")
+    on_cluster.submit_with({"spark.executorEnv.MYSQL_CDC_NATIVE": "off"}, archive=True)
+    drained = trigger("mysql_cdc_drain")["drain"]
+    assert drained["complete"] is True and "native_rows" not in drained
     check(stream, root, database)
 
 
@@ -181,7 +207,8 @@ def after(fired: Path, act: Callable[[int], object]) -> threading.Thread:
     """Do something, once a fault has fired, with the process that met it."""
 
     def watch() -> None:
-        wait_until(lambda: fired.exists() and fired.read_text(), 120, "the fault never fired")
+        # Without the act behind it the job waits for ever: it is waited for as long as a busy machine may need.
+        wait_until(lambda: fired.exists() and fired.read_text(), 600, "the fault never fired")
         act(int(fired.read_text()))
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -13,8 +13,9 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.environment.packed import MANIFEST
+from airflow_provider_mysql_cdc.hooks import spark_python
 from airflow_provider_mysql_cdc.hooks.spark_defaults import JAVA_OPTIONS, cluster_defaults, with_defaults
-from airflow_provider_mysql_cdc.hooks.spark_python import DRIVER, EXECUTORS, python_of
+from airflow_provider_mysql_cdc.hooks.spark_python import DRIVER, EXECUTORS, driver_env, python_of
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
 
 STANDALONE, YARN = "spark://one:7077", "yarn"
@@ -106,6 +107,82 @@ def test_the_cluster_s_java_options_are_kept(monkeypatch: pytest.MonkeyPatch, tm
     assert hook._conf[DRIVER] == "/opt/python"
     named = settled(monkeypatch, {"conf": {JAVA_OPTIONS: "-Dmine"}}, driver_env=env)
     assert named._conf[JAVA_OPTIONS] == "-Dmine"
+
+
+@pytest.mark.parametrize("place", ["spark.driver.defaultJavaOptions", "SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS"])
+def test_a_collector_that_the_cluster_has_chosen_elsewhere_stays_the_only_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, place: str
+) -> None:
+    """A JVM with two collectors does not start: "Multiple garbage collectors selected"."""
+    env = {"SPARK_HOME": str(tmp_path)}
+    if place.startswith("spark."):
+        (tmp_path / "conf").mkdir()
+        (tmp_path / "conf" / "spark-defaults.conf").write_text(
+            f"{place}  -XX:+UseG1GC -XX:OnOutOfMemoryError='kill -9 %p'\n"
+        )
+    else:
+        env[place] = "-XX:+UseG1GC"
+    assert settled(monkeypatch, driver_env=env)._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1"
+    asked = settled(monkeypatch, {"conf": {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}}, driver_env={})
+    assert asked._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1"
+
+
+def test_a_spark_that_is_only_on_the_path_has_its_defaults_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for folder in ("bin", "jars", "conf"):
+        (tmp_path / "spark" / folder).mkdir(parents=True)
+    submit = tmp_path / "spark" / "bin" / "spark-submit"
+    submit.write_text("#!/bin/sh\n")
+    submit.chmod(0o755)
+    (tmp_path / "spark" / "conf" / "spark-defaults.conf").write_text(f"{JAVA_OPTIONS} -Dhttp.proxyHost=proxy\n")
+    (tmp_path / "linked").mkdir()
+    (tmp_path / "linked" / "spark-submit").symlink_to(submit)
+    monkeypatch.setattr(spark_python, "_pyspark_folder", lambda: None)
+    env = driver_env({"PATH": f"{tmp_path / 'linked'}:/usr/bin"})
+    assert env["SPARK_HOME"] == str(tmp_path / "spark")
+    assert "-Dhttp.proxyHost=proxy" in settled(monkeypatch, driver_env=env)._conf[JAVA_OPTIONS]
+    assert "SPARK_HOME" not in driver_env({"PATH": "/nonexistent"})
+
+
+def test_the_cluster_s_interpreter_does_not_run_local_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As settings both win over PYSPARK_PYTHON (org.apache.spark.deploy.PythonRunner)."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(f"{EXECUTORS} /cluster/python\n{DRIVER} /edge/python\n")
+    env = {"SPARK_HOME": str(tmp_path)}
+    local = settled(monkeypatch, master="local[2]", driver_env=env)._conf
+    assert (local[EXECUTORS], local[DRIVER]) == (sys.executable, sys.executable)
+    mine = settled(monkeypatch, master="local[2]", driver_env=env, conf={EXECUTORS: "/mine", DRIVER: "/mine"})._conf
+    assert (mine[EXECUTORS], mine[DRIVER]) == ("/mine", "/mine")
+    there = settled(monkeypatch, driver_env=env)._conf
+    assert (there[EXECUTORS], there[DRIVER]) == ("/cluster/python", "/edge/python")
+
+
+def test_more_drivers_than_spark_has_ports_for_start_on_one_worker(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    name = "spark.port.maxRetries"
+    env = {"SPARK_HOME": str(tmp_path)}
+    assert int(settled(monkeypatch, driver_env=env)._conf[name]) >= 100
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(f"{name} 3\n")
+    assert settled(monkeypatch, driver_env=env)._conf[name] == "3", "a firewall may let only these pass"
+
+
+def test_lines_of_the_cluster_s_defaults_that_go_on_are_read_whole(tmp_path: Path) -> None:
+    text = f"# a comment does not go on \\\n{JAVA_OPTIONS} -Da=b \\\n    -XX:+UseG1GC\nspark.x=1 \\"
+    (tmp_path / "spark-defaults.conf").write_text(text)
+    assert cluster_defaults({"SPARK_CONF_DIR": str(tmp_path)}) == {JAVA_OPTIONS: "-Da=b -XX:+UseG1GC", "spark.x": "1"}
+
+
+def test_a_cluster_that_speculates_is_no_hindrance(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A second copy of a writer fences the first; whoever asks for that by name is told so by the driver."""
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.speculation true\n")
+    env = {"SPARK_HOME": str(tmp_path)}
+    assert settled(monkeypatch, driver_env=env)._conf["spark.speculation"] == "false"
+    named = settled(monkeypatch, {"conf": {"spark.speculation": True}}, driver_env=env)
+    assert named._conf["spark.speculation"] == "true"
 
 
 def test_a_properties_file_stands_for_the_cluster_s_defaults(tmp_path: Path) -> None:

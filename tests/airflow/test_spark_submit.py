@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import os
+import stat
+import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -17,6 +22,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks import spark_submit
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
+from airflow_provider_mysql_cdc.hooks.spec_carrier import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -100,6 +106,55 @@ def test_masters_that_are_meant(monkeypatch: pytest.MonkeyPatch, connection: str
     hook = CdcSparkSubmitHook(conn_id="spark_cdc", driver_env={})
     assert hook._connection["master"] == master
     assert hook.deploy_mode == "client"
+
+
+@pytest.mark.parametrize(
+    ("extra", "why"),
+    [
+        ({"spark-binary": "/opt/spark/bin/spark-submit"}, "spark-binary"),
+        ({"spark-home": "/opt/spark"}, "spark-home"),
+        ({"rest-port": "many"}, "many"),
+        ({"deploy-mode": "clustr"}, "'clustr' is none of client, cluster"),
+        ({"keytab": "a"}, "keytab"),
+        ("deploy-mode=cluster", "not a JSON object"),
+    ],
+)
+def test_a_connection_whose_settings_cannot_be_used_is_named_and_not_tried_again(
+    monkeypatch: pytest.MonkeyPatch, extra: Any, why: str
+) -> None:
+    """The Spark provider raises ValueError for some, and passes over others without a word."""
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", json.dumps({"conn_type": "spark", "host": "yarn", "extra": extra}))
+    with pytest.raises(ConfigError, match="spark_cdc") as told:
+        CdcSparkSubmitHook(conn_id="spark_cdc", driver_env={})
+    assert why in str(told.value) and not told.value.can_retry
+
+
+@pytest.mark.parametrize("outlives", [False, True])
+def test_a_connection_s_keytab_is_a_file_for_this_account_as_long_as_its_driver_lives(
+    submit: FakeSubmit, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, outlives: bool
+) -> None:
+    """The Spark provider leaves it in /tmp, where everybody may read it."""
+    own = tmp_path / "own"
+    own.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(own))
+    extra = {"keytab": base64.b64encode(b"k3ytab").decode(), "principal": "cdc@EXAMPLE"}
+    connection = {"conn_type": "spark", "host": "spark://one:7077", "extra": extra}
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", json.dumps(connection))
+    hook = hook_for(submit, master=None, conn_id="spark_cdc")
+    assert hook.route.own_login and list(own.iterdir()) == []
+    with hook.surroundings(outlives=outlives) as given:
+        command = hook._build_spark_submit_command("app.py")
+        keytab = Path(command[command.index("--keytab") + 1])
+        assert keytab.read_bytes() == b"k3ytab" and keytab.is_relative_to(own)
+        assert (stat.S_IMODE(keytab.stat().st_mode), stat.S_IMODE(keytab.parent.stat().st_mode)) == (0o600, 0o700)
+        driver = subprocess.Popen(
+            [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, **given
+        )
+    sweep()
+    assert keytab.exists() is outlives, "a driver that goes on may log in anew"
+    driver.communicate()
+    sweep()
+    assert list(own.iterdir()) == []
 
 
 def test_a_local_driver_listens_only_on_loopback(submit: FakeSubmit, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import subprocess
@@ -14,17 +15,19 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
+from airflow_provider_mysql_cdc.hooks import spec_carrier
 from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
 from airflow_provider_mysql_cdc.hooks.spec_carrier import FOLDERS, YARN_TAGS, Route, carried, folder
 
 MARK = "M4rked-s3cret"
 SPEC = JobSpec("drain", {"database.password": MARK}, {}, "dag/run/task/-1", id="0123456789abcdef")
 HELD = """
-import sys, time
+import subprocess, sys, time
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.hooks.spec_carrier import Route, carried
 spec = JobSpec("drain", {"database.password": "M4rked-s3cret"}, {}, "o", id="0123456789abcdef")
 with carried(spec, Route("local[1]", "client")) as given:
+    driver = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=given.fds)
     print(given.argument, flush=True)
     time.sleep(600)
 """
@@ -45,7 +48,7 @@ def test_beside_a_driver_the_file_is_sealed_and_the_key_is_in_its_environment_on
     with carried(SPEC, Route("spark://one:7077", "client")) as given:
         key = given.env[KEY_VARIABLE]
         assert JobSpec.read(Path(given.argument), lambda: key) == SPEC
-        assert (given.files, given.conf, given.fds) == ((), {}, ())
+        assert (given.files, given.conf, given.job, len(given.fds)) == ((), {}, SPEC.id, 1)
         assert MARK not in texts(tmp_path) and key not in texts(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
@@ -70,15 +73,39 @@ def test_on_yarn_a_login_of_spark_s_own_is_refused_rather_than_leaving_copies() 
         raise AssertionError
 
 
+def test_a_folder_that_is_being_made_is_not_taken_for_an_abandoned_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many tasks begin at once on a worker, and each sweeps."""
+    lock, others = fcntl.flock, []
+
+    def late(fd: int, how: int) -> None:
+        if how == fcntl.LOCK_EX and not others:
+            others.append(1)
+            spec_carrier.sweep()  # of another task, before this one holds its folder
+        lock(fd, how)
+
+    monkeypatch.setattr(spec_carrier.fcntl, "flock", late)
+    with folder() as (mine, _):
+        assert others and mine.is_dir() and mine.name.startswith(FOLDERS)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_what_a_killed_task_leaves_tells_nothing_and_goes_with_the_next_one(tmp_path: Path) -> None:
-    with subprocess.Popen([sys.executable, "-c", HELD], stdout=subprocess.PIPE, text=True) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", HELD], stdin=pipe, stdout=pipe, text=True) as process:
         assert process.stdout is not None
         left = Path(process.stdout.readline().strip())
         with folder():
             stays = left.exists()
         os.kill(process.pid, signal.SIGKILL)
-    assert stays, "the folder of a task that lives is nobody else's to remove"
-    assert left.exists() and MARK not in texts(tmp_path)
-    with folder() as mine:
+        assert stays, "the folder of a task that lives is nobody else's to remove"
+        assert process.wait() and MARK not in texts(tmp_path)
+        with folder():
+            assert left.exists(), "the driver that its task has started may not have read it yet"
+        assert process.stdin is not None
+        process.stdin.close()
+        assert process.stdout.read() == "", "the driver has ended"
+    with folder() as (mine, _):
         assert [path for path in tmp_path.glob(f"{FOLDERS}*")] == [mine]
     assert list(tmp_path.iterdir()) == []

@@ -44,7 +44,7 @@ def format_of(**properties: str) -> ChangeFormat:
 
 
 def streamed(form: ChangeFormat, ddl: str, state: SchemaState = CUSTOMERS) -> list[tuple[Any, Any]]:
-    records = form.streamed(apply(state, ddl, CONTEXT).changes, event(4, 12), AT)
+    records = list(form.streamed(apply(state, ddl, CONTEXT).changes, event(4, 12), AT))
     return [(json.loads(r.key), json.loads(r.value)) for r in records]
 
 

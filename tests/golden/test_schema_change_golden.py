@@ -68,7 +68,7 @@ def written(step: Step, comments: bool) -> list[Any]:
     )
     clock = Clock(*(r["payload"]["ts_ms"] * 1_000_000 for r in step.records))
     form = ChangeFormat("cap", comments=comments, clock_ns=clock)
-    return form.streamed(step.changes, event, at, in_transaction=source["thread"] is not None, row=source["row"])
+    return list(form.streamed(step.changes, event, at, in_transaction=source["thread"] is not None, row=source["row"]))
 
 
 @pytest.mark.req("SCH-21", "SCH-22", "SCH-24", "SCH-33", "SCH-37", "SCH-38", "SCH-40", "SCH-41", "SCH-42", "SCH-17")
@@ -117,7 +117,7 @@ def test_without_schemas_only_the_payload_is_written() -> None:
     clock = Clock(step.records[0]["payload"]["ts_ms"] * 1_000_000)
     form = ChangeFormat("cap", key_schema=False, value_schema=False, clock_ns=clock)
     event = SimpleNamespace(timestamp=1, server_id=1, file="b.000001", start_pos=4)
-    record = form.streamed(step.changes, event, SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None))[0]
+    record = next(form.streamed(step.changes, event, SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None)))
     assert record.key == b'{"databaseName":"ddldb"}'
     payload = json.loads(record.value)
     assert list(payload) == ["source", "ts_ms", "databaseName", "schemaName", "ddl", "tableChanges"]

@@ -42,6 +42,7 @@ def connect(stack: Any, **options: Any) -> Any:
         user=stack.root_user,
         password=stack.root_password,
         autocommit=True,
+        ssl_disabled=True,
         **{"charset": "utf8mb4", **options},
     )
 

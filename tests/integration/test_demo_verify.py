@@ -9,12 +9,15 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from avro_rig import avro
+from avrolib.wire import Wire, from_registry
 from demolib import shop, verify, writer
 from demolib.checks import Verdict, check_table
 from demolib.events import Layout, Record, Row, place_of
@@ -70,6 +73,7 @@ def world(stack: Any) -> Iterator[World]:
         "database.port": str(stack.mysql_port),
         "database.user": stack.cdc_user,
         "database.password": stack.cdc_password,
+        "database.ssl.mode": "disabled",
         "database.include.list": name,
         "kafka.bootstrap.servers": stack.kafka,
         "topic.creation.default.replication.factor": "1",
@@ -106,6 +110,35 @@ def test_everything_the_pipeline_wrote_holds(world: World) -> None:
     assert all(v.rows_table for v in result.tables)
     ops = {op for v in result.tables for op, n in v.ops.items() if n}
     assert ops == {"r", "c", "u", "d", "t"}
+
+
+def test_avro_is_verified_as_json_is(stack: Any, database: str, properties: dict[str, str], registry: str) -> None:
+    conn, size = connect(stack), shop.Size(SCALE / 5)
+    shop.load(conn, database, size, lambda _: None)
+    try:
+        more = {"cdc.id.header": "true", "topic.creation.default.partitions": "3"}
+        pipeline = Pipeline(properties | avro(registry) | more | {"database.include.list": database})
+        business = writer.Business(conn, size, random.Random(3))
+        pipeline.snapshot()
+        for part in range(2):
+            for _ in range(40):
+                business.step()
+            if part == 0:
+                business.alter()
+        pipeline.drain()
+    finally:
+        conn.close()
+    prefix, wire = pipeline.cfg.topic_prefix, Wire(from_registry(registry))
+    altered = (writer.ALTER_TABLE, writer.ALTER_COLUMN)
+    arguments = {"connect": lambda: connect(stack), "database": database, "bootstrap": stack.kafka, "prefix": prefix}
+    result = verify.verify(**arguments, altered=altered, wire=wire, say=lambda _: None)
+    assert result.ok, result.lines()
+    assert len(result.tables) == len(shop.TABLES) and sum(v.events for v in result.tables) > 500
+    assert len(wire.seen) > 2 * len(shop.TABLES)
+    with closing(connect(stack)) as other, other.cursor() as cursor:
+        cursor.execute(f"UPDATE `{database}`.customers SET city = 'elsewhere' ORDER BY id LIMIT 1")
+    result = verify.verify(**arguments, altered=altered, wire=wire, say=lambda _: None)
+    assert any("table 'elsewhere'" in line for line in result.lines())
 
 
 def test_a_missing_alter_is_noticed(world: World) -> None:

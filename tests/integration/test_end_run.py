@@ -14,7 +14,7 @@ from kit import Pipeline, compacted, execute, rows
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.end_run import at_work, end_run
+from airflow_provider_mysql_cdc.cdc.operate.end_run import at_work, clock, end_run, holder_of
 
 
 def until(look: Callable[[], Any], seconds: float = 60) -> None:
@@ -66,7 +66,8 @@ def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
             until(lambda: len(pipeline.records("t")) == 2)
         assert at_work(pipeline.cfg, pipeline.owner) and not at_work(pipeline.cfg, "somebody/else/t/-1")
         assert not end_run(pipeline.cfg, "somebody/else/t/-1", pipeline.log)
-        assert end_run(pipeline.cfg, pipeline.owner, pipeline.log)
+        assert not end_run(pipeline.cfg, pipeline.owner, pipeline.log, only=1), "it is another driver of the same run"
+        assert end_run(pipeline.cfg, pipeline.owner, pipeline.log, only=holder_of(pipeline.cfg, pipeline.owner))
         until(lambda: not at_work(pipeline.cfg, pipeline.owner))
         gate.open.set()
         thread.join(60)
@@ -82,3 +83,10 @@ def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
     assert len(ended) == 1 and isinstance(ended[0], (FencedError, RunInProgressError))
     found = pipeline.records("t")
     assert len(found) == 3 and len(compacted(found)) == len(rows(root, f"SELECT * FROM `{database}`.t"))
+
+
+def test_the_clock_of_all_hosts_is_the_source_server_s(properties: dict[str, str], root: Any) -> None:
+    cfg = Pipeline(properties).cfg
+    times = [rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0], clock(cfg)]
+    assert times == sorted(times)
+    assert clock(cfg) <= rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]

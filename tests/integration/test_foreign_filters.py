@@ -13,6 +13,7 @@ from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
@@ -220,8 +221,12 @@ def test_a_snapshot_is_not_finished_from_another_binlog(
     interrupt(pipeline, monkeypatch, tmp_path / "fired")
     execute(source, RESET)
     change(source, database, 1)
+    in_force = wiring.ledger(pipeline.cfg).peek().plan_in_force().attempt
     with pytest.raises(BinlogPurgedError, match="cannot be finished"):
         pipeline.snapshot()
+    assert wiring.ledger(pipeline.cfg).peek().plan_in_force().attempt == in_force, (
+        "the attempt at work elsewhere was fenced"
+    )
     assert len(histories(pipeline)) == EARLY
     reset(pipeline, "current")
     assert pipeline.snapshot(again=True).complete

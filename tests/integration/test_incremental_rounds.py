@@ -17,11 +17,15 @@ from window_rig import connection
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
 from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
+from airflow_provider_mysql_cdc.cdc.incremental import round_driver
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.job.wiring import record_writer
-from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
@@ -37,12 +41,24 @@ def states(pipeline: Pipeline) -> list[str]:
 
 
 @pytest.mark.req("INC-03", "INC-04", "INC-09", "INC-10", "INC-13", "INC-26", "EX-12", "EX-14", "SNAP-47")
-def test_tables_are_read_again_beside_the_stream(pipeline: Pipeline, root: Any, database: str) -> None:
+def test_tables_are_read_again_beside_the_stream(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, wholly = history.read_history, list[int]()
+
+    def counted(cfg: Any, first: int = 0) -> Any:
+        wholly.extend([first] if not first else [])
+        return read(cfg, first)
+
+    monkeypatch.setattr(history, "read_history", counted)
+    monkeypatch.setattr(round_driver, "TABLES_AT_ONCE", 1)
     execute(root, *filled(database, "a", "b", count=100))
     pipeline.snapshot()
     execute(root, f"UPDATE `{database}`.a SET v = 1 WHERE id < 50")
     ask_for(pipeline, ["a", "b"])
+    wholly.clear()
     assert pipeline.drain() is not None
+    assert len(wholly) == 1, "a round of tables that begin needs of the history what came since the batch before it"
     assert states(pipeline) == ["done", "done"]
     for table in ("a", "b"):
         check_exact(pipeline, root, table)
@@ -194,6 +210,9 @@ def test_a_drain_gives_way_to_another_run_that_is_at_work(pipeline: Pipeline, ro
     with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, "other/run/snapshot/-1"):
         assert prepare_drain(cfg, pipeline.store, pipeline.owner, pipeline.log, give_way=True) is None
         assert any("passed over" in line for line in pipeline.lines)
+        with pytest.raises(RunInProgressError):  # before Spark starts
+            prepare_snapshot(cfg, pipeline.store, pipeline.owner, pipeline.log, again=True)
+        assert prepare_snapshot(cfg, pipeline.store, pipeline.owner, pipeline.log) is None, "none is due"
     assert prepare_drain(cfg, pipeline.store, pipeline.owner, pipeline.log, give_way=True) is not None
 
 

@@ -29,9 +29,10 @@ from airflow_provider_mysql_cdc.cdc.schema.discover import read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import state_of
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import ChunkQueue, run_snapshot
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
 
 LAX = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'"

@@ -39,7 +39,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StackInfo]:
 
 
 def query(info: StackInfo, sql: str, *, user: str, password: str) -> Any:
-    conn = pymysql.connect(host=info.mysql_host, port=info.mysql_port, user=user, password=password)
+    conn = pymysql.connect(host=info.mysql_host, port=info.mysql_port, user=user, password=password, ssl_disabled=True)
     try:
         with conn.cursor() as cursor:
             cursor.execute(sql)

@@ -45,7 +45,7 @@ def account(root: Any, unique: str) -> Iterator[dict[str, str]]:
 
 def session(root: Any) -> Any:
     """Return another session, which waits a second for locks."""
-    conn = pymysql.connect(host=root.host, port=root.port, user="root", password="", autocommit=True)
+    conn = pymysql.connect(host=root.host, port=root.port, user="root", password="", autocommit=True, ssl_disabled=True)
     execute(conn, "SET SESSION lock_wait_timeout = 1")
     return conn
 

@@ -70,7 +70,11 @@ def still(stack: Any) -> Iterator[Pipeline]:
     """Return a stream as ``pipeline`` does, one for all tests that leave it where it is; afterwards it goes on."""
     name = f"still_{os.getpid()}"
     conn = pymysql.connect(
-        host=stack.mysql_host, port=stack.mysql_port, user=stack.root_user, password=stack.root_password
+        host=stack.mysql_host,
+        port=stack.mysql_port,
+        user=stack.root_user,
+        password=stack.root_password,
+        ssl_disabled=True,
     )
     conn.autocommit(True)
     execute(conn, f"CREATE DATABASE `{name}`")
@@ -80,6 +84,7 @@ def still(stack: Any) -> Iterator[Pipeline]:
         "database.port": str(stack.mysql_port),
         "database.user": stack.cdc_user,
         "database.password": stack.cdc_password,
+        "database.ssl.mode": "disabled",
         "database.include.list": name,
         "kafka.bootstrap.servers": stack.kafka,
         "topic.creation.default.replication.factor": "1",

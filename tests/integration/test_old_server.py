@@ -8,8 +8,10 @@ from typing import Any
 import pymysql
 import pytest
 import test_key_kinds as key_kinds
+from fake_registry import running_registry
 from kit import Pipeline, compacted, duplicates, execute, payload, rows
 from private_mysql import PrivateServer
+from test_ticdc_jobs import EMPTY, FULL, TYPES, Flat, require_rows, selected
 
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
@@ -179,3 +181,32 @@ def test_a_table_keyed_by_impossible_dates_is_cut(name: str, pipeline: Pipeline,
     held = [key_kinds.members(old, table, chunk) for chunk in split(old, table, 1)]
     whole = key_kinds.members(old, table, SnapshotChunk(table.id, 0))
     assert len(whole) > 20 and sum(map(len, held)) == len(whole) and set.union(*held) == whole
+
+
+@pytest.mark.req("AVRO-11", "AVRO-12", "SETUP-07")
+def test_flat_rows_of_ticdcs_protocol(pipeline: Pipeline, old: Any, database: str) -> None:
+    table, topic = f"{database}.wide", f"tidb_{database}_wide"
+    execute(old, f"CREATE TABLE {table} ({TYPES})", f"INSERT INTO {table} VALUES {FULL.format(1)}, {EMPTY.format(1)}")
+    with running_registry() as registry:
+        flat = {"value.format": "ticdc-avro", "schema-registry": registry.url, "enable-tidb-extension": "true"}
+        rules = '[{"matcher": ["*.*"], "topic": "tidb_{schema}_{table}", "partition": "index-value"}]'
+        kept = {n: v for n, v in pipeline.properties.items() if "schemas.enable" not in n}
+        job, readers = Pipeline(kept | flat | {"dispatchers": rules}), Flat(registry.url)
+        assert job.snapshot().complete
+        execute(
+            old,
+            f"INSERT INTO {table} VALUES {FULL.format(2)}, {EMPTY.format(2)}",
+            f"UPDATE {table} SET v = 'changed' WHERE sub = 1",
+            f"ALTER TABLE {table} ADD late INT DEFAULT 7",
+            f"UPDATE {table} SET id = 9, late = 8 WHERE id = 2 AND sub = 2",
+            f"DELETE FROM {table} WHERE id = 1 AND sub = 2",
+        )
+        assert job.drain() is not None
+        records = job.read(topic)
+        assert duplicates(records) == [] and len(records) == 2 + 2 + 2 + 2 + 1
+        require_rows(readers.table(topic, records), selected(old, database, "wide"))
+        values = [readers.value(topic, r.value) for r in records if r.value]
+        # Rows of one transaction have one number, later ones have larger numbers.
+        stamps = [v["_tidb_commit_ts"] for v in values]
+        assert stamps == sorted(stamps) and len(set(stamps[2:])) == 3
+        assert all(v["_tidb_commit_physical_time"] == v["_tidb_commit_ts"] >> 18 for v in values)

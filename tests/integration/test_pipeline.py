@@ -176,7 +176,9 @@ def test_an_event_tells_who_changed_the_row_when_and_when_it_was_handled(
     pipeline.snapshot()
     asked = time.time_ns()
     server_id, *_ = rows(root, "SELECT @@server_id")[0]
-    with pymysql.connect(host=root.host, port=root.port, user="root", password="", autocommit=True) as other:
+    with pymysql.connect(
+        host=root.host, port=root.port, user="root", password="", autocommit=True, ssl_disabled=True
+    ) as other:
         execute(other, f"INSERT INTO `{database}`.t VALUES (1), (2), (3)")
         thread = other.thread_id()
     execute(root, f"INSERT INTO `{database}`.t VALUES (4)")

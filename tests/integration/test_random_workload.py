@@ -136,6 +136,7 @@ def test_every_topic_equals_its_table(
         return pymysql.connect(
             host=stack.mysql_host, port=stack.mysql_port, user=stack.root_user, password=stack.root_password,
             charset="utf8mb4", autocommit=True,
+            ssl_disabled=True,
         )  # fmt: skip
 
     execute(root, "SET SESSION innodb_lock_wait_timeout = 1")

@@ -138,6 +138,7 @@ def settings_of(pipeline: Pipeline, stack: Any) -> Any:
             "database.port": str(stack.mysql_port),
             "database.user": stack.root_user,
             "database.password": stack.root_password,
+            "database.ssl.mode": "disabled",
         }
     ).cfg.connection_settings()
 

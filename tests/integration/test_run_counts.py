@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import pytest
 from kit import Pipeline, execute
 
+from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.follow import follow, tally_of
+from airflow_provider_mysql_cdc.cdc.operate.around_job import settle
+from airflow_provider_mysql_cdc.cdc.operate.follow import follow, left_untold, note_told, tally_of
 from airflow_provider_mysql_cdc.cdc.operate.idle import worth_planning
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROUTED = {
     "transforms": "r",
@@ -63,3 +70,37 @@ def test_counts_by_topic_and_table_over_snapshot_and_batches_whose_ends_the_offs
     assert tally.batches >= 2 and tally.start == job.plan.start
     assert tally.tables == {f"{database}.a": 1, f"{database}.b%2Ec": 2}
     assert outcome.counts[f"{prefix}.all"] == 3
+
+
+def test_a_snapshot_whose_driver_dies_behind_its_books_is_counted(
+    properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Who waits for an event of the table's asset would wait for ever."""
+    execute(root, f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.a VALUES (1), (2)")
+    pipeline = Pipeline(properties)
+    fault = {"point": "driver.before_outcome", "action": "raise", "fired": str(tmp_path / "fired")}
+    spec = replace(pipeline.prepare("snapshot").spec, run="this")
+    with monkeypatch.context() as patch:
+        patch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
+        with pytest.raises(FaultRaised):
+            run_snapshot(spec, ThreadRunner(1), pipeline.log)
+    assert os.path.exists(tmp_path / "fired"), "the fault never fired"
+    outcome = pipeline.settle()
+    assert outcome.complete and outcome.tally is not None and outcome.tally.run == "this"
+    assert (outcome.tally.batches, outcome.tally.tables) == (1, {f"{database}.a": 2})
+    assert outcome.counts == {pipeline.table_topic("a"): 2}
+    # A try that finds nothing to do any more tells it as well.
+    assert pipeline.snapshot_is_refused() and tally_of(pipeline.cfg, "this") == outcome.tally
+    # A run that finds nothing to do tells what a run that was ended has not; then it is told, and by nobody again.
+    assert left_untold(pipeline.cfg, pipeline.owner) == outcome.tally
+    note_told(pipeline.cfg, outcome.tally, "idle", pipeline.log)
+    assert left_untold(pipeline.cfg, pipeline.owner) is None and tally_of(pipeline.cfg, "this") is None
+    execute(root, f"INSERT INTO `{database}`.a VALUES (3)")
+    spec = replace(pipeline.prepare("drain").spec, run="next")
+    late = settle(pipeline.cfg, pipeline.store, pipeline.log, replace(spec, run="this"))
+    assert (late.tally, late.counts) == (None, outcome.counts)
+    run_drain(spec, ThreadRunner(1), pipeline.log)
+    told = settle(pipeline.cfg, pipeline.store, pipeline.log, spec)
+    assert told.tally is not None and told.tally.tables == {f"{database}.a": 1}
+    nobody = settle(pipeline.cfg, pipeline.store, pipeline.log, replace(spec, run="this"))
+    assert nobody.complete and (nobody.tally, nobody.counts) == (None, {}), "what others have written is theirs"

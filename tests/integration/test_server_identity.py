@@ -126,6 +126,8 @@ def test_a_planned_batch_is_not_read_from_another_binlog(pipeline: Pipeline, sou
     assert fits(source, job.plan.start) and fits(source, job.plan.end)
     before = len(pipeline.records("t"))
     with pytest.raises(BinlogPurgedError, match="replaced by another"):
+        pipeline.prepare("drain")
+    with pytest.raises(BinlogPurgedError, match="replaced by another"):
         run_drain(job.spec, ThreadRunner(3), pipeline.log)
     outcome = pipeline.settle()
     assert not outcome.complete and isinstance(outcome.error, BinlogPurgedError)

@@ -14,6 +14,7 @@ from table_rig import FLAT
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
@@ -164,7 +165,7 @@ def test_signals_of_the_kafka_topic_are_read_from_the_place_that_the_ledger_keep
     assert any("1 records" in note for note in first.notes)
 
     def after(place: Any) -> LedgerState:
-        return LedgerState.from_records({"signal-offset": encode(place)})
+        return ledger_state({"signal-offset": encode(place)})
 
     again = channel.poll(after(first.place))
     assert (again.signals, again.place) == ([], None)

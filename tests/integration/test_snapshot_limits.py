@@ -14,7 +14,7 @@ from kit import Pipeline, compacted, duplicates, execute, payload, rows
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate import around_job
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
@@ -89,7 +89,7 @@ def test_a_new_snapshot_does_not_move_the_stream_past_what_is_not_drained(
 def test_a_change_between_plan_and_view_is_found_and_the_drain_takes_over(
     two: Pipeline, root: Any, database: str
 ) -> None:
-    job = around_job.prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
+    job = prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
     assert job is not None and job.plan.gapless
     execute(root, "DELETE FROM b WHERE id = 1")
     with pytest.raises(StateError, match="not drained"):
@@ -104,7 +104,7 @@ def test_a_change_between_plan_and_view_is_found_and_the_drain_takes_over(
 @pytest.mark.parametrize("by", ["the drain", "a person"])
 def test_a_reset_that_keeps_the_offset_leaves_nothing_out(two: Pipeline, root: Any, database: str, by: str) -> None:
     if by == "the drain":
-        job = around_job.prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
+        job = prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
         assert job is not None and job.plan.gapless, "its driver dies before it does anything"
         assert two.drain() is None and any("set aside" in line for line in two.lines)
     else:
@@ -135,7 +135,7 @@ def test_an_interrupted_snapshot_beside_a_stream_keeps_no_row_that_is_gone(
     monkeypatch.setattr(faults, "_passed", {})
     fault = {"point": "snapshot.after_chunk", "action": "raise", "fired": str(tmp_path / "fired")}
     monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps(fault))
-    job = around_job.prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
+    job = prepare_snapshot(two.cfg, two.store, two.owner, two.log, again=True)
     assert job is not None
     with pytest.raises(faults.FaultRaised):
         snapshot_driver.run_snapshot(job.spec, ThreadRunner(1), two.log)
@@ -162,7 +162,11 @@ def test_a_view_without_a_lock_says_when_it_is_not_exact_and_loses_nothing(
 
     def work() -> None:
         conn = pymysql.connect(
-            host=stack.mysql_host, port=stack.mysql_port, user=stack.root_user, password=stack.root_password
+            host=stack.mysql_host,
+            port=stack.mysql_port,
+            user=stack.root_user,
+            password=stack.root_password,
+            ssl_disabled=True,
         )
         with conn:
             number = 0

@@ -85,7 +85,11 @@ def movers(stack: Any, db: str) -> Iterator[list[int]]:
     def work(writer: int) -> None:
         pick = random.Random(writer)
         conn = pymysql.connect(
-            host=stack.mysql_host, port=stack.mysql_port, user=stack.root_user, password=stack.root_password
+            host=stack.mysql_host,
+            port=stack.mysql_port,
+            user=stack.root_user,
+            password=stack.root_password,
+            ssl_disabled=True,
         )
         try:
             while not stop.is_set():

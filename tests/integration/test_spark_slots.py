@@ -34,12 +34,14 @@ def test_a_gang_fits_a_cluster_with_one_core_whose_default_parallelism_is_two(tm
         (home / part).symlink_to(spark_home() / part)
     script = tmp_path / "gang.py"
     script.write_text(SCRIPT, encoding="utf-8")
+    # What a killed executor has unpacked goes with the test's folder.
+    options = f"{JVM} -Djava.io.tmpdir={tmp_path}"
     once = "spark.scheduler.barrier.maxConcurrentTasksCheck"
     done = subprocess.run(
         [
             *(str(home / "bin" / "spark-submit"), "--master", "local-cluster[1,1,768]"),
             *("--conf", "spark.ui.enabled=false", "--conf", "spark.executor.memory=512m"),
-            *("--driver-java-options", JVM, "--conf", f"spark.executor.extraJavaOptions={JVM}"),
+            *("--driver-java-options", options, "--conf", f"spark.executor.extraJavaOptions={options}"),
             *("--conf", f"{once}.maxFailures=1", "--conf", f"{once}.interval=1s"),
             str(script),
         ],

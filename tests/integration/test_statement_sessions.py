@@ -42,6 +42,7 @@ def session(stack: Any, database: str) -> Iterator[Any]:
         password=stack.root_password,
         database=database,
         autocommit=True,
+        ssl_disabled=True,
     )
     execute(conn, "SET SESSION binlog_format = STATEMENT")
     yield conn

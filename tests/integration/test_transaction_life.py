@@ -117,6 +117,7 @@ def test_a_search_for_a_prepared_transaction(
     with pymysql.connect(
         host=stack.mysql_host, port=stack.mysql_port, user=stack.root_user, password=stack.root_password,
         database=database, autocommit=True,
+        ssl_disabled=True,
     ) as session:  # fmt: skip
         execute(session, f"XA START {name}", "INSERT INTO t VALUES (9, 9)", f"XA END {name}", f"XA PREPARE {name}")
     pipeline.snapshot()

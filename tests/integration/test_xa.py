@@ -52,6 +52,7 @@ class Xa:
             password=self._stack.root_password,
             database=self._database,
             autocommit=True,
+            ssl_disabled=True,
         )
         execute(conn, *statements)
         conn.close()

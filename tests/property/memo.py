@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit import ledger_state, store
+from airflow_provider_mysql_cdc.cdc.commit import ledger_records, store
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode
 from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.model.stored import parse
@@ -52,7 +52,7 @@ def read_once(patch: pytest.MonkeyPatch) -> None:
     def load(self: store.MemoryOffsetStore) -> StoredState | None:
         return None if self._text is None else _stored(self._text)
 
-    patch.setattr(ledger_state, "decode", _decode)
-    for kind in ("BatchPlan", "Marker", "KnownTopic"):
-        patch.setattr(ledger_state, kind, _once(getattr(ledger_state, kind).from_json))
+    patch.setattr(ledger_records, "decode", _decode)
+    for kind in ("BatchPlan", "Marker"):
+        patch.setattr(ledger_records, kind, _once(getattr(ledger_records, kind).from_json))
     patch.setattr(store.MemoryOffsetStore, "load", load)

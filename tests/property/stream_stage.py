@@ -25,8 +25,8 @@ from airflow_provider_mysql_cdc.cdc.job import job_ledger, owner, run_lock, topi
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.operate import around_job, reset_offset
-from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver, snapshot_task
+from airflow_provider_mysql_cdc.cdc.operate import around_job, before_drain, before_snapshot, reset_offset
+from airflow_provider_mysql_cdc.cdc.snapshot import one_binlog, resumption, snapshot_driver, snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SIGNED, SnapshotChunk
 
 COLUMN = Column("id", 1, "INT", "INT", nullable=False)
@@ -98,8 +98,8 @@ class ModelWriter:
             if not (at.resume is not None and at.rows_committed()):
                 self._row(end, change)
             self._tracker.add(change.gtid)
-            at.enter(BinlogOffset(plan.start.file, end, None, plan.start.server_uuid))
-        at.enter(BinlogOffset(plan.end.file, plan.end.pos, None, plan.start.server_uuid))
+            at.pass_to(plan.start.file, end)
+        at.pass_to(plan.end.file, plan.end.pos)
         self._committer.finish()
         return self._counts
 
@@ -267,7 +267,8 @@ def _own_keys(_: Any, __: Any, ___: Any, records: list[Any], ____: Any) -> list[
 def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
     patch.setattr(origin, "read_origin", _of_source("read_origin"))
-    for module in (around_job, reset_offset, drain_driver, key_filters, snapshot_driver, snapshot_task):
+    asking = (around_job, before_drain, before_snapshot, reset_offset, one_binlog)
+    for module in (*asking, drain_driver, key_filters, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(wiring, "record_writer", _of_world("writer"))
     patch.setattr(wiring, "ledger", lambda _: ModelTask.world.ledger)
@@ -286,8 +287,9 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(run_lock, "held", lambda *_: NoLock())
     for name in ("stay", "require_no_other", "require_nobody_else"):
         patch.setattr(run_lock, name, _nothing)
-    for name in ("preflight", "require", "require_kept", "require_own_history", "require_history"):
-        patch.setattr(around_job, name, _nothing)
+    for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
+        for name in ("preflight", "require", "require_kept", own):
+            patch.setattr(module, name, _nothing)
     patch.setattr(reset_offset, "known_at", lambda *_: True)
     patch.setattr(one_batch, "load_state", lambda *_, **__: STATE)
     patch.setattr(drain_driver, "server_variables", _nothing)
@@ -309,7 +311,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
 
 def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     """Leave out of a snapshot what reads tables, definitions and statements."""
-    for module in (around_job, snapshot_driver):
+    for module in (before_snapshot, snapshot_driver):
         patch.setattr(module, "require_drained", require_drained)
     patch.setattr(snapshot_task, "SnapshotTask", ModelTask)
     patch.setattr(snapshot_driver, "Rendezvous", Meeting)

@@ -12,6 +12,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.operate import around_job, reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 
@@ -37,14 +39,14 @@ class Simulation:
 
     def _drain(self, runner: Runner, salt: int, name: str) -> None:
         world = self.world
-        job = around_job.prepare_drain(config(salt, runner.wanted), world.store, name, quiet)
+        job = prepare_drain(config(salt, runner.wanted), world.store, name, quiet)
         if job is not None:
             drain_driver.run_drain(job.spec, runner, quiet)  # type: ignore[arg-type]
         around_job.settle(config(salt, runner.wanted), world.store, quiet)
 
     def _snapshot(self, runner: Runner, salt: int, name: str, again: bool) -> None:
         world = self.world
-        job = around_job.prepare_snapshot(config(salt, runner.wanted), world.store, name, quiet, again=again)
+        job = prepare_snapshot(config(salt, runner.wanted), world.store, name, quiet, again=again)
         if job is not None:
             snapshot_driver.run_snapshot(job.spec, runner, quiet)  # type: ignore[arg-type]
         around_job.settle(config(salt, runner.wanted), world.store, quiet)

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState
@@ -374,7 +374,7 @@ def test_a_ledger_is_read_or_named(data: st.DataObject, key: str, cut: int | Non
     records[key] = written(data.draw(damaged(RECORDS[key])), cut)
 
     def work() -> None:
-        ledger = LedgerState.from_records(records, "id", lambda k: f"key {k}")
+        ledger = ledger_state(records, "id", lambda k: f"key {k}")
         ledger.complete(), ledger.end(), ledger.prepared(), ledger.missing_writers()
         assert len(ledger.writer_ids()) < 20_003
         assert ledger.plan is None or ledger.plan.kind == "reset" or ledger.plan.owner_of("t", 1) >= 0
@@ -430,7 +430,7 @@ def test_a_stored_state_is_read_or_named(data: Any) -> None:
     def work() -> None:
         state = StoredState.from_json(parse(json.dumps(data)), "asset state")
         assert StoredState.from_json(state.to_json()) == state
-        reconcile(state, LedgerState.from_records({k: encode(v) for k, v in RECORDS.items()}, "id"))
+        reconcile(state, ledger_state({k: encode(v) for k, v in RECORDS.items()}, "id"))
 
     tolerated(work)
 
@@ -452,7 +452,7 @@ def test_an_error_that_was_recorded_becomes_an_error(data: Any, cut: int) -> Non
 
 
 def test_the_reading_of_records_is_tried_on_records_that_can_be_read() -> None:
-    ledger = LedgerState.from_records({k: encode(v) for k, v in RECORDS.items()})
+    ledger = ledger_state({k: encode(v) for k, v in RECORDS.items()})
     assert ledger.complete() and len(ledger.markers) == 2
     used_chunk(CHUNK.to_json())
     assert StoredState.from_json(STATE.to_json()) == STATE

@@ -6,6 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+from avro_identity import sides
+
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
@@ -56,17 +58,24 @@ def write(decoder: RowDecoder, *rows: bytes, columns: int, ctx: EventContext | N
 def one_value(
     col: Column, wire: tuple[int, int], data: bytes | None, options: DecoderOptions = DEFAULT, null_text: str = ""
 ) -> str:
-    """Return the JSON text of the only column of a one-row insert; data None means NULL."""
+    """Return the JSON text of the only column of a one-row insert; data None means NULL.
+
+    In Avro the row is the same at once and by way of JSON.
+    """
     made = table(col)
     texts = EnvelopeText(null_text={col.name: null_text}) if null_text else NO_SCHEMA
     decoder = compile_decoder(made, table_map(wire), options, texts)
     row = image(1, data or b"", 1 if data is None else 0)
+    if (both := sides(made, options, texts if null_text else None)) is not None:
+        both.event("write", table_map(wire), *body(row, columns=1))
     (record,) = write(decoder, row, columns=1)
     return member_text(record[1], col.name)
 
 
 def one_text(col: Column, data: bytes | None, options: DecoderOptions = DEFAULT) -> str:
-    """Return the JSON text of the only column of a text protocol row; data None means NULL."""
+    """Return the JSON text of the only column of a text protocol row; data None means NULL. Avro as ``one_value``."""
+    if (both := sides(table(col), options)) is not None:
+        both.row(packet(data))
     decode = compile_text_decoder(table(col), options, NO_SCHEMA)
     out: list[Any] = []
     decode(packet(data), 0, context(), out)

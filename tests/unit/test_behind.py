@@ -64,6 +64,12 @@ def test_seconds_count_from_the_last_batch_and_only_when_something_is_new() -> N
     assert not decide(at(4, 700), at(4, 700), seconds=1)
 
 
+def test_a_batch_settled_in_the_future_by_another_machines_clock_is_of_no_known_age() -> None:
+    """A triggerer whose clock is hours behind the workers' would wait for as long."""
+    found = judge(Drained(at(4, 200), 10**15), server(at(4, 700)), Thresholds(seconds=60))
+    assert found.reached and found.seconds is None
+
+
 def test_the_first_threshold_reached_decides() -> None:
     assert decide(at(4, 200), at(4, 700), bytes=10**9, seconds=60)
     assert not decide(at(4, 200), at(4, 700), bytes=10**9, transactions=10**6, seconds=61)

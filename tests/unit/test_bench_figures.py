@@ -46,11 +46,13 @@ def test_memory_is_told_for_each_quarter_of_the_time() -> None:
 
 
 def test_a_tree_is_sampled_until_it_is_over() -> None:
-    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'input()'])"
-    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE)
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'print(flush=True); input()'])"
+    process = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
-        while len(tree := children(process.pid)) < 2:
-            assert process.poll() is None
+        # A process that is just becoming another program has neither memory nor a command line.
+        assert process.stdout is not None and process.stdout.readline()
+        tree = children(process.pid)
+        assert len(tree) == 2
         looks = iter([False, True])
         samples = watch(process.pid, lambda: next(looks))
         assert {s.pid for s in samples} >= set(tree)

@@ -11,6 +11,7 @@ from binlog_bytes import UUID, UUID_TEXT
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import events as ev
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
 from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
 
@@ -154,6 +155,22 @@ def charset(client: int) -> bytes:
 
 def query(sql: bytes, status: bytes = b"", **kwargs: Any) -> ev.QueryEvent:
     return ev.parse_query(event(c.QUERY_EVENT, query_body(sql, status, **kwargs)))
+
+
+def thread_of(body: bytes) -> int | None:
+    return begin_thread(event(c.QUERY_EVENT, body))
+
+
+def test_begin_is_known_by_its_letters_and_by_their_place() -> None:
+    begin = query_body(b"BEGIN", b"\x01" + bytes(8))
+    assert thread_of(begin) == ev.parse_query(event(c.QUERY_EVENT, begin)).thread_id != 0
+    assert thread_of(query_body(b"BEGIN", db=b"")) is not None
+    for sql in (b"BEGINS", b" BEGIN", b"begin", b"DROP TABLE x -- BEGIN", b"XBEGIN", b""):
+        assert thread_of(query_body(sql)) is None
+    # The name of the database ends in the letters; a length that goes beyond them; a body that is cut.
+    assert thread_of(query_body(b"", db=b"BEGIN")) is None
+    assert thread_of(begin[:8] + b"\x09" + begin[9:]) is None
+    assert thread_of(b"BEGIN") is None
 
 
 def test_query_of_9_7() -> None:

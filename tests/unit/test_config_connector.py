@@ -238,7 +238,7 @@ def test_include_and_exclude_exclude_each_other(pair: tuple[str, str]) -> None:
     [
         ("predicates", "isTombstone"),
         ("signal.file", "signals.txt"),
-        ("value.converter", "io.confluent.connect.avro.AvroConverter"),
+        ("value.converter", "io.confluent.connect.protobuf.ProtobufConverter"),
         ("snapshot.mode", "custom"),
         ("snapshot.locking.mode", "custom"),
         ("errors.tolerance", "all"),

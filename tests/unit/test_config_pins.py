@@ -55,7 +55,17 @@ def of(properties: dict[str, str], *, snapshot: bool = False) -> dict[str, str]:
 
 
 def test_every_property_is_classified_and_those_that_decide_nothing_are_listed_here() -> None:
-    assert {f.name for f in F.ALL if f.decides is Decides.NOTHING} == FREE
+    converters = {f.name: f for part in F.PARTS for f in F.OF_PART[part].all()}
+    assert {f.name for f in F.ALL if f.decides is Decides.NOTHING} - converters.keys() == FREE
+    # How the registry is asked decides nothing: the ids of keys are compared by subject (docs/adr/0017).
+    assert {name for name, f in converters.items() if f.decides is not Decides.NOTHING} == {
+        "key.converter.connect.meta.data",
+        "key.converter.key.subject.name.strategy",
+        "key.converter.key.schema.id.serializer",
+        "value.converter.value.schema.id.serializer",
+        "value.converter.connect.meta.data",
+        "value.converter.ignore.default.for.nullables",
+    }
     assert {f.name for f in F.ALL if f.decides is Decides.SNAPSHOT} == SNAPSHOT_ONLY
 
 
@@ -115,6 +125,29 @@ def test_a_value_written_otherwise_or_equal_to_the_default_is_no_change() -> Non
             "Precise", "ledger.topic": "ledger.p", "schema.name.adjustment.mode": "none"}  # fmt: skip
     assert of(same) == of({}) == {FORM: "=1", "topic.prefix": "=p"}
     assert of({"skipped.operations": "c,d"}) == of({"skipped.operations": "d, c"})
+
+
+# What properties are read into values of their own classes.
+OBJECTS = {
+    "table.include.list": "a\\.b,c\\..*",
+    "message.key.columns": "a.b:c,d",
+    "column.include.list": "a\\.b\\.c",
+    "column.mask.hash.SHA-256.with.salt.x": "a.b.c",
+    "signal.enabled.channels": "source,airflow",
+    "converters": "bool",
+    "bool.type": "io.debezium.connector.mysql.converters.TinyIntOneToBooleanConverter",
+}
+RULES = '[{"matcher": ["*.*"], "topic": "{schema}_{table}"}]'
+
+
+@pytest.mark.parametrize(
+    "given", [OBJECTS, {"value.format": "ticdc-avro", "schema-registry": "http://r:1", "dispatchers": RULES}]
+)
+def test_another_process_finds_the_same_pins(given: dict[str, str]) -> None:
+    # Two objects of one process have two addresses, as those of two processes may have.
+    first, second = (ConnectorConfig.from_properties(BASE | given) for _ in range(2))
+    assert pins(first, snapshot=True) == pins(second, snapshot=True)
+    assert changes(pins(first, snapshot=True), pins(ConnectorConfig.from_properties(BASE), snapshot=True))
 
 
 def test_properties_of_the_snapshot_are_pinned_in_a_snapshot_only() -> None:

@@ -309,31 +309,13 @@ def test_transactions_are_never_buffered_so_nothing_is_counted_about_buffers() -
     assert problems({"binlog.buffer.size": "0"}) == {}
 
 
-# -- what waits: refused by name until it is built (the ids stand in test_requirement_coverage) ------------------------
+# -- what is no property ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("side", ["key", "value"])
-@pytest.mark.parametrize(
-    "converter", ["io.confluent.connect.avro.AvroConverter", "io.apicurio.registry.utils.converter.AvroConverter"]
-)
-def test_avro_and_registries_are_refused_by_name(side: str, converter: str) -> None:
-    """EVT-02, EVT-40 and EX-24 to EX-31 need them."""
-    found = refused(f"{side}.converter", converter)
-    assert "this release writes JSON only; use org.apache.kafka.connect.json.JsonConverter" in found.what
-    url = refused(f"{side}.converter.schema.registry.url", "http://127.0.0.1:8081")
-    assert "only JSON without a registry is written" in url.what
-
-
-def test_settings_of_ticdc_are_refused_by_name() -> None:
-    """EX-32 to EX-35: a changefeed's parameters are no properties, and its file is no configuration."""
-    parameters = {
-        "sink-uri": "kafka://127.0.0.1:9092/topic-name?protocol=avro&enable-tidb-extension=true",
-        "schema-registry": "http://127.0.0.1:8081",
-        "avro-decimal-handling-mode": "string",
-    }
-    found = problems(parameters)
-    assert set(found) == set(parameters)
-    assert all(p.what == "unknown property" and p.fix for p in found.values())
+def test_a_changefeeds_file_and_address_are_no_properties() -> None:
+    """EX-32 to EX-35: they become properties with ``mysql-cdc changefeed``."""
+    found = problems({"sink-uri": "kafka://127.0.0.1:9092/topic-name?protocol=avro&enable-tidb-extension=true"})
+    assert [(name, p.what) for name, p in found.items()] == [("sink-uri", "unknown property")]
     toml = "[sink]\ndispatchers = [\n{matcher = ['*.*'], topic = \"tidb_{schema}_{table}\"},\n]"
     with pytest.raises(ConfigError, match="not JSON"):
         ConnectorConfig.from_connect_json(toml)

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
+from airflow_provider_mysql_cdc.cdc.avro import compiled_payload
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
+from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder, encoder_of_use
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema, null_index
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
@@ -112,15 +114,40 @@ def test_a_name_that_avro_does_not_allow_is_refused_with_the_way_out(name):
 
 
 def test_what_has_no_form_in_avro_is_refused():
-    for convert in (of, lambda **schema: encoder(schema)):
+    for convert in (of, lambda **schema: encoder(schema), lambda **schema: encoder_of_use(schema)):
         with pytest.raises(SchemaError, match="no form in Avro"):
             convert(type="int128")
 
 
 def test_null_where_the_schema_is_not_optional_is_an_error_that_names_the_field():
-    schema = {"type": "struct", "fields": [{"type": "int32", "optional": False, "field": "id"}]}
-    with pytest.raises(ValueError, match="id is null"):
-        encoder(schema)({})
+    for kind in ("int32", "string", "bytes", "double", "struct"):
+        field = {"type": kind, "optional": False, "field": "id", "fields": []}
+        for make in (encoder, compiled_encoder):
+            with pytest.raises(ValueError, match="id is null"):
+                make({"type": "struct", "fields": [field]})({})
+
+
+def test_generated_code_holds_no_text_of_a_schema():
+    name = "a'b\"c\\d{e}\n"
+    schema = {"type": "struct", "fields": [{"type": "string", "optional": True, "field": name, "default": "x"}]}
+    assert compiled_encoder(schema)({name: "é"}) == encoder(schema)({name: "é"}) == "\x00\x04Ã©"
+
+
+def test_an_encoder_is_compiled_when_it_has_been_used(monkeypatch):
+    schema, made = {"type": "string", "optional": False}, []
+    monkeypatch.setattr(compiled_payload, "compiled_encoder", lambda s: made.append(s) or compiled_encoder(s))
+    encode = encoder_of_use(schema)
+    assert [encode("é") for _ in range(100)] == ["\x04Ã©"] * 100
+    assert made == [schema]
+    few = encoder_of_use(schema)
+    assert [few("é") for _ in range(9)] == ["\x04Ã©"] * 9
+    assert len(made) == 1
+
+
+def test_a_number_of_more_than_64_bits_is_refused():
+    for number in (2**63, -(2**63) - 1):
+        with pytest.raises(OverflowError):
+            binary.varint(number)
 
 
 def test_the_branch_of_null():

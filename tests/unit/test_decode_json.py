@@ -9,6 +9,7 @@ import pytest
 from decode_builder import column, one_text, one_value
 from hypothesis import given
 from hypothesis import strategies as st
+from json_builder import document
 
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.binary_json import compact_text, double_text, json_text
@@ -69,6 +70,54 @@ def test_values_that_json_does_not_have_are_written_as_the_server_does(kind: int
     assert json_text(document) == text
 
 
+@pytest.mark.parametrize(
+    ("large", "kind", "word", "text"),
+    [
+        (False, 4, b"\x01\x00", "true"),
+        (False, 5, b"\xfe\xff", "-2"),
+        (False, 5, b"\xff\x7f", "32767"),
+        (False, 6, b"\xff\xff", "65535"),
+        (True, 4, b"\x02\x00\x00\x00", "false"),
+        (True, 5, b"\xfe\xff\x00\x00", "-2"),
+        (True, 6, b"\xff\xff\x00\x00", "65535"),
+        (True, 7, b"\xfe\xff\xff\xff", "-2"),
+        (True, 7, b"\xff\xff\xff\x7f", "2147483647"),
+        (True, 8, b"\xff\xff\xff\xff", "4294967295"),
+    ],
+)
+def test_numbers_that_stand_in_an_entry(large: bool, kind: int, word: bytes, text: str) -> None:
+    number = "<II" if large else "<HH"
+    size = struct.calcsize(number) + 1 + len(word)
+    assert json_text(bytes([2 + large]) + struct.pack(number, 1, size) + bytes([kind]) + word) == f"[{text}]"
+
+
+@given(st.data())
+def test_objects_with_the_same_names_have_their_own_values(data: st.DataObject) -> None:
+    names = data.draw(
+        st.lists(st.sampled_from(["", "a", "%", "%s", 'b"c', "ä" * 70, "x" * 300, "y" * 1100]), unique=True)
+    )
+    inner = st.lists(st.booleans() | st.integers(0, 9) | st.text("%s{}x", max_size=3), min_size=len(names))
+    for values in data.draw(st.lists(inner, min_size=2, max_size=3)):
+        value = {"o": dict(zip(names, values, strict=False)), "%d": values}
+        assert json.loads(json_text(document(value))) == value
+
+
+def test_objects_with_the_same_offsets_have_their_own_names() -> None:
+    texts = ['{"a":1,"bc":2}', '{"d":1,"ef":2}', '{"a":1,"bd":2}', '{"a":1,"bc":3}', '{"x":{"a":1,"bc":4}}']
+    for text in texts * 2:
+        assert json_text(document(json.loads(text))) == text
+
+
+def test_a_name_that_lies_outside_of_the_others_is_read_where_it_is() -> None:
+    def moved(text: str) -> str:
+        whole = bytearray(document({"a": text, "b": True, "c": False}))
+        struct.pack_into("<H", whole, 9, whole.index(text.encode()) - 1)  # where the second name stands
+        return json_text(bytes(whole))
+
+    assert moved("pq") == '{"a":"pq","p":true,"c":false}'
+    assert moved("xq") == '{"a":"xq","x":true,"c":false}'
+
+
 def packed(whole: int, micros: int = 0) -> bytes:
     return ((whole << 24) + micros).to_bytes(8, "little", signed=True)
 
@@ -126,6 +175,8 @@ def test_double_text_reads_back(value: float) -> None:
         b"\x0f\x0f\x09a",
         b"\x0b\x00",
         b"\x02\x01\x00\x07\x00\x02\x00\x00",
+        # An array in an array that says three values and has room for one.
+        b"\x02\x01\x00\x22\x00\x02\x1b\x00" + bytes(20) + b"\x03\x00\x07\x00\x04\x01\x00",
     ],
 )
 def test_a_damaged_document_is_refused(data: bytes) -> None:

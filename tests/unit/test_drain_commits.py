@@ -62,7 +62,7 @@ def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
             yield PASSED_OVER
             on_wait()
         assert rig.sink.bytes_pending == 0 and rig.markers() == []
-        rig.writer._at.enter(there.at(there.file, 5001))
+        rig.writer._at.pass_to(there.file, 5001)
         for _ in range(30):
             rig.clock.now += 1
             on_wait()

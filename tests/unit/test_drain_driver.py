@@ -17,6 +17,8 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_driver, one_batch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 
 CFG = config()
@@ -35,7 +37,7 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
     monkeypatch.setattr(one_batch, "begin_pinned", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
     monkeypatch.setattr(one_batch, "check_available", check_available)
     monkeypatch.setattr(one_batch, "load_state", lambda *_, **__: pytest.fail("the batch begins"))
-    job: Any = SimpleNamespace(create_topics=lambda specs: None)
+    job: Any = SimpleNamespace(create_topics=lambda specs: None, history=None)
     runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
         drain_driver._run_batch(CFG, None, job, plan(), runner, lambda line: None)
@@ -87,11 +89,15 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
     monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(
         create_topics=lambda specs: None,
+        history=None,
         note_tables=lambda tables: None,
+        note_native=lambda counts: None,
+        native=NativeCounts(),
         read=lambda **_: LedgerState(plan=batch, markers=markers),
+        schemas=SimpleNamespace(handlers=dict),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
-    assert drain_driver._run_batch(CFG, None, job, batch, runner, lambda line: None) == {"t": 6}
+    assert drain_driver._run_batch(CFG, None, job, batch, runner, JobLog(lambda line: None)) == {"t": 6}
     markers[1] = replace(markers[1], epoch=epoch, done=done)
     with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):
-        drain_driver._run_batch(CFG, None, job, batch, runner, lambda line: None)
+        drain_driver._run_batch(CFG, None, job, batch, runner, JobLog(lambda line: None))

@@ -21,7 +21,7 @@ def walk(resume: Reached | None) -> list[tuple[Reached, bool, bool]]:
             done = at.rows_committed()
         elif step == "E":
             done = at.transaction_committed()
-            at.enter(BinlogOffset("b.000001", 100 + i))
+            at.pass_to("b.000001", 100 + i)
         else:
             at.statements += 1
             done = at.statement_committed()

@@ -32,6 +32,7 @@ def announced(*wires: tuple[int, int]) -> Any:
         column_types=bytes(code for code, _ in wires),
         column_meta=tuple(meta for _, meta in wires),
         null_bits=b"\xff",
+        layout=repr(wires).encode(),
         column_names=None,
         signed=None,
         **dict.fromkeys(("default_charset", "column_charsets", "enum_values", "set_values", "primary_key"), None),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -12,6 +13,7 @@ from drain_rig import START, Rig
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import events as ev
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
+from airflow_provider_mysql_cdc.cdc.drain import routes as routes_module
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
@@ -20,7 +22,9 @@ PREPARED = PreparedXa(XID, START.file, 300, 400)
 
 
 def event(kind: int, pos: int, file: str = START.file, **more: Any) -> Any:
-    return SimpleNamespace(type=kind, file=file, start_pos=pos - 9, end_pos=pos, buf=b"\0", body=0, server_id=1, **more)
+    given = {"buf": b"\0", "body": 0, "server_id": 1, **more}
+    given = {"buf": b"", "body": 0, "end": 0, **given}
+    return SimpleNamespace(type=kind, file=file, start_pos=pos - 9, end_pos=pos, **given)
 
 
 def gtid(pos: int, file: str = START.file) -> Any:
@@ -28,7 +32,8 @@ def gtid(pos: int, file: str = START.file) -> Any:
 
 
 def statement(pos: int, sql: str, file: str = START.file) -> Any:
-    return event(c.QUERY_EVENT, pos, file, sql=sql)
+    body = struct.pack("<IIBHH", 5, 0, 0, 0, 0) + b"\0" + sql.encode()
+    return event(c.QUERY_EVENT, pos, file, buf=body, end=len(body), flags=0)
 
 
 @pytest.fixture
@@ -38,10 +43,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
     def header(rows: Any) -> Any:
         looked.append(rows)
-        return SimpleNamespace(table_id=1)
+        return SimpleNamespace(table_id=1, pos=0)
 
-    monkeypatch.setattr(writer_module, "rows_header", header)
-    monkeypatch.setattr(ev, "parse_query", lambda e: SimpleNamespace(sql=e.sql, thread_id=5))
+    monkeypatch.setattr(routes_module, "rows_header", header)
     monkeypatch.setattr(ev, "parse_gtid", lambda e: SimpleNamespace(gtid=None, commit_us=0))
     return looked
 

@@ -23,7 +23,7 @@ def payloads(*statements: str) -> list[dict[str, Any]]:
     for sql in statements:
         applied = apply(state, sql, DdlContext("d"))
         state, changes = applied.state, applied.changes
-    records = ChangeFormat("p", value_schema=False).streamed(changes, EVENT, AT)
+    records = list(ChangeFormat("p", value_schema=False).streamed(changes, EVENT, AT))
     return [json.loads(r.value) for r in records]
 
 
@@ -42,7 +42,7 @@ def test_a_table_without_a_record_is_named_beside_the_others() -> None:
         applied = apply(state, sql, DdlContext("d"))
         state = applied.state
     form = ChangeFormat("p", value_schema=False)
-    records = form.streamed(applied.changes, EVENT, AT, wanted=lambda c: c.id.table == "a")
+    records = list(form.streamed(applied.changes, EVENT, AT, wanted=lambda c: c.id.table == "a"))
     assert [json.loads(r.value)["source"]["table"] for r in records] == ["a,b"]
 
 

@@ -48,6 +48,11 @@ def test_the_fast_path_equals_the_slow_path(db: str, table: str, query: str, ver
     assert mine == dumps(source_dict(block.layout, facts))
 
 
+def test_the_time_is_that_of_the_commit_in_all_its_digits() -> None:
+    found = json.loads(block_text(TableId("d", "t"), at(commit_us=13_000_004)))
+    assert (found["ts_ms"], found["ts_us"], found["ts_ns"]) == (13_000, 13_000_004, 13_000_004_000)
+
+
 def test_what_the_server_does_not_tell_is_null_or_the_statements_start() -> None:
     found = json.loads(block_text(TableId("d", "t"), at()))
     assert (found["gtid"], found["thread"], found["query"], found["sequence"]) == (None, None, None, None)

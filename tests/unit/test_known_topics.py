@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.commit.known_topics import (
     differences,
     topic_record,
 )
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
@@ -49,9 +49,9 @@ def test_partitions_that_came_after_the_plan_are_found_without_a_record() -> Non
 def test_records_are_read_back_and_forgotten() -> None:
     topic, key, value = topic_record("ledger", "p.d.t", KNOWN["p.d.t"])
     assert (topic, key) == ("ledger", b"topic/p.d.t") and value is not None
-    state = LedgerState.from_records({key.decode(): value})
+    state = ledger_state({key.decode(): value})
     assert state.topics == KNOWN and not state.others and state.empty
-    assert LedgerState.from_records({key.decode(): topic_record("ledger", "p.d.t", None)[2]}).topics == {}
+    assert ledger_state({key.decode(): topic_record("ledger", "p.d.t", None)[2]}).topics == {}
 
 
 def test_the_error_lists_topics_and_names_the_way_out() -> None:

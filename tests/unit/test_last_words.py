@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     CdcError,
@@ -55,7 +55,7 @@ def end(spec: JobSpec, error: BaseException, lines: list[str] | None = None) -> 
 
 
 def told(records: dict[str, bytes | None], id_: str = "one", owner: str = OWNER) -> CdcError | None:
-    return last_words.told(LedgerState.from_records(records), owner, id_)
+    return last_words.told(ledger_state(records), owner, id_)
 
 
 def test_an_error_before_the_first_batch_is_told(kafka: dict[str, bytes | None]) -> None:
@@ -95,6 +95,13 @@ def test_what_has_no_name_is_told_without_secrets_and_tried_again(kafka: dict[st
     assert "pa55" not in f"{error} {found} {lines}"
 
 
+def test_the_frames_of_a_java_exception_stay_in_the_log(kafka: dict[str, bytes | None]) -> None:
+    java = "An error occurred.\n: X: why it failed\n\tat org.apache.A$.b(A.scala:1)\n\tat c.d(E.java)\nCaused by: y"
+    end(spec_of(), RuntimeError(java))
+    found = told(kafka)
+    assert found is not None and "why it failed\nCaused by: y" in found.why and "A.scala" not in found.why
+
+
 def test_what_cannot_be_told_hides_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise SinkConnectionError("no broker answers")
@@ -115,7 +122,7 @@ def test_the_ledger_does_not_grow_with_the_runs_that_failed(kafka: dict[str, byt
     for n in range(500):
         last_words.tell(spec_of("x", f"dag/run{n}/task/-1"), BinlogPurgedError("gone"), print)
     assert len(kafka) <= last_words.SLOTS
-    assert not LedgerState.from_records(kafka).begun()
+    assert not ledger_state(kafka).begun()
 
 
 @pytest.mark.parametrize(("error", "code"), [(BinlogPurgedError("gone"), 78), (SinkConnectionError("x"), 75)])
@@ -137,6 +144,38 @@ def test_a_driver_ends_with_the_error_s_line_and_exit_code(
     assert caught.value.code == code
     assert f"[mysql-cdc] {type(error).__name__}: {error.message()}" in capsys.readouterr().out
     assert type(told(kafka)) is type(error)
+
+
+def test_a_long_error_is_one_line_of_the_driver_s_output(
+    kafka: dict[str, bytes | None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """What is found by its beginning must not be cut off behind it."""
+
+    def fail(run: Any, spec: JobSpec) -> None:
+        raise ConfigError("The configuration has 2 problems", why="\n  1. the first\n  2. the second\n")
+
+    monkeypatch.setattr(spark_main, "_on_spark", fail)
+    spec_of().write(tmp_path / "job-spec.json")
+    with pytest.raises(SystemExit):
+        spark_main.main(print, [str(tmp_path / "job-spec.json")])
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "ConfigError" in line]
+    assert "Why: 1. the first 2. the second" in line
+
+
+def test_a_context_that_spark_has_stopped_is_named(
+    kafka: dict[str, bytes | None], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def fail(run: Any, spec: JobSpec) -> None:
+        raise RuntimeError(
+            "o20.broadcast\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext"
+        )
+
+    monkeypatch.setattr(spark_main, "_on_spark", fail)
+    spec_of().write(tmp_path / "job-spec.json")
+    with pytest.raises(SystemExit) as caught:
+        spark_main.main(print, [str(tmp_path / "job-spec.json")])
+    assert caught.value.code == 75
+    assert "StateError: Spark has ended this job's application" in capsys.readouterr().out
 
 
 def test_a_spec_file_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ CORE_MAY = {
     "decode": {"model", "config", "ddl", "binlog", "decode"},
     "convert": {"model", "config", "ddl", "decode", "convert"},
     "avro": {"model", "decode", "convert", "avro"},
+    "ticdc": {"model", "decode", "convert", "avro", "ticdc"},
     "emit": {"model", "config", "ddl", "binlog", "decode", "convert", "emit"},
     "sink": {"model", "config", "sink"},
     "schema": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "sink", "schema"},

@@ -75,6 +75,27 @@ def test_an_exported_document_holds_all_of_it(store: SqlOffsetStore, tmp_path: P
     assert (carried.prefix, carried.state, carried.history) == ("shop", state, state.history)
 
 
+@pytest.mark.parametrize("url", ["postgresql://u:p@ss:w0rdS3cret@h/db", "mysql://u:x@h:S3cret/db", "no:S3cret@h/d"])
+def test_an_address_that_cannot_be_taken_apart_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], url: str
+) -> None:
+    monkeypatch.setenv("MYSQL_CDC_OFFSET_URL", url)
+    assert main(["offsets", "show", "--topic-prefix", "shop"]) == 1
+    told = capsys.readouterr().err
+    assert told.startswith("ConfigError") and "%40" in told and "S3cret" not in told
+
+
+def test_a_place_that_cannot_be_written_is_named(store: SqlOffsetStore, capsys: pytest.CaptureFixture[str]) -> None:
+    committed(store)
+    assert main(["offsets", "export", "--topic-prefix", "shop", "--output", "/nonexistent/x.json"]) == 1
+    assert "ConfigError: the document cannot be written [/nonexistent/x.json]" in capsys.readouterr().err
+
+
+def test_a_document_without_a_state_is_damaged() -> None:
+    with pytest.raises(DamagedRecordError, match="state"):
+        read_document({"form": "mysql-cdc-offsets", "version": 1, "topic.prefix": "shop"})
+
+
 def test_a_store_without_rows_of_history_gives_those_inside_its_state() -> None:
     store = MemoryOffsetStore()
     state = committed(store)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import subprocess
 import sys
 import tarfile
 from importlib import metadata
@@ -14,16 +15,31 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.environment import distributions, interpreter, packed
 from airflow_provider_mysql_cdc.environment.__main__ import main
+from airflow_provider_mysql_cdc.spark.errors import executor_error
 
 
 def test_the_core_needs_what_is_declared_without_airflow_spark_and_what_only_the_worker_uses() -> None:
     declared = {
         re.split(r"[<>=\[;! ]", r)[0] for r in metadata.requires(distributions.OWN) or () if "extra ==" not in r
     }
-    found = set(distributions.needed())
+    # The kernel is packed where it is installed.
+    found = set(distributions.needed()) - {f"{distributions.OWN}-native"}
     assert {n for n in declared if not n.startswith("apache-airflow")} - found == {"sqlalchemy"}
     assert {"pymysql", "confluent-kafka", "regex", "cffi"} <= found
     assert not [name for name in found if "airflow" in name or "spark" in name]
+
+
+def test_the_registrys_client_is_packed_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"authlib", "cachetools", "certifi"} <= set(distributions.needed())
+    installed = distributions._installed
+
+    def without(name: str) -> metadata.Distribution:
+        if name == "authlib":
+            raise ConfigError("the package authlib is not installed")
+        return installed(name)
+
+    monkeypatch.setattr(distributions, "_installed", without)
+    assert "cachetools" not in distributions.needed()
 
 
 def test_a_further_package_comes_with_what_it_needs() -> None:
@@ -59,6 +75,21 @@ def test_an_interpreter_that_is_not_there_is_named(wanted: str, capsys: pytest.C
     assert main(["--python", wanted]) == 1
     told = capsys.readouterr().err
     assert told.startswith("ConfigError") and wanted in told and "--python" in told
+
+
+def test_an_interpreter_of_the_machines_is_of_the_version_that_was_packed_for(tmp_path: Path) -> None:
+    """Another one would end in an ImportError of some extension module, in the log of some executor."""
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    packed._write_launchers(tmp_path / "bin", minor, sys.executable)
+    launcher = [str(tmp_path / "bin" / "python"), "-c", "print('runs')"]
+    assert subprocess.run(launcher, capture_output=True, text=True, check=False).stdout == "runs\n"
+    packed._write_launchers(tmp_path / "bin", "3.99", sys.executable)
+    done = subprocess.run(launcher, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (78, "")
+    named = executor_error(RuntimeError(f"Error from python worker:\n  {done.stderr}"))
+    assert named is not None and f"{sys.executable} is Python {minor}" in named.message() and "3.99" in named.message()
+    packed._write_launchers(tmp_path / "bin", minor, "/no/such/python")
+    assert subprocess.run(launcher, capture_output=True, text=True, check=False).returncode == 78
 
 
 def test_only_archives_that_were_packed_here_have_a_manifest(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sys
 from collections.abc import Callable
@@ -12,9 +13,9 @@ import pytest
 from store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
-from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, encode, topics_digest
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records, stored_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
@@ -40,7 +41,7 @@ def plan_of(topics: int, writers: int = 8, **more: Any) -> BatchPlan:
 
 
 def read(records: dict[str, bytes | None]) -> BatchPlan:
-    return LedgerState.from_records(records).plan_in_force()
+    return ledger_state(records).plan_in_force()
 
 
 @pytest.mark.parametrize("topics", [10_000, 100_000])
@@ -62,6 +63,13 @@ def test_no_record_of_a_plan_grows_with_the_number_of_topics(topics: int) -> Non
     grown = replace(plan, partitions={**plan.partitions, name: 13})
     for other in (moved, grown):
         assert not stored.same_work(other) and not again.same_work(other)
+
+
+@pytest.mark.parametrize("name", ["shop.orders", "größe", 'a"b\\c', "\x01\x7f", "b\u2028", "𝄞 before é"])
+def test_the_digest_of_topics_is_that_of_their_text_in_ascii(name: str) -> None:
+    counts, owners = {"z": 2, name: 1}, {"z": (0, 1), name: (0,)}
+    text = json.dumps([counts, {t: list(of) for t, of in owners.items()}], sort_keys=True, separators=(",", ":"))
+    assert topics_digest(counts, owners) == hashlib.sha256(text.encode()).hexdigest()
 
 
 def calls(work: Callable[[], object]) -> int:

@@ -18,6 +18,8 @@ from airflow_provider_mysql_cdc.cdc.config import fields
 from airflow_provider_mysql_cdc.get_provider_info import get_provider_info
 
 ROOT = Path(__file__).resolve().parents[2]
+# Fields that name another connection.
+OTHERS = {"kafka_conn_id", "schema_registry_conn_id"}
 PARTS = ("hooks", "operators", "sensors", "triggers")
 
 
@@ -28,8 +30,7 @@ def info() -> dict[str, Any]:
 
 @pytest.fixture
 def connection_type(info: dict[str, Any]) -> dict[str, Any]:
-    (only,) = info["connection-types"]
-    return only
+    return next(kind for kind in info["connection-types"] if kind["connection-type"] == "mysql_cdc")
 
 
 def test_it_holds_against_airflow_s_own_schema(info: dict[str, Any]) -> None:
@@ -55,14 +56,17 @@ def test_every_module_and_class_it_names_can_be_imported(info: dict[str, Any], t
     code = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
+        "told = []\n"
         f"for name in {classes!r}:\n"
         "    module, _, cls = name.rpartition('.')\n"
         "    found = getattr(importlib.import_module(module), cls)\n"
-        "    print(json.dumps([found.conn_type, found.conn_name_attr, found.hook_name]))\n"
+        "    told.append([found.conn_type, found.conn_name_attr, found.hook_name])\n"
+        "print(json.dumps(told))\n"
     )
     done = in_new_process(code, tmp_path)
-    (connection_type,) = info["connection-types"]
-    assert json.loads(done) == ["mysql_cdc", "mysql_cdc_conn_id", connection_type["hook-name"]]
+    names = [["mysql_cdc", "mysql_cdc_conn_id"], ["schema_registry", "schema_registry_conn_id"]]
+    kinds = info["connection-types"]
+    assert json.loads(done) == [[*name, kind["hook-name"]] for name, kind in zip(names, kinds, strict=True)]
 
 
 def test_every_module_of_the_package_that_a_dag_names_is_listed(info: dict[str, Any]) -> None:
@@ -81,11 +85,14 @@ def test_every_module_of_the_package_that_a_dag_names_is_listed(info: dict[str, 
         "hadoop_credentials",
         "kubernetes_secret",
         "offset_asset",
+        "secret_settings",
         "shared_poll",
         "spark_defaults",
         "spark_job",
         "spark_python",
         "spec_carrier",
+        "submission",
+        "task_state",
         "verdict",
         "__init__",
     }
@@ -109,17 +116,24 @@ def test_asking_for_it_imports_no_airflow_driver_or_client(tmp_path: Path) -> No
 def test_the_form_offers_every_property_marked_for_it(connection_type: dict[str, Any]) -> None:
     standard = {"database.hostname", "database.port", "database.user", "database.password"}
     wanted = {field.name for field in fields.ALL if field.form} - standard
-    assert set(connection_type["conn-fields"]) == wanted | {"kafka_conn_id"}
+    assert set(connection_type["conn-fields"]) == wanted | OTHERS
     assert "topic.prefix" in wanted
 
 
 def test_the_form_hides_secrets_and_describes_every_field(connection_type: dict[str, Any]) -> None:
     for name, field in connection_type["conn-fields"].items():
-        assert name in field["label"] or name == "kafka_conn_id"
+        assert name in field["label"] or name in OTHERS
         assert field["description"]
         secret = name in fields.BY_NAME and fields.BY_NAME[name].secret
         assert (field["schema"].get("format") == "password") == secret
         assert "null" in field["schema"]["type"]
+
+
+def test_the_form_of_a_registry_hides_secrets(info: dict[str, Any]) -> None:
+    form = next(k for k in info["connection-types"] if k["connection-type"] == "schema_registry")["conn-fields"]
+    hidden = {name for name, field in form.items() if field["schema"].get("format") == "password"}
+    assert hidden == {name for name in form if fields.BY_NAME[f"value.converter.{name}"].secret} != set()
+    assert all("null" in field["schema"]["type"] and "default" not in field["schema"] for field in form.values())
 
 
 def test_the_form_offers_no_value_that_is_refused(connection_type: dict[str, Any]) -> None:

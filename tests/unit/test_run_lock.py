@@ -64,6 +64,24 @@ def test_another_owners_run_is_left_alone() -> None:
     assert killed(second) == [] and set(first.holders.values()) == {1} and "connection 1" in caught.value.why
 
 
+class Ending(Server):
+    """A server that frees the locks of connection 1 between two questions, the owner's first."""
+
+    def execute(self, sql: str, given: tuple[Any, ...] = ()) -> None:
+        if sql.startswith("SELECT IS_USED_LOCK"):
+            self.holders.clear()
+        super().execute(sql, given)
+
+
+@pytest.mark.parametrize("next_owner", ["dag/run/task/-1", "dag/other/task/-1"])
+def test_a_run_that_ended_between_two_questions_is_not_in_the_way(next_owner: str) -> None:
+    first = Server(1)
+    acquire(first, "p", "dag/run/task/-1")
+    second = Ending(2, first.holders)
+    acquire(second, "p", next_owner)
+    assert killed(second) == [] and set(first.holders.values()) == {2} and len(first.holders) == 2
+
+
 def test_an_older_attempt_of_the_same_owner_is_ended() -> None:
     first = Server(1)
     acquire(first, "p", "dag/run/task/-1")

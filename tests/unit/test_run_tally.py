@@ -9,7 +9,15 @@ from memory_job import config, memory_job
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_COUNTS, OTHERS, BatchPlan, Marker, reset_plan
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, counted
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
+    TOLD_KEY,
+    RunTally,
+    counted,
+    new_run,
+    teller,
+    told_record,
+    untold,
+)
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -57,6 +65,10 @@ class Drivers:
         self.write(batch, **tables)
         self.close(batch)
 
+    def tell(self, by: str) -> None:
+        """Let a task succeed that has told of what is written."""
+        self.job.put(TOLD_KEY, told_record(self.tally(), by))
+
     def tally(self) -> RunTally:
         found = counted(self.job.read())
         assert found is not None
@@ -85,20 +97,23 @@ def test_a_second_try_goes_on_counting_and_another_run_begins_anew(drivers: Driv
     drivers.start("a")
     drivers.batch(PLANS[1], items=1)
     assert drivers.tally().tables == {"d.orders": 3, "d.items": 1}
+    drivers.tell("a")
     drivers.start("b")
     drivers.batch(PLANS[2], items=2)
     tally = drivers.tally()
     assert (tally.run, tally.batches, tally.start, tally.tables) == ("b", 1, SECOND, {"d.items": 2})
 
 
-@pytest.mark.parametrize("written", [False, True], ids=["not finished", "finished, outcome not written"])
-def test_what_a_dead_run_has_not_told_is_told_by_who_goes_on(drivers: Drivers, written: bool) -> None:
-    """Its task cannot have succeeded, so no event was made of its batches."""
+@pytest.mark.parametrize("written", ["", "marker", "outcome"])
+def test_what_a_dead_run_has_not_told_is_told_by_who_goes_on(drivers: Drivers, written: str) -> None:
+    """Its task has not succeeded, so no event was made of its batches."""
     drivers.start("a")
     drivers.batch(PLANS[0], orders=3)
     drivers.begin(PLANS[1])
     if written:
         drivers.write(PLANS[1], items=1)
+    if written == "outcome":
+        drivers.close(PLANS[1])
     drivers.start("b")
     following = PLANS[2] if written else PLANS[1]
     drivers.begin(following)
@@ -108,6 +123,39 @@ def test_what_a_dead_run_has_not_told_is_told_by_who_goes_on(drivers: Drivers, w
     assert tally.run == "c"
     assert tally.tables == {"d.orders": 3, "d.logs": 7} | ({"d.items": 1} if written else {})
     assert tally.start == START
+
+
+def test_what_its_task_has_told_of_is_told_once_whether_the_outcome_was_written_or_not(drivers: Drivers) -> None:
+    drivers.start("a")
+    drivers.begin(PLANS[0])
+    drivers.write(PLANS[0], orders=3)
+    drivers.tell("a")
+    drivers.start("b")
+    drivers.batch(PLANS[1], items=2)
+    assert (drivers.tally().batches, drivers.tally().tables) == (1, {"d.items": 2})
+
+
+def test_what_another_task_has_told_of_is_not_the_run_s_any_more(drivers: Drivers) -> None:
+    """A deferred task learns of its driver's end seconds later; meanwhile a run that finds nothing to do has told."""
+    drivers.start("a")
+    drivers.batch(PLANS[0], orders=3)
+    assert untold(drivers.job.read()) == drivers.tally()
+    drivers.tell("b")
+    ledger = drivers.job.read()
+    assert untold(ledger) is None and teller(ledger, drivers.tally()) == "b"
+    drivers.start("b")  # its events replace those that it has added before
+    drivers.batch(PLANS[1], items=2)
+    assert drivers.tally().tables == {"d.orders": 3, "d.items": 2}
+
+
+def test_a_run_without_a_task_has_nobody_who_tells(drivers: Drivers) -> None:
+    run = new_run()
+    drivers.start(run)
+    drivers.batch(PLANS[0], orders=3)
+    assert untold(drivers.job.read()) is None
+    drivers.start("b")
+    drivers.batch(PLANS[1], items=2)
+    assert drivers.tally().tables == {"d.items": 2}
 
 
 def test_a_batch_whose_outcome_was_never_written_is_counted_by_its_markers(drivers: Drivers) -> None:

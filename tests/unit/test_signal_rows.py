@@ -13,7 +13,7 @@ from drain_rig import START, Rig
 from signal_stream import BINARY, FILE, LATIN1, Binlog, log_signals, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
@@ -96,7 +96,7 @@ def test_inserted_rows_become_signals_that_wait_in_the_ledger(monkeypatch: pytes
     log.transaction(("ad-hoc-1", "execute-snapshot", snapshot), *log_signals("ö"))
     log.transaction(("", "stop-snapshot", None))
     rig, _ = run(monkeypatch, log)
-    state = LedgerState.from_records({r.key.decode(): r.value for r in rig.kafka.committed(LEDGER) if r.key})
+    state = ledger_state({r.key.decode(): r.value for r in rig.kafka.committed(LEDGER) if r.key})
     found = waiting(state.signals)
     assert [key for key, _ in found] == ["signal/source/1-000001-4-1", "signal/source/1-000001-4-2",
                                          "signal/source/1-000001-404-1"]  # fmt: skip

@@ -47,6 +47,7 @@ E = KafkaError
         (E._UNKNOWN_PARTITION, SinkError, False),
         (E.INVALID_TRANSACTION_TIMEOUT, SinkError, False),
         (E.INVALID_REPLICATION_FACTOR, SinkError, False),
+        (E.INVALID_TIMESTAMP, SinkError, False),
         (E.POLICY_VIOLATION, SinkError, False),
         (E.UNKNOWN, SinkError, False),
     ],
@@ -57,6 +58,11 @@ def test_each_code_has_its_leaf_with_place_cause_and_remedy(code: int, kind: typ
     assert error.can_retry is retriable
     assert "while testing" in error.what and error.where == "topic t"
     assert "told by the broker" in error.why and error.remedy
+
+
+def test_a_record_of_another_time_than_the_brokers_names_the_clocks() -> None:
+    """Since Kafka 4.0 a broker refuses what is an hour ahead; its word for it, invalid timestamp, tells nobody why."""
+    assert "clock" in named_error(E(E.INVALID_TIMESTAMP, "Broker: Invalid timestamp"), "x", where="w").remedy
 
 
 def test_a_timeout_is_explained_by_what_the_client_reported_on_the_side() -> None:

@@ -119,7 +119,7 @@ def still(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(driver, "guard", lambda *_: says["gone"])
     monkeypatch.setattr(driver, "read_definitions", lambda *_: None)
     monkeypatch.setattr(driver, "state_of", lambda _: SimpleNamespace(tables={TABLE: None}))
-    monkeypatch.setattr(driver, "_ends", lambda *_: ("", ""))
+    monkeypatch.setattr(driver, "ends_of", lambda *_: ("", ""))
     resumption = SimpleNamespace(until=lambda end: says["left"].pop(0), at=END)
     monkeypatch.setattr(driver._Snapshot, "_resumption", lambda *_: resumption)
     monkeypatch.setattr(driver._Snapshot, "_pass_over", lambda *_: None)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 from unittest.mock import MagicMock
 
@@ -9,8 +11,8 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.spark import spark_tasks
-from airflow_provider_mysql_cdc.spark.errors import executor_error
+from airflow_provider_mysql_cdc.spark import main, spark_tasks, starvation
+from airflow_provider_mysql_cdc.spark.errors import application_error, executor_error
 
 HOST, BIND = "spark.driver.host", "spark.driver.bindAddress"
 OURS = "spark.mysqlcdc.coordinator."
@@ -130,6 +132,140 @@ def test_a_task_that_is_lost_is_named_and_can_be_tried_again(text: str) -> None:
     found = executor_error(RuntimeError(text))
     assert isinstance(found, StateError) and found.can_retry
     assert found.why.startswith(("ExecutorLostFailure (executor 1", "Python worker exited unexpectedly"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Job aborted due to stage failure: Master removed our application: FAILED",
+        "Job aborted due to stage failure: All masters are unresponsive! Giving up.",
+        ": java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext.\nThis stopped one was",
+        "Job 0 cancelled because SparkContext was shut down caused by ...",
+        "[SPARK_JOB_CANCELLED] Job 0 cancelled as part of cancellation of all jobs SQLSTATE: XXKDA",
+    ],
+)
+def test_an_application_that_spark_has_ended_is_named_and_can_be_tried_again(text: str) -> None:
+    found = application_error(RuntimeError(text))
+    assert isinstance(found, StateError) and found.can_retry
+    assert "\n" not in found.why and found.why in text
+    context = MagicMock(master="spark://one:7077")
+    context.getConf.return_value = {}
+    context.parallelize.return_value.mapPartitions.return_value.collect.side_effect = RuntimeError(text)
+    with pytest.raises(StateError, match="Spark has ended this job's application"):
+        spark_tasks.SparkRunner(context).run(print, 2, {}, gang=False)
+
+
+def test_a_cluster_that_gives_nothing_is_told_of_with_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(starvation, "LOOK_S", 0.01)
+    monkeypatch.setattr(starvation, "FIRST_S", 0.02)
+    lines: list[str] = []
+    context = MagicMock(master="spark://one:7077")
+    context.getConf.return_value = {"spark.executor.memory": "100g"}
+    context._jsc.sc.return_value.getExecutorMemoryStatus.return_value.size.return_value = 1
+    tracker = context.statusTracker.return_value
+    tracker.getActiveStageIds.return_value = [3]
+    tracker.getStageInfo.return_value = MagicMock(numActiveTasks=0)
+
+    def starve() -> list[int]:
+        deadline = time.monotonic() + 30
+        while not lines:
+            assert time.monotonic() < deadline, "nothing was told"
+            time.sleep(0.01)
+        return [1]
+
+    context.parallelize.return_value.mapPartitions.return_value.collect.side_effect = starve
+    assert spark_tasks.SparkRunner(context, lines.append).run(print, 1, {}, gang=False) == [1]
+    assert "0 executor(s)" in lines[0] and "spark.executor.memory=100g" in lines[0] and "spark://one:7077" in lines[0]
+
+
+@pytest.mark.parametrize(("retries", "there", "given_up"), [("", 0, True), ("", 1, False), ("-1", 0, False)])
+def test_executors_that_end_one_after_the_other_end_the_job(
+    monkeypatch: pytest.MonkeyPatch, retries: str, there: int, given_up: bool
+) -> None:
+    """Spark's master starts them for ever where two workers take turns; the driver has no task and no error."""
+    monkeypatch.setattr(starvation, "LOOK_S", 0.01)
+    monkeypatch.setattr(starvation, "FIRST_S", 0.05)
+    end, lines = threading.Event(), []
+    context = MagicMock(master="spark://one:7077")
+    context.getConf.return_value = {"spark.deploy.maxExecutorRetries": retries}
+    context.cancelAllJobs.side_effect = end.set
+    spark = context._jsc.sc.return_value
+    spark.isStopped.return_value = False
+    spark.getExecutorMemoryStatus.return_value.size.return_value = there + 1
+    said = context._jvm.java.io.CharArrayWriter.return_value
+    line = "Connected\nExecutor app-1/{} removed: Command exited with code 1\n"
+    said.toString.side_effect = map(line.format, range(10_000))
+    tracker = context.statusTracker.return_value
+    tracker.getActiveStageIds.return_value = [3]
+    tracker.getStageInfo.return_value = MagicMock(numActiveTasks=0)
+
+    def tell(text: str) -> None:
+        lines.append(text)
+        if not given_up and said.reset.call_count > 30:
+            end.set()
+
+    def starve() -> list[int]:
+        assert end.wait(60), "the job waits for ever"
+        if given_up:
+            raise RuntimeError("Job 0 cancelled as part of cancellation of all jobs")
+        return [1]
+
+    context.parallelize.return_value.mapPartitions.return_value.collect.side_effect = starve
+    runner = spark_tasks.SparkRunner(context, tell)
+    if not given_up:
+        assert runner.run(print, 1, {}, gang=False) == [1]
+        assert "have ended: Command exited with code 1" in lines[-1]
+        return
+    with pytest.raises(StateError, match=r"end before they can run.*10 have ended.*Command exited with code 1") as told:
+        runner.run(print, 1, {}, gang=False)
+    assert told.value.can_retry
+
+
+def test_ends_before_a_task_ran_do_not_count_behind_it() -> None:
+    context = MagicMock(master="spark://one:7077")
+    context.getConf.return_value = {}
+    context._jsc.sc.return_value.getExecutorMemoryStatus.return_value.size.return_value = 1
+    said = context._jvm.java.io.CharArrayWriter.return_value
+    said.toString.return_value = "Executor app-1/1 removed: Command exited with code 1\n" * 9
+    runner = spark_tasks.SparkRunner(context)
+    for running in (0, 1, None, 0):
+        runner._look_at_ends(running)
+    assert not context.cancelAllJobs.called
+    runner._look_at_ends(0)
+    assert context.cancelAllJobs.called
+
+
+def test_a_call_that_met_a_stopped_context_is_told_as_its_end() -> None:
+    """What was gone first decides what Spark says: SparkEnv.get() is null, SparkContext has been shutdown, ..."""
+    context = MagicMock(master="spark://one:7077")
+    context.getConf.return_value = {}
+    context._jsc.sc.return_value.isStopped.return_value = True
+    context._jsc.parallelize.return_value.count.side_effect = RuntimeError("SparkContext has been shutdown")
+    with pytest.raises(StateError, match=r"Spark has ended this job's application.*has been shutdown") as told:
+        spark_tasks.SparkRunner(context).slots(2)
+    assert told.value.can_retry
+    context._jsc.sc.return_value.isStopped.return_value = False
+    with pytest.raises(RuntimeError):
+        spark_tasks.SparkRunner(context).slots(2)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "java.lang.IllegalArgumentException: requirement failed: spark.authenticate.secret must be specified\n\tat x",
+        "o.a.s.SparkException: [INVALID_SPARK_CONFIG.NETWORK_AUTH_MUST_BE_ENABLED] spark.authenticate must be enabled",
+    ],
+)
+def test_settings_that_spark_refuses_are_named_and_no_retry_helps(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(main, "require_one_version", lambda *known: None)
+    monkeypatch.setattr("pyspark.SparkConf", lambda: {})
+    monkeypatch.setattr("pyspark.SparkContext", MagicMock(side_effect=RuntimeError(text)))
+    with pytest.raises(ConfigError, match=r"Spark refuses its settings.*spark\.authenticate") as told:
+        main._on_spark(print, MagicMock())
+    assert not told.value.can_retry and "\n" not in told.value.why
+    monkeypatch.setattr("pyspark.SparkContext", MagicMock(side_effect=RuntimeError("no memory")))
+    with pytest.raises(RuntimeError, match="no memory"):
+        main._on_spark(print, MagicMock())
 
 
 def test_tasks_of_another_version_are_refused() -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     MAX_COUNTS,
@@ -112,7 +113,7 @@ def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:
         "later": b'{"x":1}',
         "writers": b'{"count":11}',
     }
-    state = LedgerState.from_records(records, "id")
+    state = ledger_state(records, "id")
     assert state.plan == FULL and set(state.markers) == {0, 10} and state.topic_id == "id"
     assert state.chunks == {"d.t/0": chunk}
     assert state.snapshot == {"epoch": 6, "status": "done"} and state.outcome == {"epoch": 6, "ok": True}
@@ -123,12 +124,12 @@ def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:
 @pytest.mark.parametrize("value", [b"{", b"[]", b"\xff", b""])
 def test_a_foreign_record_in_the_ledger_is_named(value: bytes) -> None:
     with pytest.raises(StateError, match="key plan"):
-        LedgerState.from_records({"plan": value})
+        ledger_state({"plan": value})
 
 
 def test_a_record_of_another_form_is_named() -> None:
     with pytest.raises(StateError, match=r"key writer/0.*writer must be there"):
-        LedgerState.from_records({"writer/0": b'{"epoch":1}'})
+        ledger_state({"writer/0": b'{"epoch":1}'})
 
 
 def test_a_drain_is_complete_when_all_its_writers_are_done_in_its_epoch() -> None:

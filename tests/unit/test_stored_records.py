@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -122,7 +122,7 @@ def test_a_hostile_chunk_in_the_filters_stops_the_drain_before_any_sql() -> None
 def test_a_plan_names_the_member_that_is_damaged(change: tuple[Any, ...], why: str) -> None:
     records: dict[str, bytes | None] = {"plan": encode(changed(PLAN.to_json(), *change))}
     with pytest.raises(DamagedRecordError, match=rf"topic l, key plan.*{why}"):
-        LedgerState.from_records(records, where=lambda key: f"topic l, key {key}, offset 3")
+        ledger_state(records, where=lambda key: f"topic l, key {key}, offset 3")
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ def test_a_plan_names_the_member_that_is_damaged(change: tuple[Any, ...], why: s
 )
 def test_a_damaged_ledger_record_is_named_by_its_key(key: str, value: dict[str, Any]) -> None:
     with pytest.raises(DamagedRecordError, match=f"key {key}"):
-        LedgerState.from_records({key: encode(value)})
+        ledger_state({key: encode(value)})
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"1" * 10_000, b"\xff", b"null", b'{"a":'])
 def test_what_is_no_json_object_is_named(text: bytes, tmp_path: Path) -> None:
     with pytest.raises(DamagedRecordError, match="key later"):
-        LedgerState.from_records({"later": text})
+        ledger_state({"later": text})
     with pytest.raises(SchemaError, match="topic h, offset 1"):
         HistoryRecord.from_bytes(text, "topic h, offset 1")
     path = tmp_path / "spec.json"

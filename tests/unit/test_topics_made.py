@@ -49,3 +49,21 @@ def test_an_error_about_many_topics_is_short(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(topics, "_TIMEOUT_S", 0.0)
     with pytest.raises(SinkConnectionError, match="t0, t1, t10, t100, t101 and 495 more"):
         ensure_topics(brokers, {f"t{n}": SPEC for n in range(1000)})
+
+
+def test_only_topics_that_do_not_appear_yet_are_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    brokers: Any = Brokers(monkeypatch, slow=True)
+    asked: list[int] = []
+    pauses: list[float] = []
+
+    def counts(admin: Any, names: Collection[str]) -> dict[str, int]:
+        """Show a hundred more each time."""
+        asked.append(len(names))
+        brokers.there |= set(sorted(names)[:100]) if brokers.requests else set()
+        return brokers.counts(admin, names)
+
+    monkeypatch.setattr(topics, "partition_counts", counts)
+    monkeypatch.setattr(topics.time, "sleep", pauses.append)
+    assert len(ensure_topics(brokers, {f"t{n}": SPEC for n in range(500)})) == 500
+    assert asked == [500, 500, 400, 300, 200, 100]
+    assert pauses == [0.05, 0.1, 0.2, 0.4]

@@ -6,9 +6,12 @@ text come as a payload in JsonConverter's form: Base64 for bytes, members by nam
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from collections.abc import Callable
 from typing import Any
+
+import orjson
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import Schema, null_index
@@ -19,13 +22,21 @@ Encode = Callable[[Any], str]
 
 _VARINTS = binary.VARINTS
 _SCALARS: dict[str, Encode] = {
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), lambda value: _VARINTS[int(value)]),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), lambda value: binary.varint(int(value))),
     "float": lambda value: binary.single(float(value)),
     "double": lambda value: binary.double(float(value)),
     "boolean": binary.boolean,
     "string": binary.text,
     "bytes": lambda value: binary.data(b64decode(value)),
 }
+
+
+def payload_of(data: bytes) -> Any:
+    """Return what JSON text holds."""
+    try:
+        return orjson.loads(data)
+    except orjson.JSONDecodeError:  # half a surrogate pair
+        return json.loads(data)
 
 
 def encoder(schema: Schema) -> Encode:

@@ -44,16 +44,26 @@ _LOGICAL = {
 }
 
 
-def avro_schema(schema: Schema) -> AvroSchema:
+def avro_schema(schema: Schema, *, meta: bool = True) -> AvroSchema:
     """Return the Avro schema of a Connect schema.
 
     Args:
         schema: The schema as JsonConverter writes it; defaults are in JsonConverter's form too (bytes are Base64).
+        meta: ``connect.meta.data``: put in what brings the Connect schema back.
 
     Raises:
         SchemaError: A name is none that Avro allows, or a type is not known.
     """
-    return _Conversion().convert(schema, "")
+    return _Conversion(meta).convert(schema, "")
+
+
+def record_name(schema: Schema) -> str:
+    """Return the full name of a schema in Avro, by which subjects may be named.
+
+    Args:
+        schema: A struct's schema, as JsonConverter writes it.
+    """
+    return _full_name(schema)
 
 
 def null_index(schema: Schema) -> int | None:
@@ -69,7 +79,8 @@ def null_index(schema: Schema) -> int | None:
 class _Conversion:
     """Convert one schema; structs are printed once and named afterwards."""
 
-    def __init__(self) -> None:
+    def __init__(self, meta: bool) -> None:
+        self._meta = meta
         self._printed: set[str] = set()
         self._builders: dict[str, Callable[[Schema, str], dict[str, Any]]] = {
             "struct": self._record,
@@ -91,7 +102,8 @@ class _Conversion:
             return name if namespace == space else full
         build = self._builders.get(kind, _primitive)
         found = build(schema, space)
-        found |= _metadata(schema)
+        properties = _metadata(schema)
+        found |= {name: v for name, v in properties.items() if self._meta or not name.startswith("connect.")}
         return found["type"] if len(found) == 1 else found
 
     def _record(self, schema: Schema, space: str) -> dict[str, Any]:

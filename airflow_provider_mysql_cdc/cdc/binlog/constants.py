@@ -45,6 +45,16 @@ HEARTBEAT_LOG_EVENT_V2: int = 41
 GTID_TAGGED_LOG_EVENT: int = 42
 
 # Passed on as they are; all others are handled by the stream itself or refused.
+ROWS_VERSIONS: dict[int, int] = {
+    WRITE_ROWS_EVENT_V1: 0,
+    WRITE_ROWS_EVENT_V2: 0,
+    UPDATE_ROWS_EVENT_V1: 1,
+    UPDATE_ROWS_EVENT_V2: 1,
+    DELETE_ROWS_EVENT_V1: 2,
+    DELETE_ROWS_EVENT_V2: 2,
+    PARTIAL_UPDATE_ROWS_EVENT: 3,
+}
+"""Row events, and which of a decoder's functions reads them: write, update, delete, partial update."""
 GTID_EVENTS: frozenset[int] = frozenset({GTID_LOG_EVENT, GTID_TAGGED_LOG_EVENT, ANONYMOUS_GTID_LOG_EVENT})
 """Events that begin a transaction."""
 PLAIN_EVENTS: frozenset[int] = frozenset(

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import READ_ERRORS, reading, unreadable
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.query import QueryEvent, parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
@@ -33,6 +33,8 @@ __all__ = [
 
 _ROTATE = Struct("<Q").unpack_from
 _GTID = Struct("<B16sqBqq")  # flags, uuid, number, kind of the logical clock, last committed, sequence number
+_GTID_USUAL = Struct("<B16sqBqqQ")  # the same, seven bytes of the commit time, the first of the transaction's length
+_LENGTH_AT = _GTID_USUAL.size - 1
 _GTID_SHORT = Struct("<B16sq")  # MySQL 5.6
 _LOGICAL_CLOCK = 2
 _TIME_BYTES = 7
@@ -122,7 +124,6 @@ def parse_previous_gtids(event: Event) -> GtidSet:
     return GtidSet.decode(event.buf[event.body : event.end])
 
 
-@reading("a GTID event")
 def parse_gtid(event: Event) -> GtidEvent:
     """Parse a GTID, ANONYMOUS_GTID or tagged GTID event.
 
@@ -133,11 +134,19 @@ def parse_gtid(event: Event) -> GtidEvent:
     parse = _GTID_PARSERS.get(event.type)
     if parse is None:
         raise UnsupportedEventError(f"event type {event.type} announces no transaction", where=event.where())
-    return parse(event)
+    try:
+        return parse(event)
+    except READ_ERRORS as error:
+        raise unreadable("a GTID event", event, error) from error
 
 
 def _parse_untagged(event: Event) -> GtidEvent:
     buf, pos, end = event.buf, event.body, event.end
+    if end - pos >= _GTID_USUAL.size and event.type == c.GTID_LOG_EVENT:
+        _, uuid, number, clock, last, sequence, time = _GTID_USUAL.unpack_from(buf, pos)
+        if clock == _LOGICAL_CLOCK and number > 0 and not time & _HAS_ORIGINAL:
+            length, time = lenenc(buf, pos + _LENGTH_AT)[0], time & _HAS_ORIGINAL - 1
+            return GtidEvent(f"{_cached_uuid(uuid)}:{number}", time, time, last, sequence, length)
     clock = last = sequence = immediate = original = length = 0
     if end - pos >= _GTID.size:
         _, uuid, number, clock, last, sequence = _GTID.unpack_from(buf, pos)

@@ -21,6 +21,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 _LOAD_BYTES = 13  # id of the file, place of its name in the statement, handling of duplicates
 _HEAD = Struct("<IIBHH")  # thread, execution time, length of the database's name, error, length of status variables
 _TOO_MANY_DATABASES = 254
+_BEGIN = b"BEGIN"
 # Character sets whose codec Python knows under another name. A few of old (dec8, swe7, armscii8, keybcs2, geostd8) it
 # does not know at all.
 _CODECS = {
@@ -97,6 +98,23 @@ def parse_query(event: Event) -> QueryEvent:
     sql = decode_statement(buf[text:end], values.get("client_charset"))
     temporary = bool(event.flags & c.LOG_EVENT_THREAD_SPECIFIC_F)
     return QueryEvent(thread_id, exec_time, error_code, name, sql, **values, temporary=temporary)
+
+
+def begin_thread(event: Event) -> int | None:
+    """Return the thread of a session whose transaction begins with this QUERY event; None for any other statement.
+
+    A server writes the same five letters before each transaction of rows (MySQL source, ``binlog.cc``), and what its
+    status variables tell of the session does not matter to rows.
+
+    Args:
+        event: The event.
+    """
+    buf, body, text = event.buf, event.body, event.end - len(_BEGIN)
+    if buf[text : event.end] != _BEGIN or text < body + _HEAD.size:
+        return None
+    thread, _, db_length, _, status_length = _HEAD.unpack_from(buf, body)
+    # Otherwise these letters are the end of a longer statement, or the event is damaged.
+    return int(thread) if body + _HEAD.size + status_length + db_length + 1 == text else None
 
 
 def decode_statement(data: bytes, collation: int | None) -> str:

@@ -8,15 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, BatchPlan, decode, encode
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 TOPIC_KEY_PREFIX = "topic/"
 _LISTED = 10
+_READ = 32_768
+"""Records whose meaning is remembered: a job reads the ledger several times, one of each topic each time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,19 @@ class KnownTopic:
         if self.partitions != found.partitions:
             return f"it has {found.partitions} partitions in place of {self.partitions}"
         return ""
+
+
+@lru_cache(maxsize=_READ)
+def known_topic(value: bytes) -> KnownTopic:
+    """Read the ledger record of a topic.
+
+    Args:
+        value: The record's value.
+
+    Raises:
+        DamagedRecordError: It is something else.
+    """
+    return KnownTopic.from_json(decode(value))
 
 
 def topic_record(ledger: str, topic: str, known: KnownTopic | None) -> tuple[str, bytes, bytes | None]:

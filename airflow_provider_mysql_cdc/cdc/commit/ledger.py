@@ -17,15 +17,17 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
+from airflow_provider_mysql_cdc.cdc.commit.ledger_values import KeptValues, LedgerValues
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, read_topic
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
@@ -51,7 +53,7 @@ _CONFIG = {
 
 
 class Ledger:
-    """Read and write the ledger topic; inside ``with`` all readings share a consumer, which ends with it.
+    """Read and write the ledger topic; inside ``with`` all readings share a consumer and what they read before.
 
     Args:
         kafka_settings: Client settings under their librdkafka names.
@@ -80,12 +82,16 @@ class Ledger:
         self._timeout_ms = transaction_timeout_ms
         self._admin_client: AdminClient | None = None
         self._consumer = KeptConsumer()
+        self._kept, self._open = KeptValues(), False
 
     def __enter__(self) -> Ledger:
         self._consumer.__enter__()
+        self._open = True
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._open = False
+        self._kept.forget()
         self._consumer.__exit__()
 
     def _admin(self) -> AdminClient:
@@ -100,8 +106,10 @@ class Ledger:
             SinkError: The topic has several partitions or would delete records.
             SinkAuthorizationError: Its settings may not be read.
         """
-        ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, _CONFIG)})
-        count = partition_counts(self._admin(), [self.topic])[self.topic]
+        count = partition_counts(self._admin(), [self.topic]).get(self.topic)
+        if count is None:
+            ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, _CONFIG)})
+            count = partition_counts(self._admin(), [self.topic])[self.topic]
         if count != 1:
             raise SinkError(
                 "the ledger topic must have one partition",
@@ -150,7 +158,7 @@ class Ledger:
         if there is None:
             return None
         try:
-            values, offsets = self._values(timeout_s if fence_after_s is None else fence_after_s, there)
+            found = self._values(timeout_s if fence_after_s is None else fence_after_s, there)
         except HiddenByTransaction as hidden:
             if fence_after_s is None:
                 raise self._hidden_error(hidden) from None
@@ -158,10 +166,11 @@ class Ledger:
             log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
             self._fence(w for w in self._suspects() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)
-        state = LedgerState.from_records(
-            values,
-            topic_id(self._admin(), self.topic),
-            lambda key: f"topic {self.topic}, key {key}, offset {offsets[key]}",
+        state = ledger_state(
+            found.values,
+            # A listing, in the place of a description that did not come, tells no id.
+            there.id or topic_id(self._admin(), self.topic),
+            lambda key: f"topic {self.topic}, key {key}, offset {found.offsets[key]}",
             chunks=chunks,
         )
         self._require_own(state)
@@ -180,7 +189,7 @@ class Ledger:
         there = self._there()
         if there is None:
             return LedgerState()
-        return LedgerState.from_records(self._values(60.0, there, stable=True)[0], chunks=False)
+        return ledger_state(self._values(60.0, there, stable=True).values, chunks=False)
 
     def _there(self) -> TopicInfo | None:
         return topics_there(self._admin(), [self.topic]).get(self.topic)
@@ -198,27 +207,29 @@ class Ledger:
 
     def _values(
         self, timeout_s: float, there: TopicInfo | None = None, *, committed: bool = True, stable: bool = False
-    ) -> tuple[dict[str, bytes | None], dict[str, int]]:
+    ) -> LedgerValues:
         """Return the last value of each key, and its offset."""
-        values: dict[str, bytes | None] = {}
-        offsets: dict[str, int] = {}
-        for r in read_topic(
-            self._settings,
-            self.topic,
-            timeout_s=timeout_s,
-            admin=self._admin(),
-            committed=committed,
-            stable=stable,
-            there=there,
-            kept=self._consumer,
-        ):
-            key = (r.key or b"").decode("utf-8", "replace")
-            values[key], offsets[key] = r.value, r.offset
-        return values, offsets
+
+        def read(first: int) -> Iterable[TopicRecord]:
+            return read_topic(
+                self._settings,
+                self.topic,
+                timeout_s=timeout_s,
+                admin=self._admin(),
+                committed=committed,
+                stable=stable,
+                there=there,
+                kept=self._consumer,
+                since={0: first},
+            )
+
+        if not (self._open and committed and there is not None):
+            return LedgerValues().with_records(read(0))
+        return self._kept.read(there.id, read)
 
     def _suspects(self) -> tuple[int | str, ...]:
         """Return the writers that may have a transaction open in this topic: all that ever wrote here."""
-        seen = LedgerState.from_records(self._values(10.0, committed=False)[0], whole=False)
+        seen = ledger_state(self._values(10.0, committed=False).values, whole=False)
         return (*seen.writer_ids(1), PLANNER)
 
     def _hidden_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:

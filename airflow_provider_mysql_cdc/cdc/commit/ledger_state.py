@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import TOPIC_KEY_PREFIX, KnownTopic
+from airflow_provider_mysql_cdc.cdc.commit.known_schemas import KnownSchema
+from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
-    CHUNK_PREFIX,
-    HISTORY_KEY,
-    MAX_WRITERS,
-    OUTCOME_KEY,
-    PLAN_KEY,
-    SIGNAL_CHANNELS,
-    SIGNAL_OFFSET_KEY,
-    SIGNAL_PREFIX,
     SIGNALS_TAKEN_KEY,
-    SNAPSHOT_KEY,
-    VIEW_KEY,
-    WRITER_PREFIX,
-    WRITERS_KEY,
     BatchPlan,
     Marker,
-    decode,
 )
-from airflow_provider_mysql_cdc.cdc.commit.plan_parts import PART_PREFIX, part_number, read_plan
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order, same_place
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, members, stored_at
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 
@@ -87,6 +73,7 @@ class LedgerState:
         parts: Parts of a plan that the ledger holds (``plan_parts``).
         ids: Writers 0 to ids - 1 may have written under this topic.prefix, in whatever plan and attempt.
         signals: Values of ``signal/...`` keys, the key without that prefix: signals that wait for the driver.
+        schemas: Ids of the schemas of Avro keys, by ``known_schemas.schema_name``.
     """
 
     plan: BatchPlan | None = None
@@ -100,73 +87,7 @@ class LedgerState:
     ids: int = 0
     parts: int = 0
     signals: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def from_records(
-        cls,
-        records: Mapping[str, bytes | None],
-        topic_id: str | None = None,
-        where: Callable[[str], str] = lambda key: f"key {key}",
-        *,
-        chunks: bool = True,
-        whole: bool = True,
-    ) -> LedgerState:
-        """Build the state from the last value of each key; None is a deleted key.
-
-        Args:
-            records: Key to value.
-            topic_id: Kafka's id of the topic.
-            where: Says for a key where its record stands, for errors.
-            chunks: Whether the chunks of a snapshot are wanted.
-            whole: Whether the topics of a plan in parts are wanted. What is not committed may lack a part.
-
-        Raises:
-            DamagedRecordError: A record is not ours.
-        """
-        values: dict[str, dict[str, Any]] = {}
-        head: dict[str, Any] | None = None
-        parts: dict[int, dict[str, Any]] = {}
-        markers: list[Marker] = []
-        topics: dict[str, KnownTopic] = {}
-        ids = 0
-        for key, value in records.items():
-            if value is None or (not chunks and key.startswith(CHUNK_PREFIX)):
-                continue
-            with stored_at(where(key)):
-                data = decode(value)
-                if key == PLAN_KEY:
-                    head = data
-                elif key.startswith(PART_PREFIX):
-                    parts[part_number(key)] = data
-                elif key.startswith(WRITER_PREFIX):
-                    markers.append(Marker.from_json(data))
-                elif key.startswith(TOPIC_KEY_PREFIX):
-                    topics[key[len(TOPIC_KEY_PREFIX) :]] = KnownTopic.from_json(data)
-                elif key == WRITERS_KEY:
-                    ids = Members(data).whole("count", high=MAX_WRITERS)
-                else:
-                    _check(key, Members(data))
-                    values[key] = data
-        plan: BatchPlan | None = None
-        if head is not None:
-            with stored_at(where(PLAN_KEY)):
-                plan = read_plan(head, parts) if whole else BatchPlan.from_json(head)
-        elif parts and whole:
-            raise damaged("the ledger holds parts of a plan without the plan", f"key {PART_PREFIX}{min(parts)}")
-        listed, signals = _take(values, CHUNK_PREFIX), _take(values, SIGNAL_PREFIX)
-        return cls(
-            plan=plan,
-            markers={m.writer: m for m in markers},
-            chunks=listed,
-            snapshot=values.pop(SNAPSHOT_KEY, None),
-            outcome=values.pop(OUTCOME_KEY, None),
-            signals=signals,
-            topics=topics,
-            others=values,
-            topic_id=topic_id,
-            ids=ids,
-            parts=max(parts, default=-1) + 1,
-        )
+    schemas: Mapping[str, KnownSchema] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -307,91 +228,3 @@ class LedgerState:
         if self.plan is None:
             raise StateError("the ledger holds no plan", remedy="run the task again", retriable=True)
         return self.plan
-
-
-def _take(values: dict[str, dict[str, Any]], prefix: str) -> dict[str, dict[str, Any]]:
-    """Take the records of a prefix out of others; their keys lose it."""
-    return {key[len(prefix) :]: values.pop(key) for key in list(values) if key.startswith(prefix)}
-
-
-def _check(key: str, given: Members) -> None:
-    """Check the members that this version reads of a record whose JSON is kept as it is.
-
-    Raises:
-        DamagedRecordError: One is not of its form.
-    """
-    if key.startswith(CHUNK_PREFIX):
-        given.whole("epoch")
-        given.text("list", "")
-        given.whole("order", 0)
-        given.object("chunk")
-        if given.value("offset", None) is not None or given.value("rows", None) is not None:
-            given.whole("rows")
-            given.whole("left_out", 0)
-            given.whole("ts_ms", 0)
-            given.whole("writer", 0, high=MAX_WRITERS)
-            for named in given.objects("names", ()):
-                named.text("db"), named.text("table"), named.whole("rows"), named.whole("left_out")
-            BinlogOffset.from_json(given.object("offset"))
-    elif key == SNAPSHOT_KEY:
-        check_snapshot(given)
-    elif key == OUTCOME_KEY:
-        given.whole("epoch")
-        given.each("counts", Members.whole)
-    elif key == VIEW_KEY:
-        given.whole("epoch")
-        BinlogOffset.from_json(given.object("offset"))
-    elif key.startswith(SIGNAL_PREFIX):
-        check_signal(key, given)
-    elif key == SIGNAL_OFFSET_KEY:
-        given.text("topic")
-        given.text_or_none("id")
-        given.whole("offset")
-    elif key == SIGNALS_TAKEN_KEY:
-        SignalsTaken.from_json(given)
-    elif key == RUN_KEY:
-        RunTally.from_json(given)
-    elif key == HISTORY_KEY:
-        given.text("topic")
-        given.text_or_none("id")
-
-
-def check_signal(key: str, given: Members) -> None:
-    """Check the record of a signal that waits (``signals.signal.Signal``).
-
-    Args:
-        key: Its key.
-        given: Its members.
-
-    Raises:
-        DamagedRecordError: One is not of its form, or belongs to another channel than the key.
-    """
-    for name in ("id", "type", "data"):
-        given.text(name)
-    given.text("refused", "")
-    given.whole("sent_us", 0)
-    given.whole("epoch", 0)
-    given.flag("applied", False)
-    if given.value("place", None) is not None:
-        BinlogOffset.from_json(given.object("place"))
-    if not key.startswith(f"{SIGNAL_PREFIX}{given.one_of('channel', SIGNAL_CHANNELS)}/"):
-        raise given.refuse("channel", f"that of the key {key}")
-
-
-def check_snapshot(given: Members) -> None:
-    """Check the record of a snapshot, which the ledger and the stored state both hold.
-
-    Args:
-        given: Its members.
-
-    Raises:
-        DamagedRecordError: One is not of its form.
-    """
-    given.whole("epoch")
-    given.one_of("status", ("planned", "done"))
-    given.whole("tasks", 0, high=MAX_WRITERS)
-    if given.value("list", None) is not None:
-        given.text("list")
-        given.whole("count")
-    if given.value("offset", None) is not None:
-        BinlogOffset.from_json(given.object("offset"))

@@ -7,9 +7,9 @@ from typing import Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, RecordWriter, SideRecord
 
-Beside = Sequence[SideRecord] | Callable[[LedgerState], Sequence[SideRecord]]
+Beside = Sequence[SideRecord | HeadedRecord] | Callable[[LedgerState], Sequence[SideRecord | HeadedRecord]]
 """Records that become visible with a plan, or what makes them of the ledger as it is before."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -56,15 +57,15 @@ class MemoryLedger:
                 raise
             before_fence()
             everything = {(r.key or b"").decode(): r.value for _, r in self._kafka.logs[self.topic, 0]}
-            seen = LedgerState.from_records(everything, whole=False)
+            seen = ledger_state(everything, whole=False)
             self.fence((*seen.writer_ids(1), *([PLANNER] if fence_planner else [])))
             records = self._kafka.committed(self.topic, wait=True)
-        return LedgerState.from_records({(r.key or b"").decode(): r.value for r in records}, topic_id)
+        return ledger_state({(r.key or b"").decode(): r.value for r in records}, topic_id)
 
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction; see ``Ledger.peek``."""
         records = self._kafka.committed(self.topic)
-        return LedgerState.from_records({(r.key or b"").decode(): r.value for r in records})
+        return ledger_state({(r.key or b"").decode(): r.value for r in records})
 
     def fence(self, writers: Iterable[int | str]) -> None:
         """Fence writers; twin of ``writer.fence``."""

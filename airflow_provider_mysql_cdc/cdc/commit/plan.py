@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast, get_args
 
+import orjson
+
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, is_whole, members, parse
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
@@ -198,9 +201,12 @@ def topics_digest(partitions: Mapping[str, int], assignment: Mapping[str, tuple[
         partitions: Kafka partition count of each topic.
         assignment: The owning writer of each partition of each topic.
     """
-    owners = {topic: list(of) for topic, of in assignment.items()}
-    text = json.dumps([dict(partitions), owners], sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
+    text = orjson.dumps([dict(partitions), dict(assignment)], option=orjson.OPT_SORT_KEYS)
+    if not text.isascii() or b"\x7f" in text:
+        # Names that no topic has; json writes them in ASCII, and stored digests are of that text.
+        owners = {topic: list(of) for topic, of in assignment.items()}
+        text = json.dumps([dict(partitions), owners], sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(text).hexdigest()
 
 
 def reset_plan(
@@ -233,6 +239,7 @@ class Marker:
         gtids: GTID set at ``reached``, when it is not part of the offset.
         prepared: XA transactions that are prepared and not decided at ``reached``.
         tables: Of the records those of row events, per table (``TableId.path``).
+        native: What the native kernel has decoded.
     """
 
     epoch: int
@@ -245,6 +252,7 @@ class Marker:
     gtids: str | None = None
     prepared: tuple[PreparedXa, ...] = ()
     tables: Mapping[str, int] = field(default_factory=dict)
+    native: NativeCounts = field(default_factory=NativeCounts)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -259,6 +267,7 @@ class Marker:
             "tables": bounded_counts(self.tables),
             "gtids": self.gtids,
             "prepared": [xa.to_json() for xa in self.prepared],
+            **self.native.members(),
         }
 
     @classmethod
@@ -280,6 +289,7 @@ class Marker:
             gtids=given.text_or_none("gtids"),
             prepared=tuple(PreparedXa.from_json(xa) for xa in given.objects("prepared", ())),
             tables=given.each("tables", Members.whole),
+            native=NativeCounts.of_members(given),
         )
 
     def record(self, topic: str) -> tuple[str, bytes, bytes]:

@@ -10,17 +10,27 @@ another plan's is found out.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, PLAN_KEY, BatchPlan, encode, topics_digest
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, is_whole
+from airflow_provider_mysql_cdc.cdc.commit.plan import (
+    MAX_PARTITIONS,
+    PLAN_KEY,
+    BatchPlan,
+    decode,
+    encode,
+    topics_digest,
+)
+from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, is_whole, stored_at
 
 PART_PREFIX = "plan/"
 PART_BYTES = 150_000
 """JSON of topics that one record holds; one topic more at most, so a record stays below 200 KB."""
 MAX_PARTS = 100_000
+_Written = tuple[bytes, tuple[tuple[int, bytes], ...]]
+_LAST: dict[_Written, BatchPlan] = {}
+"""The last plan in parts: a job reads the ledger several times, and the parts of 10,000 topics take 50 ms."""
 
 
 def plan_records(plan: BatchPlan, old_parts: int = 0) -> dict[str, bytes | None]:
@@ -64,6 +74,32 @@ def part_number(key: str) -> int:
     if not text.isascii() or not text.isdigit() or str(int(text[:9])) != text or int(text) >= MAX_PARTS:
         raise damaged("its key is no part of a plan")
     return int(text)
+
+
+def written_plan(head: bytes, parts: Mapping[int, bytes], where: Callable[[str], str]) -> BatchPlan:
+    """Return the plan that the values of the records of a head and its parts are.
+
+    Args:
+        head: Value of the record ``plan``.
+        parts: Values of the records ``plan/<n>``.
+        where: Says for a key where its record stands, for errors.
+
+    Raises:
+        DamagedRecordError: As ``read_plan``, or a record is no JSON.
+    """
+    key = head, tuple(sorted(parts.items()))
+    plan = _LAST.get(key)
+    if plan is None:
+        read = {}
+        for n, value in parts.items():
+            with stored_at(where(f"{PART_PREFIX}{n}")):
+                read[n] = decode(value)
+        with stored_at(where(PLAN_KEY)):
+            plan = read_plan(decode(head), read)
+        if parts:
+            _LAST.clear()
+            _LAST[key] = plan
+    return plan
 
 
 def read_plan(head: Mapping[str, Any], parts: Mapping[int, Mapping[str, Any]]) -> BatchPlan:
@@ -114,12 +150,18 @@ def _parts(plan: BatchPlan) -> Iterator[dict[str, Any]]:
             part, size = {"partitions": {}, "assignment": {}}, 0
         if (count := plan.partitions.get(topic)) is not None:
             part["partitions"][topic] = count
+        alone = False
         if (owners := plan.assignment.get(topic)) is not None:
             alone = len(owners) == count and len(set(owners)) == 1
             part["assignment"][topic] = owners[0] if alone else list(owners)
-        size += 2 * len(json.dumps(topic)) + len(json.dumps(part["assignment"].get(topic, 0))) + 12
+        size += 2 * _json_size(topic) + (1 if owners is None or alone else len(json.dumps(owners))) + 12
     if size:
         yield part
+
+
+def _json_size(topic: str) -> int:
+    # What Kafka takes as a name of a topic stands in JSON as it is, and nothing else has to be exact here.
+    return len(topic) + 2 if topic.isascii() and topic.isprintable() else len(json.dumps(topic))
 
 
 def _owners(topics: Members, topic: str, *, counts: Mapping[str, int], writers: int) -> tuple[int, ...]:

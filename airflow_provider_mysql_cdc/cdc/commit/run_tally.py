@@ -1,8 +1,9 @@
 """What the batches of one run have written together; the ledger keeps it, so that nothing goes untold.
 
 A run is one task instance of Airflow with all its tries. Its record changes in the transaction that writes a batch's
-outcome. The plan that a driver puts in force brings the record of its run along: the one that is there when it is the
-same run's, or when it belongs to a batch that nobody has finished or told of; otherwise a new one.
+outcome. A task that succeeds writes down that it has told of it (``TOLD_KEY``). The plan that a driver puts in force
+brings the record of its run along: the one that is there when it is the same run's, or when nobody has told of it: its
+task has failed, was ended, or learns of its driver's end only now; otherwise a new one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, bounded_counts
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
 
@@ -20,6 +22,11 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 
 RUN_KEY = "run"
+TOLD_KEY = "told"
+"""Key of what was told of last: ``run`` and ``epoch`` of a tally, and the run whose task has told of it."""
+NONE = NativeCounts()
+NOBODY = "nobody/"
+"""Ids of runs without a task begin so; what they have finished needs no telling."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,7 @@ class RunTally:
         start: Where the first one began; None for none.
         counts: Records by topic.
         tables: Records of row events by table (``TableId.path``).
+        native: What the native kernel has decoded.
     """
 
     run: str
@@ -41,14 +49,18 @@ class RunTally:
     start: BinlogOffset | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     tables: Mapping[str, int] = field(default_factory=dict)
+    native: NativeCounts = field(default_factory=NativeCounts)
 
-    def add(self, plan: BatchPlan, counts: Mapping[str, int], tables: Mapping[str, int]) -> RunTally:
+    def add(
+        self, plan: BatchPlan, counts: Mapping[str, int], tables: Mapping[str, int], native: NativeCounts = NONE
+    ) -> RunTally:
         """Return the tally with a batch; one that is counted already, and a reset, change nothing.
 
         Args:
             plan: The batch.
             counts: Its records by topic.
             tables: Its records by table.
+            native: What the native kernel has decoded of it.
         """
         if plan.kind == "reset" or plan.epoch <= self.epoch:
             return self
@@ -59,6 +71,7 @@ class RunTally:
             start=plan.start if self.start is None else self.start,
             counts=bounded_counts(added(self.counts, counts)),
             tables=bounded_counts(added(self.tables, tables)),
+            native=self.native.add(native),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -70,6 +83,7 @@ class RunTally:
             "start": None if self.start is None else self.start.to_json(),
             "counts": dict(self.counts),
             "tables": dict(self.tables),
+            **self.native.members(),
         }
 
     @classmethod
@@ -87,12 +101,13 @@ class RunTally:
             start=None if given.value("start") is None else BinlogOffset.from_json(given.object("start")),
             counts=given.each("counts", Members.whole),
             tables=given.each("tables", Members.whole),
+            native=NativeCounts.of_members(given),
         )
 
 
 def new_run() -> str:
     """Return an id for a run that is nobody's second try."""
-    return secrets.token_hex(8)
+    return NOBODY + secrets.token_hex(8)
 
 
 def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
@@ -121,10 +136,58 @@ def counted(ledger: LedgerState) -> RunTally | None:
         return tally
     counts: dict[str, int] = {}
     tables: dict[str, int] = {}
+    native = NONE
     for marker in ledger.markers.values():
         if marker.epoch == plan.epoch:
             counts, tables = added(counts, marker.counts), added(tables, marker.tables)
-    return tally.add(plan, counts, tables)
+            native = native.add(marker.native)
+    return tally.add(plan, counts, tables, native)
+
+
+def of_run(ledger: LedgerState, run: str) -> RunTally | None:
+    """Return the tally of one run; None when there is none, or another run has taken it up and tells of it.
+
+    Args:
+        ledger: The ledger.
+        run: The run's id.
+    """
+    newest = counted(ledger)
+    return newest if newest is not None and newest.run == run else None
+
+
+def teller(ledger: LedgerState, tally: RunTally) -> str | None:
+    """Return the run whose task has told of a tally; None when nobody has.
+
+    Args:
+        ledger: The ledger.
+        tally: Its newest tally.
+    """
+    plan, record = ledger.plan, ledger.others.get(TOLD_KEY, {})
+    if (record.get("run"), record.get("epoch")) == (tally.run, tally.epoch):
+        return str(record["by"])
+    if not tally.run.startswith(NOBODY) or plan is None or not ledger.complete():
+        return None
+    return tally.run if plan.kind == "reset" or (ledger.outcome or {}).get("epoch") == plan.epoch else None
+
+
+def untold(ledger: LedgerState) -> RunTally | None:
+    """Return the newest tally when it has batches and nobody has told of them.
+
+    Args:
+        ledger: The ledger.
+    """
+    newest = counted(ledger)
+    return newest if newest is not None and newest.batches and teller(ledger, newest) is None else None
+
+
+def told_record(tally: RunTally, by: str) -> dict[str, Any]:
+    """Return the value of ``TOLD_KEY`` once a tally is told of.
+
+    Args:
+        tally: The tally.
+        by: The run whose task tells.
+    """
+    return {"run": tally.run, "epoch": tally.epoch, "by": by}
 
 
 def taken_up(found: LedgerState, run: str) -> RunTally:
@@ -135,8 +198,6 @@ def taken_up(found: LedgerState, run: str) -> RunTally:
         run: The driver's run.
     """
     before = counted(found)
-    if before is None or found.plan is None:
+    if before is None or found.plan is None or teller(found, before) not in (None, run):
         return RunTally(run)
-    epoch = found.plan.epoch
-    untold = not found.complete() or (found.plan.kind != "reset" and (found.outcome or {}).get("epoch") != epoch)
-    return replace(before, run=run) if before.run == run or untold else RunTally(run)
+    return replace(before, run=run)

@@ -17,12 +17,14 @@ from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_s
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
+from airflow_provider_mysql_cdc.cdc.model.registry import RegistrySettings
 from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = TypeVar("T")
 
+_ABSENT: Any = object()
 _TOPIC = re.compile("[a-zA-Z0-9._-]{1,249}")
 
 BUILTIN_DATABASES = frozenset({"mysql", "performance_schema", "sys", "information_schema"})
@@ -80,7 +82,11 @@ class ConnectorConfig:
         return read.read(properties, None).problems
 
     def __getitem__(self, wanted: Field[T]) -> T:
-        return Lookup(self.values)[wanted]
+        # Asked for some hundred times a table: a look-up of its own is made for what is derived alone.
+        value: T = self.values.get(wanted.name, _ABSENT)
+        if value is not _ABSENT:
+            return value
+        return wanted.default if wanted.derive is None else wanted.derive(Lookup(self.values))
 
     def given(self, wanted: Field[Any]) -> bool:
         """Say whether the property was given, rather than taken from its default."""
@@ -182,12 +188,20 @@ class ConnectorConfig:
             column: The column's name.
             datatype: Its type as in ``INT UNSIGNED``.
         """
+        if not self.has_column_rules:
+            return None
         name = f"{table}.{column}"
         found = {rule.kind: rule for rule, columns in reversed(self.families.columns.rules) if columns.matches(name)}
         by_type = self[F.DATATYPE_PROPAGATE_SOURCE_TYPE].matches(f"{table}.{datatype}")
         if by_type or self[F.COLUMN_PROPAGATE_SOURCE_TYPE].matches(name):
             found[RuleKind.SOURCE_TYPE] = ColumnRule(RuleKind.SOURCE_TYPE)
         return next((found[kind] for kind in RuleKind if kind in found), None)
+
+    @property
+    def has_column_rules(self) -> bool:
+        """Whether any column may have a rule."""
+        propagated = self[F.DATATYPE_PROPAGATE_SOURCE_TYPE] or self[F.COLUMN_PROPAGATE_SOURCE_TYPE]
+        return bool(self.families.columns.rules or propagated)
 
     def is_boolean(self, table: TableId, column: str, datatype: str, length: int | None) -> bool:
         """Say whether a converter makes a column boolean (TYPE-62).
@@ -221,6 +235,19 @@ class ConnectorConfig:
             silence_timeout_s=self[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
             driver_options=self.families.driver,
         )
+
+    @property
+    def ticdc(self) -> bool:
+        """Whether records of tables are written in TiCDC's protocol."""
+        return F.is_ticdc(Lookup(self.values))
+
+    def avro(self, part: F.Part) -> bool:
+        """Say whether keys or values are written as Avro."""
+        return F.is_avro(Lookup(self.values), part)
+
+    def registry_settings(self, part: F.Part) -> RegistrySettings | None:
+        """Return how to reach the schema registry of keys or of values; None when they are not Avro."""
+        return F.registry_settings(Lookup(self.values), part)
 
     def kafka_settings(self, role: KafkaRole | str | None = None) -> dict[str, str | Secret]:
         """Return settings for a Kafka client; ``sink.clients`` alone reveals the secrets among them.

@@ -115,6 +115,27 @@ class EventContract(DocEnum):
     )
 
 
+class ValueFormat(DocEnum):
+    """What the records of tables are."""
+
+    DEBEZIUM = "debezium", "change events as Debezium writes them"
+    TICDC_AVRO = "ticdc-avro", "flat rows in Avro as TiCDC writes them (docs/ticdc.md)"
+
+
+class TicdcDecimalMode(DocEnum):
+    """How TiCDC's protocol writes DECIMAL."""
+
+    PRECISE = "precise", "bytes with the logical type decimal"
+    STRING = "string", "text"
+
+
+class TicdcBigintUnsignedMode(DocEnum):
+    """How TiCDC's protocol writes BIGINT UNSIGNED."""
+
+    LONG = "long", "a number; above 9223372036854775807 it becomes negative"
+    STRING = "string", "text"
+
+
 class SourceStructVersion(DocEnum):
     """Which generation of the ``source`` block is written."""
 

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config.signal_fields import signal_topics
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
 JSON_CONVERTER = "org.apache.kafka.connect.json.JsonConverter"
+AVRO_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 _PREFIX_PLACEHOLDERS = ("${database.server.name}.", "${topic.prefix}.")
 
 
@@ -174,31 +175,46 @@ HEARTBEAT_ACTION_QUERY: Field[str] = Field(
 
 
 def _converter(value: str) -> str:
-    if value.strip() != JSON_CONVERTER:
-        raise ValueError(f"not supported yet: this release writes JSON only; use {JSON_CONVERTER}")
-    return value.strip()
+    name = value.strip()
+    if name.startswith("io.apicurio."):
+        raise ValueError(
+            f"not supported: use {AVRO_CONVERTER} with the registry's Confluent-compatible address (/apis/ccompat/v7)"
+        )
+    if name not in (JSON_CONVERTER, AVRO_CONVERTER):
+        raise ValueError(f"not supported yet: this release writes JSON ({JSON_CONVERTER}) and Avro ({AVRO_CONVERTER})")
+    return name
 
 
+_CONVERTERS = (
+    f"`{JSON_CONVERTER}` or `{AVRO_CONVERTER}`, with the wire format and the schemas of Confluent's (docs/avro.md)."
+)
 KEY_CONVERTER: Field[str] = Field(
-    "key.converter", _converter, JSON_CONVERTER, "Serialisation of record keys.", Group.SERIALIZATION, refs=("CFG-106",)
+    "key.converter",
+    _converter,
+    JSON_CONVERTER,
+    f"Serialisation of record keys: {_CONVERTERS}",
+    Group.SERIALIZATION,
+    refs=("CFG-106",),
 )
 VALUE_CONVERTER: Field[str] = Field(
     "value.converter",
     _converter,
     JSON_CONVERTER,
-    "Serialisation of record values.",
+    f"Serialisation of record values: {_CONVERTERS}",
     Group.SERIALIZATION,
     refs=("CFG-107",),
 )
-KEY_SCHEMAS_ENABLE = _flag("key.converter.schemas.enable", True, "Write each key with its schema.", Group.SERIALIZATION)
+KEY_SCHEMAS_ENABLE = _flag(
+    "key.converter.schemas.enable", True, "Write each key with its schema (JSON only).", Group.SERIALIZATION
+)
 VALUE_SCHEMAS_ENABLE = _flag(
-    "value.converter.schemas.enable", True, "Write each value with its schema.", Group.SERIALIZATION
+    "value.converter.schemas.enable", True, "Write each value with its schema (JSON only).", Group.SERIALIZATION
 )
 VALUE_REPLACE_NULL_WITH_DEFAULT = _flag(
     "value.converter.replace.null.with.default",
     False,
-    "Write the column's default in place of NULL. Kafka Connect's default is `true`; here it is `false`, because a "
-    "value must not change on its way.",
+    "Write the column's default in place of NULL (JSON only). Kafka Connect's default is `true`; here it is `false`, "
+    "because a value must not change on its way.",
     Group.SERIALIZATION,
 )
 

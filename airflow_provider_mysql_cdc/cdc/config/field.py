@@ -31,6 +31,8 @@ class Group(StrEnum):
     EVENTS = "Events and values"
     COLUMNS = "Columns"
     SERIALIZATION = "Serialisation"
+    REGISTRY = "Avro and the schema registry"
+    TICDC = "TiCDC's Avro protocol"
     TOPICS = "Topics"
     HISTORY = "Schema history and schema changes"
     SIGNALS = "Signals, incremental snapshots and notifications"

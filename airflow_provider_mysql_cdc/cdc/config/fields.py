@@ -8,18 +8,22 @@ from airflow_provider_mysql_cdc.cdc.config import (
     column_fields,
     event_fields,
     failure_fields,
+    registry_fields,
     signal_fields,
     sink_fields,
     source_fields,
+    ticdc_fields,
     transform_fields,
 )
 from airflow_provider_mysql_cdc.cdc.config.column_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.event_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.field import Field
+from airflow_provider_mysql_cdc.cdc.config.registry_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.signal_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.sink_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.source_fields import *  # noqa: F403
+from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import *  # noqa: F403
 from airflow_provider_mysql_cdc.cdc.config.transform_fields import *  # noqa: F403
 
 ALL: tuple[Field[Any], ...] = tuple(
@@ -33,9 +37,10 @@ ALL: tuple[Field[Any], ...] = tuple(
             signal_fields,
             sink_fields,
             transform_fields,
+            ticdc_fields,
         )
         for value in vars(module).values()
         if isinstance(value, Field)
     )
-)
+) + tuple(f for part in registry_fields.PARTS for f in registry_fields.OF_PART[part].all())
 BY_NAME: dict[str, Field[Any]] = {f.name: f for f in ALL}

@@ -103,6 +103,18 @@ NO_EFFECT: dict[str, str] = {
     "schema.history.internal.kafka.buffer.batch.size": _HISTORY,
     "schema.history.internal.memory.optimization": "equal columns share memory in any case",
     "schema.history.internal.prefer.ddl": "the history holds statements",
+    **{
+        f"{part}.converter.{name}": why
+        for part in ("key", "value")
+        for name, why in (
+            ("enhanced.avro.schema.support", "Debezium's schemas have neither Avro enumerations nor packages"),
+            ("schemas.cache.config", "ids are asked once for each table version of a run"),
+            ("max.schemas.per.subject", "ids are asked once for each table version of a run"),
+            ("http.connect.timeout.ms", "http.read.timeout.ms bounds each request"),
+            ("flatten.unions", "it is about reading"),
+            ("schema.registry.ssl.truststore.password", "PEM files of certificates have no password"),
+        )
+    },
     "key.converter.schemas.cache.size": "schemas are compiled once for each table version",
     "value.converter.schemas.cache.size": "schemas are compiled once for each table version",
     "topic.creation.enable": "missing topics are always created",
@@ -128,6 +140,8 @@ _PREDICATES = "predicates are Java code of Kafka Connect; narrow the transforms'
 _CONTRACT = "this release writes one form of events, Debezium 3's"
 _CLASSES = "Java classes cannot be loaded here"
 _NAMING = "topics are named topic.prefix.database.table"
+_OTHER_PART = "it is about the other converter: set it there"
+_PREFIXED = "io.confluent.kafka.serializers.schema.id.prefixschemaidserializer"
 _GTID = "the start position is the stored one, on the same server"
 
 REFUSED: tuple[Refused, ...] = (
@@ -177,8 +191,20 @@ REFUSED: tuple[Refused, ...] = (
     Refused("key.converter.replace.null.with.default", "key columns are never NULL with a default", ("true", "false")),
     Refused("key.converter.decimal.format", _CONTRACT, ("base64",)),
     Refused("value.converter.decimal.format", _CONTRACT, ("base64",)),
-    Refused("key.converter.*", "only JSON without a registry is written", ("",)),
-    Refused("value.converter.*", "only JSON without a registry is written", ("",)),
+    *(
+        Refused(f"{part}.converter.{name}", why, harmless)
+        for part in ("key", "value")
+        for name, why, harmless in (
+            ("latest.compatibility.strict", "a schema that readers would misread is never taken", ("true",)),
+            ("use.schema.id", "ids are the registry's answer to a table's schema", ("-1",)),
+            ("scrub.invalid.names", "use field.name.adjustment.mode and schema.name.adjustment.mode", ("false",)),
+            ("schema.registry.ssl.truststore.type", "convert it to PEM", ("pem",)),
+            ("schema.registry.ssl.keystore.type", "convert it to PEM", ("pem",)),
+            ("*", "docs/properties.md lists the settings of converters that are known", ("",)),
+        )
+    ),
+    Refused("key.converter.value.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
+    Refused("value.converter.key.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
     Refused("errors.tolerance", "use event.processing.failure.handling.mode", ("none",)),
     Refused("errors.deadletterqueue.context.headers.enable", "dead letters always have their headers", ("true",)),
     Refused("errors.deadletterqueue.topic.replication.factor", "topic.creation.default.* says how topics are created"),

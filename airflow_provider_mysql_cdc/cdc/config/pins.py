@@ -105,12 +105,19 @@ def changes(then: Mapping[str, str], now: Mapping[str, str]) -> tuple[str, ...]:
 
 def _value(cfg: ConnectorConfig, declared: Field[object], text: str) -> str:
     value = cfg[declared]
-    return plain(value) if isinstance(value, (bool, int, str, tuple, frozenset)) else text.strip()
+    return plain(value) if _is_plain(value) else text.strip()
 
 
 def _default(cfg: ConnectorConfig, declared: Field[object]) -> str:
     value = declared.default if declared.derive is None else declared.derive(Lookup(cfg.values))
-    return plain(value) if isinstance(value, (bool, int, str, tuple, frozenset)) else ""
+    return plain(value) if _is_plain(value) else ""
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value has one text; that of other objects may hold their address in this process."""
+    if isinstance(value, (tuple, frozenset)):
+        return all(isinstance(member, (int, str)) for member in value)
+    return isinstance(value, (bool, int, str))
 
 
 def _pin(prefix: str, name: str, text: str, *, secret: bool) -> str:

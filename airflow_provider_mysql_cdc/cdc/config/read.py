@@ -10,10 +10,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import families, kafka, known, transforms
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
+from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
 from airflow_provider_mysql_cdc.cdc.config.families import Families
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Lookup, Problem
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Lookup, Problem, plain
 from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_salt, is_secret, suggestion
+from airflow_provider_mysql_cdc.cdc.config.ticdc_checks import ticdc_problems
+from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import ONLY_TICDC
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 OLD_HISTORY, HISTORY = "database.history", "schema.history.internal"
@@ -272,6 +274,8 @@ def _cross_checks(out: Reading) -> None:
     if what := F.source_struct_problem(get):
         fix = f"Set {F.EVENT_CONTRACT.name}=1.9, or remove it for the source block of today"
         out.refuse(F.SOURCE_STRUCT_VERSION.name, str(get[F.SOURCE_STRUCT_VERSION]), what, fix)
+    _ticdc(out, get)
+    _converters(out, get)
     _select_overrides(out, get)
     _kafka_times(out, get)
     if get[F.HEARTBEAT_ACTION_QUERY] and not get[F.HEARTBEAT_INTERVAL_MS]:
@@ -282,6 +286,41 @@ def _cross_checks(out: Reading) -> None:
         out.refuse(F.NOTIFICATION_SINK_TOPIC_NAME.name, None, what, "Name the topic of notifications")
     if F.TOPIC_PREFIX.name not in wrong and get.given(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
         out.refuse(F.LEDGER_TOPIC.name, get[F.LEDGER_TOPIC], what, "Give each its own name")
+
+
+def _ticdc(out: Reading, get: Lookup) -> None:
+    """Check what goes with TiCDC's protocol; without it its properties have no effect."""
+    if not F.is_ticdc(get):
+        idle = [f.name for f in ONLY_TICDC if get.given(f)]
+        out.notes += [f"{name} has no effect with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}" for name in idle]
+        return
+    for declared, why, fix in ticdc_problems(get):
+        shown = plain(get[declared]) if get.given(declared) else None
+        out.refuse(declared.name, shown, f"does not go with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}: {why}", fix)
+    # AVRO-54: statements give no records.
+    skipped = get[F.SKIPPED_OPERATIONS]
+    if Operation.TRUNCATE not in skipped:
+        out.notes.append(f"TRUNCATE gives no record with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}")
+    without = {F.INCLUDE_SCHEMA_CHANGES.name: False, F.SKIPPED_OPERATIONS.name: skipped | {Operation.TRUNCATE}}
+    out.values = {**out.values, **without}
+
+
+def _converters(out: Reading, get: Lookup) -> None:
+    """Check the settings of Avro converters, and note those that the converter in use does not have."""
+    for part, schemas in zip(F.PARTS, (F.KEY_SCHEMAS_ENABLE, F.VALUE_SCHEMAS_ENABLE), strict=True):
+        converter: Field[Any] = F.VALUE_FORMAT if F.is_ticdc(get) else F.CONVERTER_OF[part]
+        if not F.is_avro(get, part):
+            idle = [f.name for f in F.OF_PART[part].all() if get.given(f)]
+        else:
+            for declared, what, fix in F.registry_problems(get, part):
+                # One that was given wrongly has its problem already.
+                if get.given(declared) or declared.name not in out.origin:
+                    out.refuse(declared.name, None, what, fix)
+            # Avro keys and values have their schema in the registry, whatever this says.
+            json_only = (schemas, F.VALUE_REPLACE_NULL_WITH_DEFAULT) if part == "value" else (schemas,)
+            idle = [f.name for f in json_only if get.given(f)]
+            out.values = {name: value for name, value in out.values.items() if name not in idle}
+        out.notes += [f"{name} has no effect with {converter.name}={get[converter]}" for name in idle]
 
 
 def _kafka_times(out: Reading, get: Lookup) -> None:

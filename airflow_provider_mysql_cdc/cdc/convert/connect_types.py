@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
 
 class TypeModes(Protocol):
@@ -222,8 +222,8 @@ def _fixed(kind: ConnectType) -> Callable[[Column, TypeModes], ConnectType]:
 
 _BUILDERS: dict[str, Callable[[Column, TypeModes], ConnectType]] = {
     **dict.fromkeys(_INTEGERS, _integer),
-    **dict.fromkeys(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"), _character),
-    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), _binary),
+    **dict.fromkeys(CHARACTER_TYPES, _character),
+    **dict.fromkeys(BINARY_TYPES, _binary),
     **dict.fromkeys(
         ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
         _fixed(_GEOMETRY),

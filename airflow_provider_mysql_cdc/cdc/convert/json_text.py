@@ -15,6 +15,12 @@ class Float32(float):
     __slots__ = ()
 
 
+class Written(str):
+    """JSON text that stands in a value as it is."""
+
+    __slots__ = ()
+
+
 # Names of members: some hundred of them, and a name given by a user now and then.
 _label = lru_cache(maxsize=1024)(quote)
 
@@ -39,7 +45,7 @@ def dumps(value: Any) -> str:
     """Return compact JSON in member order.
 
     Args:
-        value: dict, list, tuple, str, bool, int, float (``Float32`` for Java floats) or None.
+        value: dict, list, tuple, str, bool, int, float (``Float32`` for Java floats), None, or ``Written``.
     """
     kind = type(value)
     if kind is str:
@@ -48,6 +54,8 @@ def dumps(value: Any) -> str:
         return "null"
     if kind is dict:
         return "{" + ",".join([f"{_label(k)}:{dumps(v)}" for k, v in value.items()]) + "}"
+    if kind is Written:
+        return str(value)
     if isinstance(value, str):
         return quote(value)
     if isinstance(value, bool):

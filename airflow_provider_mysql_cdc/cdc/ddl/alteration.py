@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import (
-    BLOBS,
-    TEXTS,
     converted,
     pick_charset,
     promoted,
@@ -33,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     TableOptions,
 )
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Index, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import BLOBS, TEXTS, Column, Index, Table, TableId
 
 _ALWAYS_PREFIX = frozenset((*TEXTS, *BLOBS))
 Structure = tuple[Table, tuple[PlainKey, ...]]

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.alteration import Structure, altered, co
 from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures, classify, full_name
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
-from airflow_provider_mysql_cdc.cdc.ddl.repeated import Structures, behind_name
+from airflow_provider_mysql_cdc.cdc.ddl.repeated import Structures, behind_name, dropped
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
 from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState, Unread
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
@@ -113,8 +113,17 @@ def apply(state: SchemaState, sql: str, context: DdlContext, captures: Captures 
 
 
 def _made_again(state: SchemaState, sql: str, context: DdlContext) -> Applied | None:
-    """Apply a CREATE TABLE statement that was read before, for a table of another name; None when it is another."""
-    head = None if context.temporary else behind_name(sql)
+    """Apply a CREATE TABLE statement that was read before, for a table of another name, or a DROP TABLE of one table.
+
+    Returns:
+        What it does; None when it is another statement.
+    """
+    if context.temporary:
+        return None
+    if (gone := dropped(sql)) is not None:
+        step = _Step(state, sql, context)
+        return Applied(_drop(step, DropTables((gone[0],), if_exists=gone[1])), tuple(step.changes), "applied")
+    head = behind_name(sql)
     if head is None:
         return None
     step = _Step(state, sql, context)

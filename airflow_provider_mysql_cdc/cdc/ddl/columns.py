@@ -8,60 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
+from airflow_provider_mysql_cdc.cdc.ddl.data_types import TYPES
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, Kind
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
+from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES
 
-# fmt: off
-_SAME = (
-    "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE", "BIT", "CHAR",
-    "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "BINARY", "VARBINARY", "TINYBLOB", "BLOB",
-    "MEDIUMBLOB", "LONGBLOB", "DATE", "TIME", "DATETIME", "TIMESTAMP", "YEAR", "ENUM", "SET", "JSON",
-    "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON",
-    "GEOMETRYCOLLECTION", "VECTOR",
-)
-# fmt: on
-TYPES: dict[str, str] = {
-    **{name: name for name in _SAME},
-    "INT1": "TINYINT",
-    "INT2": "SMALLINT",
-    "INT3": "MEDIUMINT",
-    "MIDDLEINT": "MEDIUMINT",
-    "INT4": "INT",
-    "INTEGER": "INT",
-    "INT8": "BIGINT",
-    "DEC": "DECIMAL",
-    "NUMERIC": "DECIMAL",
-    "FIXED": "DECIMAL",
-    "FLOAT4": "FLOAT",
-    "FLOAT8": "DOUBLE",
-    "DOUBLE PRECISION": "DOUBLE",
-    "REAL": "DOUBLE",
-    "BOOL": "TINYINT",
-    "BOOLEAN": "TINYINT",
-    "SERIAL": "BIGINT",
-    "CHARACTER": "CHAR",
-    "CHAR VARYING": "VARCHAR",
-    "CHARACTER VARYING": "VARCHAR",
-    "VARCHARACTER": "VARCHAR",
-    "NCHAR": "CHAR",
-    "NATIONAL CHAR": "CHAR",
-    "NATIONAL CHARACTER": "CHAR",
-    "NCHAR VARYING": "VARCHAR",
-    "NCHAR VARCHAR": "VARCHAR",
-    "NVARCHAR": "VARCHAR",
-    "NATIONAL VARCHAR": "VARCHAR",
-    "NATIONAL VARCHARACTER": "VARCHAR",
-    "NATIONAL CHAR VARYING": "VARCHAR",
-    "NATIONAL CHARACTER VARYING": "VARCHAR",
-    "LONG": "MEDIUMTEXT",
-    "LONG VARCHAR": "MEDIUMTEXT",
-    "LONG VARCHARACTER": "MEDIUMTEXT",
-    "LONG CHAR VARYING": "MEDIUMTEXT",
-    "LONG CHARACTER VARYING": "MEDIUMTEXT",
-    "LONG VARBINARY": "MEDIUMBLOB",
-    "GEOMCOLLECTION": "GEOMETRYCOLLECTION",
-}
-"""Base type by the words of a type."""
 _AFTER_COLUMN = (",", ")", "FIRST", "AFTER", "PARTITION", "REMOVE")
 _MEMBERS = frozenset(("ENUM", "SET"))
 _NOW = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
@@ -294,7 +245,7 @@ def _fixed_charset(name: str) -> _Handler:
 
 
 # Debezium takes the attribute BINARY for a part of these types' names.
-_BINARY_WORDS = frozenset(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT"))
+_BINARY_WORDS = frozenset(CHARACTER_TYPES)
 
 
 def _binary(cur: Cursor, spec: ColumnSpec) -> None:

@@ -19,14 +19,17 @@ from airflow_provider_mysql_cdc.cdc.ddl.collations import (
 from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import (
+    BINARY_TYPES,
+    BLOBS,
+    CHARACTER_TYPES,
+    COLLATED_TYPES,
+    TEXTS,
+    Column,
+)
 
-TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
-BLOBS = ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
-CHARACTER_TYPES = frozenset(("CHAR", "VARCHAR", "ENUM", "SET", *TEXTS))
 _CAPACITY = ((255, 0), (65535, 1), (16777215, 2))
-_BINARY_OF = {"CHAR": "BINARY", "VARCHAR": "VARBINARY", **dict(zip(TEXTS, BLOBS, strict=True))}
-_BINARY_TYPES = frozenset(("BINARY", "VARBINARY", *BLOBS))
+_BINARY_OF = dict(zip(CHARACTER_TYPES, BINARY_TYPES, strict=True))
 _MAX_VARCHAR = 65535
 _MAX_NUMBER = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
 ZERO_TIMESTAMP = "0000-00-00 00:00:00"
@@ -112,7 +115,7 @@ def promoted(columns: list[Column], defined: Iterable[Column], context: DdlConte
 
 def _column(spec: ColumnSpec, defaults: DbDefaults, context: DdlContext) -> Column:
     base = spec.base
-    chosen = _column_charset(spec, defaults, context) if base in CHARACTER_TYPES else None
+    chosen = _column_charset(spec, defaults, context) if base in COLLATED_TYPES else None
     if chosen is not None and chosen.charset == "binary" and base in _BINARY_OF:
         base, chosen = _BINARY_OF[base], None
     base = fit(base, spec.length, chosen)
@@ -195,7 +198,7 @@ def default_text(default: Default, column: Column) -> str:
         return f"b'{int.from_bytes(raw, 'big'):b}'"
     if column.charset is not None:
         return decode_text(raw, column.charset)
-    if column.type_name in _BINARY_TYPES:
+    if column.type_name in BINARY_TYPES:
         text = raw.decode("utf-8", "replace")
         return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
     if len(raw) > _MAX_NUMBER:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_collation, collation_by_id
+from airflow_provider_mysql_cdc.cdc.ddl.layers import layered
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 
@@ -117,7 +118,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """Hold the structures of all tables known. Values are shared between versions; each change copies one dict.
+    """Hold the structures of all tables known. Versions share what did not change between them (``ddl.layers``).
 
     Args:
         tables: Structures by name.
@@ -146,22 +147,20 @@ class SchemaState:
         """Return the state with this table added or replaced."""
         keys = self.plain_keys
         if plain_keys or table.id in keys:
-            keys = {**keys, table.id: plain_keys}
-        unread = self.unread
-        if table.id in unread:
-            unread = {k: v for k, v in unread.items() if k != table.id}
-        return replace(self, tables={**self.tables, table.id: table}, plain_keys=keys, unread=unread)
+            keys = layered(keys).having(table.id, plain_keys)
+        unread = layered(self.unread).without((table.id,)) if table.id in self.unread else self.unread
+        tables = layered(self.tables).having(table.id, table)
+        return SchemaState(tables, self.databases, self.server, keys, unread)
 
     def without_tables(self, *ids: TableId) -> SchemaState:
         """Return the state without these tables; ``self`` when none of them is known."""
         if not any(map(self.knows, ids)):
             return self
-        drop = frozenset(ids)
         return replace(
             self,
-            tables={k: v for k, v in self.tables.items() if k not in drop},
-            plain_keys={k: v for k, v in self.plain_keys.items() if k not in drop},
-            unread={k: v for k, v in self.unread.items() if k not in drop},
+            tables=layered(self.tables).without(ids),
+            plain_keys=layered(self.plain_keys).without(ids),
+            unread=layered(self.unread).without(ids),
         )
 
     def with_database(self, name: str, defaults: DbDefaults) -> SchemaState:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from math import isfinite
 from struct import Struct
+from typing import Any
 
 import orjson
 
@@ -34,11 +35,24 @@ _NUMBERS = {
 }  # fmt: skip
 _U16, _U32, _F64 = _NUMBERS[_UINT16], _NUMBERS[_UINT32], Struct("<d").unpack_from
 # Value entries: type, then offset or the value itself. Key entries: offset, length.
-_ENTRY_SMALL, _ENTRY_LARGE = Struct("<BH").unpack_from, Struct("<BI").unpack_from
+_SMALL, _LARGE = Struct("<BH"), Struct("<BI")
+_ENTRY_SMALL, _ENTRY_LARGE = _SMALL.unpack_from, _LARGE.unpack_from
 _KEY_SMALL, _KEY_LARGE = Struct("<HH").unpack_from, Struct("<IH").unpack_from
 # Types whose value stands in the entry itself.
 _INLINE_SMALL = frozenset({_LITERAL, _INT16, _UINT16})
 _INLINE_LARGE = _INLINE_SMALL | {_INT32, _UINT32}
+# Their text from the number that the entry's bytes make; in entries of four bytes shorter values come first.
+_INLINE_TEXTS: dict[int, Callable[[int], str]] = {
+    _LITERAL: lambda word: _LITERALS[word & 0xFF],
+    _INT16: lambda word: str(((word & 0xFFFF) ^ 0x8000) - 0x8000),
+    _UINT16: lambda word: str(word & 0xFFFF),
+    _INT32: lambda word: str((word ^ 0x80000000) - 0x80000000),
+    _UINT32: str,
+}
+_SMALL_LAYOUT = 2, _U16, _SMALL.iter_unpack, {kind: _INLINE_TEXTS[kind] for kind in _INLINE_SMALL}
+_LARGE_LAYOUT = 4, _U32, _LARGE.iter_unpack, {kind: _INLINE_TEXTS[kind] for kind in _INLINE_LARGE}
+# Container types: small and large object, small and large array.
+_LAYOUTS = (_SMALL_LAYOUT, _LARGE_LAYOUT, _SMALL_LAYOUT, _LARGE_LAYOUT)
 
 
 class _Names(dict[bytes, str]):
@@ -56,6 +70,23 @@ class _Names(dict[bytes, str]):
 
 
 _NAMES = _Names()
+
+
+class _Kept(dict[Any, Any]):
+    """Remember what was worked out for documents; forget all when there are too many."""
+
+    limit, longest = 4096, 1024
+
+    def keep(self, key: Any, value: Any) -> None:
+        if len(self) >= self.limit:
+            self.clear()
+        self[key] = value
+
+
+# Texts of objects by width of their offsets, number of members, bytes of key entries and names.
+_SHAPES = _Kept()
+# By kind and key entries: where an object's names begin and end, the names, and its text.
+_PLACES = _Kept()
 
 
 class Budget:
@@ -151,43 +182,73 @@ def _length(data: bytes, pos: int) -> tuple[int, int]:
 
 
 def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget: Budget) -> str:
-    if kind in (_LARGE_OBJECT, _LARGE_ARRAY):
-        width, count_at, entry, key, inline = 4, _U32, _ENTRY_LARGE, _KEY_LARGE, _INLINE_LARGE
-    else:
-        width, count_at, entry, key, inline = 2, _U16, _ENTRY_SMALL, _KEY_SMALL, _INLINE_SMALL
+    width, count_at, entries, inline = _LAYOUTS[kind]
     count = count_at(data, base)[0]
     keys = base + 2 * width
     is_object = kind <= _LARGE_OBJECT
     first = keys + count * (width + 2) if is_object else keys
-    budget.take(first + count * (width + 1) - base)
+    end = first + count * (width + 1)
+    budget.left -= end - base
+    if budget.left < 0:
+        raise ValueError("the values of a JSON document overlap")
+    if end > len(data):
+        raise ValueError("the entries of a JSON container end behind the document")
     values = []
-    for pos in range(first, first + count * (width + 1), width + 1):
-        kind, at = entry(data, pos)
-        if kind in inline:
-            at = pos + 1
+    for child, word in entries(data[first:end]):
+        # Most values are short strings: one byte of length, and nothing to escape.
+        if child == _STRING and (size := data[base + word]) < 128:
+            at = base + word + 1
+            string = text[at : at + size]
+            if len(orjson.dumps(string)) == size + 2:
+                values.append(f'"{string}"')
+                continue
+        if (number := inline.get(child)) is not None:
+            values.append(number(word))
+        elif child <= _LARGE_ARRAY and depth < _MAX_DEPTH:
+            values.append(_container(data, text, child, base + word, depth + 1, budget))
         else:
-            at += base
-            # Most values are short strings: one byte of length, and nothing to escape.
-            if kind == _STRING and (size := data[at]) < 128:
-                string = text[at + 1 : at + 1 + size]
-                if len(orjson.dumps(string)) == size + 2:
-                    values.append(f'"{string}"')
-                    continue
-        values.append(_value(data, text, kind, at, depth + 1, budget))
+            values.append(_value(data, text, child, base + word, depth + 1, budget))
     if not is_object:
         return f"[{','.join(values)}]"
-    members = []
-    for value in values:
-        start, size = key(data, keys)
+    if not count:
+        return "{}"
+    # Documents of a column have the same names mostly, at the same offsets.
+    known: tuple[int, int, bytes, str] | None = _PLACES.get((kind, data[keys:first]))
+    if known is not None and data[base + known[0] : base + known[1]] == known[2]:
+        return known[3] % tuple(values)
+    return _member_names(data, base, keys, count, kind, budget) % tuple(values)
+
+
+def _member_names(data: bytes, base: int, keys: int, count: int, kind: int, budget: Budget) -> str:
+    """Return an object's text with ``%s`` in place of each value; objects with the same names share it."""
+    width = _LAYOUTS[kind][0]
+    key = _KEY_LARGE if width == 4 else _KEY_SMALL
+    end = keys + count * (width + 2)
+    low = base + key(data, keys)[0]
+    start, size = key(data, end - width - 2)
+    high = base + start + size
+    short = high - low <= _SHAPES.longest
+    shape = width, count, data[keys:end] + data[low:high] if short else b""
+    if short and (known := _SHAPES.get(shape)) is not None:
+        _PLACES.keep((kind, data[keys:end]), (low - base, high - base, data[low:high], known))
+        return str(known)
+    members, whole = [], short
+    for at in range(keys, end, width + 2):
+        start, size = key(data, at)
         start += base
         if size > _NAMES.longest:
             budget.take(size)
+            whole = False
         name = data[start : start + size]
         if len(name) != size:
             raise ValueError("a member name ends behind the JSON document")
-        members.append(_NAMES[name] + value)
-        keys += width + 2
-    return f"{{{','.join(members)}}}"
+        members.append(_NAMES[name].replace("%", "%%"))
+        # In a damaged document names may lie outside of what the first and the last one enclose.
+        whole = whole and low <= start and start + size <= high
+    text = f"{{{','.join(member + '%s' for member in members)}}}"
+    if whole:
+        _SHAPES.keep(shape, text)
+    return text
 
 
 def children(data: bytes, kind: int, base: int, budget: Budget) -> list[tuple[bytes | None, int, int]]:

@@ -12,10 +12,14 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Dialect
 from airflow_provider_mysql_cdc.cdc.decode.failure import Failure, Place, header_text
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.decode.row_image import Frame, PatternRows
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage, shape_of
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
@@ -23,11 +27,9 @@ from airflow_provider_mysql_cdc.cdc.decode.table_shape import KEY_HEAD, KEY_TAIL
 from airflow_provider_mysql_cdc.cdc.decode.unavailable import unavailable
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS, Variants
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, WireType, wire_types
-from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Record = tuple[bytes | None, bytes | None, int, int, tuple[str, bytes] | None]
-Buffer = bytes | bytearray
 # (bytes, byte text, offset of the first bitmap, end, text before the row number, text after, row, out.append)
 Run = Callable[[bytes, str, int, int, str, str, int, Callable[[Record], None]], tuple[int, int]]
 
@@ -40,29 +42,6 @@ def schema_wrap(schema: str | None) -> tuple[str, str]:
     if schema is None:
         return "", ""
     return f'{{"schema":{to_byte_text(schema)},"payload":', "}"
-
-
-def after_row(ctx: EventContext, op: str) -> str:
-    """Return what follows the row number in the payload."""
-    return f'{ctx.src_tail},"transaction":{ctx.transaction},"op":"{op}"{ctx.tail}'
-
-
-def _after_row_1_9(ctx: EventContext, op: str) -> str:
-    return f'{ctx.src_tail},"op":"{op}"{ctx.tail}'
-
-
-def _after_row_1_9_transaction(ctx: EventContext, op: str) -> str:
-    return f'{ctx.src_tail},"op":"{op}"{ctx.tail[:-1]},"transaction":{ctx.transaction}}}'
-
-
-def after_row_of(options: DecoderOptions) -> Callable[[EventContext, str], str]:
-    """Return the function that gives what follows the row number.
-
-    In contract 1.9 the transaction comes last, and only with transaction metadata (EX-14, EX-18).
-    """
-    if options.contract != "1.9":
-        return after_row
-    return _after_row_1_9_transaction if options.transaction else _after_row_1_9
 
 
 def key_indexes(table: Table, options: DecoderOptions) -> tuple[int, ...]:
@@ -80,24 +59,40 @@ class RowDecoder:
         wires: Wire types of its columns.
         options: Modes.
         envelope: Constant text around the rows.
+        dialect: How records are put together.
+        heads: What keys and values begin with; None for what ``envelope`` says.
+
+    Raises:
+        Declined: The dialect has no code for the table.
     """
 
+    native = False
+    """Whether the native kernel is asked first."""
+
     def __init__(
-        self, table: Table, wires: tuple[WireType, ...], options: DecoderOptions, envelope: EnvelopeText
+        self,
+        table: Table,
+        wires: tuple[WireType, ...],
+        options: DecoderOptions,
+        envelope: EnvelopeText,
+        dialect: Dialect = JSON,
+        heads: tuple[str, str] | None = None,
     ) -> None:
         self.table, self._options = table, options
         self._keys = key_indexes(table, options)
-        self._shape = shape_of_table(table.columns, self._keys, wires, options, envelope)
+        self._shape = shape_of_table(table.columns, self._keys, wires, options, envelope, dialect)
         self._columns, self._size, self._key_more = self._shape.columns, self._shape.size, self._shape.key_more
-        self._key_wrap = schema_wrap(envelope.key_schema)
-        self._value_wrap = schema_wrap(envelope.value_schema)
-        self._after_row = after_row_of(options)
-        self._envelope = envelope
+        self._key_wrap = schema_wrap(envelope.key_schema) if heads is None else (heads[0], "")
+        self._value_wrap = schema_wrap(envelope.value_schema) if heads is None else (heads[1], "")
+        self._after_row, self._dialect, self._number = dialect.after_row(options), dialect, dialect.number
+        self._behind, self._foreign = {op: dialect.behind(op) for op in "cud"}, dialect.foreign
+        # Without the schemas, which stand in what keys and values begin with: of many tables they are megabytes.
+        self._envelope = EnvelopeText(None, None, envelope.null_text, envelope.insert_text)
         self._frame: Frame | None = None
         self._patterns: dict[tuple[str, bytes], PatternRows] = {}
         self._images = self._shape.images
-        self._writes: Variants = Variants(partial(self._run, '{"before":null,"after":', tombstone=False))
-        self._deletes: Variants = Variants(partial(self._run, '{"before":', tombstone=options.tombstones))
+        self._writes: Variants = Variants(partial(self._run, dialect.insert(), tombstone=False))
+        self._deletes: Variants = Variants(partial(self._run, dialect.before, tombstone=options.tombstones))
 
     # -- the three functions of the contract --------------------------------------------------------------------
 
@@ -134,7 +129,7 @@ class RowDecoder:
         images, size, keyed = self._images, self._size, bool(self._keys)
         before, last, p = 0, end - pos, 0
         row = first = ctx.first_row
-        head, between = self._value_wrap[0] + '{"before":', ',"after":'
+        head, between, number = self._value_wrap[0] + self._dialect.before, self._dialect.after, self._number
         middle, tail = self._around(ctx, "u")
         key_head, key_tail = self._key_wrap
         append = out.append
@@ -145,7 +140,8 @@ class RowDecoder:
                 p, new_key, new = images[data[p : p + size]](data, text, p)
                 if old_key == new_key:
                     key = f"{key_head}{new_key}{key_tail}".encode("latin-1") if keyed else None
-                    value = f"{head}{old}{between}{new}{middle}{row}{tail}".encode("latin-1")
+                    shown = row if number is None else number(row)
+                    value = f"{head}{old}{between}{new}{middle}{shown}{tail}".encode("latin-1")
                     append((key, value, row, 0, None))
                 else:
                     self._key_change((old_key, old), (new_key, new), row, ctx, append)
@@ -199,9 +195,9 @@ class RowDecoder:
 
     def _around(self, ctx: EventContext, op: str) -> tuple[str, str]:
         """Return the text between the images and the row number, and the text after it."""
-        middle = f'{_BETWEEN[op]},"source":{ctx.src_head}'
+        middle = f"{self._behind[op]}{ctx.src_head}"
         tail = self._after_row(ctx, op) + self._value_wrap[1]
-        if middle.isascii() and tail.isascii():
+        if not self._foreign or (middle.isascii() and tail.isascii()):
             return middle, tail
         return to_byte_text(middle), to_byte_text(tail)
 
@@ -257,8 +253,10 @@ class RowDecoder:
         head = self._value_wrap[0]
         (old_key, old), (new_key, new) = before, after
         columns = [self.table.columns[i] for i in self._keys]
-        new_header = ("__debezium.newkey", header_text(new_key, columns, self._options))
-        old_header = ("__debezium.oldkey", header_text(old_key, columns, self._options))
+        new_header, old_header = None, None
+        if not self._options.flat:
+            new_header = ("__debezium.newkey", header_text(new_key, columns, self._options))
+            old_header = ("__debezium.oldkey", header_text(old_key, columns, self._options))
         old_bytes = f"{self._key_wrap[0]}{old_key}{self._key_wrap[1]}".encode("latin-1")
         new_bytes = f"{self._key_wrap[0]}{new_key}{self._key_wrap[1]}".encode("latin-1")
         middle, tail = self._around(ctx, "d")
@@ -269,7 +267,7 @@ class RowDecoder:
         value = f'{head}{{"before":null,"after":{new}{middle}{row}{tail}'
         append((new_bytes, value.encode("latin-1"), row, 2, old_header))
 
-    def _failure(self, error: Exception, data: bytes, place: Place, ctx: EventContext) -> CdcError:
+    def _failure(self, error: Exception, data: bytes, place: Place, ctx: EventContext) -> Exception:
         return Failure(self.table, self._columns, self._keys, self._size, self._images).explain(error, data, place, ctx)
 
     def _run(self, start: str, bitmap: bytes | None, *, tombstone: bool) -> Run:
@@ -278,23 +276,22 @@ class RowDecoder:
         return made
 
 
-# What closes the images: a create has its only image as "after", a delete as "before".
-_BETWEEN = {"c": "", "u": "", "d": ',"after":null'}
-
-
 def compile_decoder(
-    table: Table, table_map: TableMapLike, options: DecoderOptions, envelope: EnvelopeText
+    table: Table, table_map: TableMapLike, options: DecoderOptions, envelope: EnvelopeText, tally: Tally | None = None
 ) -> RowDecoder:
-    """Return the decoder of one table version.
+    """Return the decoder of one table version: the native one, where there is one for it.
 
     Args:
         table: The table as of this point of the binlog.
         table_map: The TABLE_MAP event that announced the rows.
         options: Modes, key and included columns.
         envelope: Constant schema text.
+        tally: Counts what the native kernel decodes.
 
     Raises:
         SchemaMismatchError: When the TABLE_MAP contradicts the table.
     """
+    from airflow_provider_mysql_cdc.cdc.decode.native_rows import decoder  # whose decoders are RowDecoders
+
     require_width(table, len(table_map.column_types))
-    return RowDecoder(table, wire_types(table_map), options, envelope)
+    return decoder(table, wire_types(table_map), options, envelope, tally)

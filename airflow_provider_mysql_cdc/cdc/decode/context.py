@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class HiddenRow(int):
     """Count rows for a contract whose source block does not number them: an int whose text is empty."""
@@ -28,9 +30,11 @@ class EventContext:
         first_row: Number of the event's first row in the source block, a ``HiddenRow`` where that has no ``row``.
         transaction: JSON text of the transaction block.
         where: Place of the event for error texts, ``binlog.000003:4711``.
+
+    Texts that are not JSON come with ``plain``: a function that puts JSON into a context, and what it is given beside.
     """
 
-    __slots__ = ("first_row", "src_head", "src_tail", "tail", "transaction", "where")
+    __slots__ = ("first_row", "plain", "src_head", "src_tail", "tail", "transaction", "where")
 
     def __init__(
         self,
@@ -48,3 +52,14 @@ class EventContext:
         self.first_row = first_row
         self.transaction = transaction
         self.where = where
+        self.plain: tuple[Any, ...] | None = None
+
+    def as_json(self) -> EventContext:
+        """Return a context of the same event whose texts are JSON."""
+        if self.plain is None:
+            return self
+        found = EventContext(first_row=self.first_row, transaction=self.transaction)
+        fill, *given = self.plain
+        fill(found, *given)
+        found.where = self.where
+        return found

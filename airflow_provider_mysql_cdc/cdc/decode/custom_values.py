@@ -38,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answ
 from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextCode, TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.model.conversion import ConverterError, CustomColumn
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, COLLATED_TYPES, Column
 
 ConvertText = Callable[[str], str]
 _TEMPORAL = ("DATE", "TIME", "DATETIME", "TIMESTAMP")
@@ -352,12 +352,11 @@ def _vector(text: str) -> list[float]:
     return [float(v) for v in json.loads(text)]
 
 
-_STRINGS = ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET", "JSON")
 _PARSERS: dict[str, Callable[[str], Any]] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "YEAR"), int),
     **dict.fromkeys(("FLOAT", "DOUBLE"), float),
-    **dict.fromkeys(_STRINGS, _string),
-    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), _bytes),
+    **dict.fromkeys((*COLLATED_TYPES, "JSON"), _string),
+    **dict.fromkeys(BINARY_TYPES, _bytes),
     **dict.fromkeys(("DATE", "TIME", "DATETIME"), str),
     "DECIMAL": _decimal,
     "TIMESTAMP": _timestamp,
@@ -370,6 +369,6 @@ def _parser(column: Column) -> Callable[[str], Any]:
         return _unsigned
     if column.type_name == "BIT":
         return _bit if (column.length or 1) == 1 else _bits
-    if column.charset == "binary" and column.type_name in _STRINGS and column.type_name not in ("ENUM", "SET", "JSON"):
+    if column.charset == "binary" and column.type_name in CHARACTER_TYPES:
         return _bytes
     return _PARSERS.get(column.type_name, _spatial)

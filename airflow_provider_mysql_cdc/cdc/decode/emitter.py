@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from struct import Struct, calcsize
-from typing import Any
+from typing import Any, NamedTuple
 
 _PREFIX = {1: (("", "B"),), 2: (("<", "H"),), 3: (("<", "H"), ("", "B")), 4: (("<", "I"),)}
 
@@ -65,6 +65,17 @@ class ColumnCode:
     change: Callable[[str], str] | None = None
     convert: Callable[[str], str] | None = None
     refuse_null: Callable[[], str] | None = None
+
+
+class ObjectText(NamedTuple):
+    """Say what stands before, between and behind the members of an object."""
+
+    head: str
+    comma: str
+    tail: str
+
+
+JSON_OBJECT = ObjectText("{", ",", "}")
 
 
 def literal(text: str) -> str:
@@ -196,31 +207,6 @@ class Emitter:
             self._offset = 0
 
 
-def emit_image(
-    emitter: Emitter,
-    columns: tuple[ColumnCode, ...],
-    nulls: int | None,
-    key_order: tuple[int, ...],
-    key_more: str = "",
-) -> tuple[str, str]:
-    """Add the reading of one row image and return the f-string bodies of value and key objects.
-
-    Args:
-        emitter: Gets the statements; the image's values begin at ``p``.
-        columns: All columns of the image in order.
-        nulls: NULL columns, column 0 in bit 0; None makes code for every combination, which looks at the name
-            ``nulls`` column by column.
-        key_order: Indexes of the key columns in key order, or empty.
-        key_more: Members behind them (``key_members``).
-
-    Returns:
-        Bodies of the row object and of the key object (without key: an empty one).
-    """
-    bodies, shown = image_bodies(emitter, columns, nulls)
-    value = object_body(columns, shown)
-    return value, object_body(columns, {i: bodies[i] for i in key_order}, key_more) if key_order else ""
-
-
 def image_bodies(
     emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int | None
 ) -> tuple[dict[int, str], dict[int, str]]:
@@ -229,16 +215,27 @@ def image_bodies(
     Args:
         emitter: Gets the statements; the image's values begin at ``p``.
         columns: The image's columns in order.
-        nulls: As for ``emit_image``.
+        nulls: NULL columns, column 0 in bit 0; None makes code for every combination, which looks at the name
+            ``nulls`` column by column.
     """
     bodies = _any_nulls(emitter, columns) if nulls is None else _known_nulls(emitter, columns, nulls)
     shown = {i: _shown(emitter, i, code, bodies[i], nulls) for i, code in enumerate(columns) if code.in_value}
     return bodies, shown
 
 
-def object_body(columns: tuple[ColumnCode, ...], bodies: dict[int, str], more: str = "") -> str:
-    """Return the f-string body of an object with these columns as members, and more behind them."""
-    return "{{" + ",".join(literal(columns[i].label) + body for i, body in bodies.items()) + literal(more) + "}}"
+def object_body(
+    columns: tuple[ColumnCode, ...], bodies: dict[int, str], around: ObjectText = JSON_OBJECT, more: str = ""
+) -> str:
+    """Return the f-string body of an object.
+
+    Args:
+        columns: The table's columns.
+        bodies: F-string bodies of its members, by column.
+        around: What stands around them.
+        more: Members behind them.
+    """
+    head, comma, tail = map(literal, around)
+    return head + comma.join(literal(columns[i].label) + body for i, body in bodies.items()) + literal(more) + tail
 
 
 def _shown(emitter: Emitter, index: int, code: ColumnCode, body: str, nulls: int | None) -> str:

@@ -19,6 +19,8 @@ _WRITES = frozenset({WRITE_ROWS_V1, WRITE_ROWS})
 END_OF_STATEMENT = 0x0001
 _MOST_COLUMNS = 4096  # of a table, MySQL manual, "Limits on Table Column Count"
 
+TABLE_ID_BYTES, FLAGS_END = 6, 8
+
 _HEAD_V1 = Struct("<IHH").unpack_from  # 6-byte table id, 2-byte flags
 _HEAD_V2 = Struct("<IHHH").unpack_from  # and the length of extra data, which counts its own two bytes
 
@@ -80,6 +82,22 @@ class RowsHeader(NamedTuple):
 def full_bitmap(width: int) -> bytes:
     """Return the bitmap of ``width`` columns that are all present."""
     return ((1 << width) - 1).to_bytes((width + 7) >> 3, "little")
+
+
+def usual_headers(width: int) -> dict[int, bytes]:
+    """Return what stands between flags and rows in most row events of a table, by event type.
+
+    They have no extra data and leave out no column.
+
+    Args:
+        width: Number of columns.
+    """
+    # The server sets the spare bits of the last byte too.
+    image = b"\xff" * ((width + 7) >> 3)
+    head = b"\x02\x00" + bytes([width])
+    return (
+        {WRITE_ROWS: head + image, UPDATE_ROWS: head + image + image, DELETE_ROWS: head + image} if width < 251 else {}
+    )
 
 
 def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:

@@ -57,6 +57,8 @@ class DecoderOptions:
         key_fields: Names and values of the fields that a transform adds to every key.
         read_op: Operation letter of snapshot rows.
         unavailable_as_null: ``unavailable.value.as.null``: null stands for one whose type cannot hold the placeholder.
+        flat: Rows become flat records of another protocol: dates and times are MySQL's own text, BOOL is a number,
+            nothing stands for a column that the image leaves out, and a changed key has no headers.
     """
 
     contract: str = "3.x"
@@ -83,6 +85,7 @@ class DecoderOptions:
     schema_titles: tuple[tuple[str, str], ...] = ()
     key_fields: tuple[tuple[str, str], ...] = ()
     read_op: str = "r"
+    flat: bool = False
 
     def treatment(self, column: Column) -> ColumnTreatment:
         """Return what is done with a column in the value."""
@@ -98,7 +101,7 @@ class DecoderOptions:
         A converter takes what is above zero as true; BOOL in the statement itself makes any other number true too
         (TYPE-60; in a snapshot the column is a TINYINT(1), TYPE-61).
         """
-        if column.type_name != "TINYINT":
+        if column.type_name != "TINYINT" or self.flat:
             return None
         if column.name in self.booleans:
             return "> 0"

@@ -13,7 +13,7 @@ from functools import partial
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.decode import temporal, temporal_code
+from airflow_provider_mysql_cdc.cdc.decode import literal_times, temporal, temporal_code
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
@@ -33,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_double, decima
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
 _FLOAT_TEXTS = FloatTexts()
 
@@ -113,10 +113,19 @@ def _base64_of_int(emitter: Emitter, name: str) -> str:
 
 
 def _decimal(request: Request) -> Answer:
+    return decimal_answer(request, _DECIMAL_MODES[request.options.decimal_mode])
+
+
+def decimal_answer(request: Request, finish: Callable[[Emitter, str, int], str]) -> Answer:
+    """Return wire layout and renderer of a DECIMAL.
+
+    Args:
+        request: The column.
+        finish: Gets the emitter, the name of the unscaled number and the scale; returns the value's f-string body.
+    """
     words = decimal_words(request.wire.a, request.wire.b)
     scale = request.wire.b
     formats = {1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H")), 4: ((">", "I"),)}
-    finish = _DECIMAL_MODES[request.options.decimal_mode]
 
     def render(emitter: Emitter, names: list[str]) -> str:
         parts, rest = [], iter(names)
@@ -244,7 +253,7 @@ def set_text(members: tuple[str, ...], mask: int) -> str:
     return quote_byte_text(",".join(m for i, m in enumerate(members) if mask >> i & 1))
 
 
-_SET_FIELDS = {
+SET_FIELDS = {
     1: (("", "B"),),
     2: (("<", "H"),),
     3: (("<", "H"), ("", "B")),
@@ -255,7 +264,7 @@ _SET_FIELDS = {
 
 def _set(request: Request) -> Answer:
     size = request.wire.a
-    if size not in _SET_FIELDS:
+    if size not in SET_FIELDS:
         raise ValueError(f"a SET of {size} bytes")
     texts = temporal.Memo(partial(set_text, request.column.enum_values))
 
@@ -265,7 +274,7 @@ def _set(request: Request) -> Answer:
         emitter.line(f"{names[0]} = {emitter.bind(request.unique('SET'), texts)}[{names[0]}]")
         return f"{{{names[0]}}}"
 
-    return Wire(_SET_FIELDS[size]), render
+    return Wire(SET_FIELDS[size]), render
 
 
 def _base64_url(data: bytes) -> str:
@@ -331,21 +340,23 @@ def _wide_char(prefix: int, name: str) -> Answer:
     return Wire(prefix=prefix), render
 
 
+def string_layout(wire: WireType) -> tuple[int, int, bool]:
+    """Return bytes of the length, declared bytes, and whether the length is fixed, of a type of strings."""
+    fixed = wire.code == wt.STRING
+    return wire.a if wire.code == wt.BLOB else (2 if wire.a > 255 else 1), wire.a, fixed
+
+
 def _character(request: Request) -> Answer:
     """CHAR, VARCHAR and the TEXT types, also in character set binary."""
-    code, size = request.wire.code, request.wire.a
-    fixed = code == wt.STRING
-    prefix = size if code == wt.BLOB else (2 if size > 255 else 1)
+    prefix, size, fixed = string_layout(request.wire)
     if request.column.charset == "binary":
         return _binary(prefix, size if fixed else 0, request)
     return _text(prefix, request, fixed=fixed)
 
 
 def _bytes(request: Request) -> Answer:
-    code, size = request.wire.code, request.wire.a
-    if code == wt.BLOB:
-        return _binary(size, 0, request)
-    return _binary(2 if size > 255 else 1, size if code == wt.STRING else 0, request)
+    prefix, size, fixed = string_layout(request.wire)
+    return _binary(prefix, size if fixed else 0, request)
 
 
 def _call(hint: str, function: Callable[[bytes], str], quoted: bool, request: Request) -> Answer:
@@ -363,12 +374,9 @@ def _json_string(data: bytes) -> str:
 _geometry = partial(_call, "geometry_text", geometry_text, False)
 
 # By (Column.type_name, wire type): what does not stand here contradicts the schema.
-_CHARACTER_TYPES = ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
-_BINARY_TYPES = ("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
-_SPATIAL_TYPES = (
+SPATIAL_TYPES = (
     "GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
 )  # fmt: skip
-_STRINGS = (wt.STRING, wt.VARCHAR, wt.VAR_STRING, wt.BLOB)
 
 RENDERERS: dict[tuple[str, int], Callable[[Request], Answer]] = {
     ("TINYINT", wt.TINY): _tinyint,
@@ -382,11 +390,11 @@ RENDERERS: dict[tuple[str, int], Callable[[Request], Answer]] = {
     ("BIT", wt.BIT): _bit,
     ("ENUM", wt.ENUM): _enum,
     ("SET", wt.SET): _set,
-    **{(name, code): _character for name in _CHARACTER_TYPES for code in _STRINGS},
-    **{(name, code): _bytes for name in _BINARY_TYPES for code in _STRINGS},
+    **{(name, code): _character for name in CHARACTER_TYPES for code in wt.STRING_CODES},
+    **{(name, code): _bytes for name in BINARY_TYPES for code in wt.STRING_CODES},
     ("JSON", wt.JSON): partial(_call, "json_string", _json_string, True),
     ("POINT", wt.GEOMETRY): partial(_call, "point_text", point_text, False),
-    **{(name, wt.GEOMETRY): _geometry for name in _SPATIAL_TYPES},
+    **{(name, wt.GEOMETRY): _geometry for name in SPATIAL_TYPES},
     ("VECTOR", wt.VECTOR): partial(_call, "vector_text", vector_text, False),
 }
 
@@ -401,7 +409,8 @@ def column_answer(request: Request) -> Answer:
     build = RENDERERS.get(key)
     if build is not None:
         return build(request)
-    temporal_build = temporal_code.RENDERERS.get(key)
+    table = literal_times.RENDERERS if request.options.flat else {}
+    temporal_build = table.get(key) or temporal_code.RENDERERS.get(key)
     if temporal_build is None:
         raise SchemaMismatchError(
             f"Column {request.column.name} is {request.column.type_name}, but the binlog has type {request.wire.code}",

@@ -199,7 +199,7 @@ class ImageCode:
         key = ""
         if frame.keys:
             told = {i: self._told(emitter, i, in_key[i]) for i in frame.keys}
-            key = object_body(frame.columns, told, frame.key_more)
+            key = object_body(frame.columns, told, more=frame.key_more)
         texts = [f"f'{in_value[i]}'" if name[0] == "o" else f"f'{in_key[i]}'" for name, i in self._named(plan.keep)]
         kept = f"({', '.join(texts)}{',' if texts else ''})"
         held = "".join(f"document_{i}, " for i in plan.documents) if plan.whole else ""

@@ -9,18 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
-from airflow_provider_mysql_cdc.cdc.decode.custom_values import conversion, null_conversion, plain_answer
-from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, emit_image, literal
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Dialect
+from airflow_provider_mysql_cdc.cdc.decode.emitter import Emitter, image_bodies, literal, object_body
+from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.renderers import Request, column_answer
-from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS, Variants, compiled, function_of
+from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS, Variants, compiled, function_of, run_code
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
+from airflow_provider_mysql_cdc.cdc.model.alike import Alike, alike
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 # Generated code holds byte text, in which no character is above U+00FF.
@@ -37,6 +35,10 @@ class TableShape:
         wires: Wire types of the columns.
         options: Modes.
         null_text: Texts of defaults for NULL, by column name.
+        dialect: How records are put together.
+
+    Raises:
+        Declined: The dialect has no code for the columns.
     """
 
     def __init__(
@@ -46,16 +48,17 @@ class TableShape:
         wires: tuple[WireType, ...],
         options: DecoderOptions,
         null_text: tuple[tuple[str, str], ...],
+        dialect: Dialect = JSON,
     ) -> None:
         names = tuple(columns[i].name.lower() for i in keys)
-        self.columns = column_codes(columns, wires, options, dict(null_text), names)
+        self.columns = dialect.codes(columns, wires, options, dict(null_text), names)
         self.size = (len(columns) + 7) >> 3
-        self.key_more = key_members(options)
+        self.key_more = dialect.key_members(options)
         # (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text
         self.images = Variants(self._make_image)
-        self._keys = keys
-        self._namespace: dict[str, Any] = {}
-        self._runs: dict[tuple[str, bool, bytes | None], CodeType] = {}
+        self._keys, self._dialect = keys, dialect
+        self._namespace: dict[str, Any] = dict(dialect.names)
+        self._runs: dict[tuple[str, bool, bytes | None], MarkedCode] = {}
 
     def run(self, start: str, bitmap: bytes | None, *, tombstone: bool, texts: Mapping[str, str]) -> Any:
         """Return the function that reads rows with one image, for a table of this shape.
@@ -67,20 +70,24 @@ class TableShape:
             texts: What stands in place of the marks: the texts around keys and before values.
         """
         which = start, tombstone, bitmap
-        code = self._runs.get(which)
-        if code is None:
+        marked = self._runs.get(which)
+        if marked is None:
             if len(self._runs) >= _RUNS:  # each table has at most VARIANTS of its own, but there may be many tables
                 self._runs.clear()
-            code = self._runs[which] = compiled("\n".join(self._run_lines(start, bitmap, tombstone=tombstone)))
-        return function_of(filled(code, texts), self._namespace)
+            lines = self._run_lines(start, bitmap, tombstone=tombstone)
+            marked = self._runs[which] = MarkedCode(run_code(compiled("\n".join(lines))))
+        return FunctionType(marked.filled(texts), self._namespace)
 
     def _body(self, bitmap: bytes | None) -> tuple[list[str], str, str]:
         emitter = Emitter(self._namespace)
         if bitmap is None:
             emitter.line(f"nulls = int.from_bytes(b[p - {self.size}:p], 'little')")
         nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
-        value, key = emit_image(emitter, self.columns, nulls, self._keys, self.key_more)
-        return emitter.lines, value, key
+        dialect, columns = self._dialect, self.columns
+        bodies, shown = image_bodies(emitter, columns, nulls)
+        value = object_body(columns, shown, dialect.image)
+        key = object_body(columns, {i: bodies[i] for i in self._keys}, dialect.key, self.key_more)
+        return emitter.lines, value, key if self._keys else ""
 
     def _make_image(self, bitmap: bytes | None) -> Any:
         body, value, key = self._body(bitmap)
@@ -90,7 +97,7 @@ class TableShape:
 
     def _run_lines(self, start: str, bitmap: bytes | None, *, tombstone: bool) -> list[str]:
         body, value, key = self._body(bitmap)
-        if key:
+        if self._keys:
             key = f"f'{literal(KEY_HEAD)}{key}{literal(KEY_TAIL)}'.encode('latin-1')"
         head, size, same = literal(VALUE_HEAD + start), self.size, ""
         if bitmap is not None:
@@ -101,11 +108,40 @@ class TableShape:
             f"  p += {size}",
             *("  " + line for line in body),
             f"  k = {key or None}",
-            f"  append((k, f'{head}{value}{{m}}{{row}}{{x}}'.encode('latin-1'), row, 0, None))",
+            f"  append((k, f'{head}{value}{{m}}{self._dialect.row}{{x}}'.encode('latin-1'), row, 0, None))",
             *(("  append((k, None, row, 1, None))",) if tombstone else ()),
             "  row += 1",
             " return p, row",
         ]
+
+
+class MarkedCode:
+    """Hold the code of a function, and which of its constants have marks.
+
+    Args:
+        code: The code; what is nested in it has no marks.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self._code = code
+        self._marked = [(i, c) for i, c in enumerate(code.co_consts) if isinstance(c, str) and not c.isascii()]
+
+    def filled(self, texts: Mapping[str, str]) -> CodeType:
+        """Return the code with texts in place of marks.
+
+        Args:
+            texts: By mark.
+        """
+        constants = list(self._code.co_consts)
+        for i, constant in self._marked:
+            constants[i] = _filled_text(constant, texts)
+        return self._code.replace(co_consts=tuple(constants))
+
+
+def _filled_text(text: str, texts: Mapping[str, str]) -> str:
+    for mark, of in texts.items():
+        text = text.replace(mark, of)
+    return text
 
 
 def filled(code: CodeType, texts: Mapping[str, str]) -> CodeType:
@@ -119,15 +155,14 @@ def filled(code: CodeType, texts: Mapping[str, str]) -> CodeType:
     def fill(constant: Any) -> Any:
         if isinstance(constant, CodeType):
             return filled(constant, texts)
-        if isinstance(constant, str) and not constant.isascii():
-            for mark, text in texts.items():
-                constant = constant.replace(mark, text)
-        return constant
+        return _filled_text(constant, texts) if isinstance(constant, str) and not constant.isascii() else constant
 
     return code.replace(co_consts=tuple(map(fill, code.co_consts)))
 
 
-_shared = lru_cache(maxsize=_SHAPES)(TableShape)
+@lru_cache(maxsize=_SHAPES)
+def _shared(columns: Alike[tuple[Column, ...]], *given: Any) -> TableShape:
+    return TableShape(columns.value, *given)
 
 
 def shape_of_table(
@@ -136,6 +171,7 @@ def shape_of_table(
     wires: tuple[WireType, ...],
     options: DecoderOptions,
     envelope: EnvelopeText,
+    dialect: Dialect = JSON,
 ) -> TableShape:
     """Return the shape of a table version; tables that are alike get the same.
 
@@ -145,64 +181,12 @@ def shape_of_table(
         wires: Wire types of the columns.
         options: Modes.
         envelope: Constant texts.
+        dialect: How records are put together.
     """
     nulls = tuple(envelope.null_text.items()) if options.replace_null_with_default else ()
-    given = columns, keys, wires, replace(options, schema_titles=()) if options.schema_titles else options, nulls
+    untitled = replace(options, schema_titles=()) if options.schema_titles else options
+    given = keys, wires, untitled, nulls, dialect
     try:
-        return _shared(*given)
+        return _shared(alike(columns), *given)
     except TypeError:  # what a converter of one's own gave cannot be compared
-        return TableShape(*given)
-
-
-def column_codes(
-    columns: tuple[Column, ...],
-    wires: tuple[WireType, ...],
-    options: DecoderOptions,
-    null_text: Mapping[str, str],
-    key_columns: tuple[str, ...],
-) -> tuple[ColumnCode, ...]:
-    """Return the code of every column of a table.
-
-    Args:
-        columns: The table's columns.
-        wires: Their wire types.
-        options: Modes.
-        null_text: Texts of defaults for NULL (``EnvelopeText.null_text``).
-        key_columns: Names of the key columns, lower case.
-    """
-    included = None if options.included is None else {name.lower() for name in options.included}
-    codes = []
-    for column, wire in zip(columns, wires, strict=True):
-        null = "null"
-        if options.replace_null_with_default:
-            null = to_byte_text(null_text.get(column.name, "null"))
-        change = options.treatment(column).change
-        custom, convert, refuse_null = options.custom(column), None, None
-        if custom is None:
-            layout, render = column_answer(Request(column, wire, options, null))
-        else:
-            layout, render = plain_answer(column, wire, options)
-            convert = conversion(column, custom, hidden=change is not None)
-            if column.nullable:
-                null, refuse_null = null_conversion(custom, null, hidden=change is not None)
-        codes.append(
-            ColumnCode(
-                name=column.name,
-                label=quote_byte_text(field_name(column.name, options.field_names)) + ":",
-                wire=layout,
-                render=render,
-                null=null,
-                in_value=included is None or column.name.lower() in included,
-                in_key=column.name.lower() in key_columns,
-                constant=constant_text(change),
-                change=change_text(change),
-                convert=convert,
-                refuse_null=refuse_null,
-            )
-        )
-    return tuple(codes)
-
-
-def key_members(options: DecoderOptions) -> str:
-    """Return the members behind the columns of every key, byte text; a comma stands before each."""
-    return "".join(f",{quote_byte_text(name)}:{quote_byte_text(value)}" for name, value in options.key_fields)
+        return TableShape(columns, *given)

@@ -13,7 +13,8 @@ from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 
 Fields = tuple[tuple[str, str], ...]
-_FRACTION: dict[int, Fields] = {0: (), 1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H"))}
+FRACTION_FIELDS: dict[int, Fields] = {0: (), 1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H"))}
+"""Parts of a stored fraction by its number of bytes."""
 _MILLI, _MICRO, _NANO = 1000, 1_000_000, 1_000_000_000
 _INT64 = (-(1 << 63), (1 << 63) - 1)
 DAY_MICROS = 86_400 * _MICRO
@@ -75,14 +76,14 @@ def time_unit(mode: str, digits: int) -> int:
     return _NANO if mode == "nanoseconds" else _MICRO
 
 
-def _join(emitter: Emitter, names: list[str]) -> str:
+def joined(emitter: Emitter, names: list[str]) -> str:
     """Join a fraction of three bytes; return its name or ``"0"``."""
     if len(names) == 2:
         emitter.line(f"{names[1]} += {names[0]} << 16")
     return names[-1] if names else "0"
 
 
-def _scaled(name: str, size: int, unit: int) -> str:
+def scaled(name: str, size: int, unit: int) -> str:
     """Return the expression of a fraction (in 100**-size) in units; finer digits are cut."""
     stored = 100**size
     if not size:
@@ -123,7 +124,7 @@ def _datetime(request: Temporal) -> Answer:
     digits = request.wire.a
     size = fraction_bytes(digits)
     build = _datetime_iso if request.mode == "isostring" else _datetime_number
-    return Wire(((">", "I"), ("", "B"), *_FRACTION[size])), build(request, digits, size)
+    return Wire(((">", "I"), ("", "B"), *FRACTION_FIELDS[size])), build(request, digits, size)
 
 
 def _datetime_number(request: Temporal, digits: int, size: int) -> Render:
@@ -134,7 +135,7 @@ def _datetime_number(request: Temporal, digits: int, size: int) -> Render:
         top, low = names[:2]
         hours = emitter.bind(f"HOURS_{adjust}_{unit}", temporal.datetime_hours(adjust, unit))
         seconds = emitter.bind(f"SECONDS_{unit}", temporal.datetime_seconds(unit))
-        fraction = _scaled(_join(emitter, names[2:]), size, unit)
+        fraction = scaled(joined(emitter, names[2:]), size, unit)
         value = emitter.name("v")
         emitter.line(f"{value} = {hours}[{top} >> 4]")
         emitter.line(f"if {value} is None: {value} = {zero!r}")
@@ -168,7 +169,7 @@ def _datetime_iso(request: Temporal, digits: int, size: int) -> Render:
         top, low = names[:2]
         hours = emitter.bind(f"HOUR_TEXTS_{adjust}", temporal.datetime_hour_texts(adjust))
         seconds = emitter.bind("MINUTE_SECOND_TEXTS", temporal.minute_second_texts())
-        tail = _fraction_text(emitter, _join(emitter, names[2:]), digits, size)
+        tail = fraction_text(emitter, joined(emitter, names[2:]), digits, size)
         value = emitter.name("v")
         emitter.line(f"{value} = {hours}[{top} >> 4]")
         emitter.line(f"if {value} is None: {value} = {zero!r}")
@@ -181,7 +182,7 @@ def _datetime_iso(request: Temporal, digits: int, size: int) -> Render:
     return render
 
 
-def _fraction_text(emitter: Emitter, name: str, digits: int, size: int) -> str:
+def fraction_text(emitter: Emitter, name: str, digits: int, size: int) -> str:
     """Return the f-string body of ``.fZ`` with as many digits as the column has."""
     if not digits:
         return "Z"
@@ -198,8 +199,8 @@ def _timestamp(request: Temporal) -> Answer:
     def render(emitter: Emitter, names: list[str]) -> str:
         hours = emitter.bind("EPOCH_HOURS", temporal.epoch_hour_texts())
         seconds = emitter.bind("SECOND_TEXTS", temporal.second_texts())
-        fraction = _join(emitter, names[1:])
-        tail = _fraction_text(emitter, fraction, digits, size)
+        fraction = joined(emitter, names[1:])
+        tail = fraction_text(emitter, fraction, digits, size)
         value = names[0]
         # 0000-00-00 is stored as second 0; MySQL accepts no other TIMESTAMP before 1970-01-01 00:00:01.
         is_zero = f"not {value}" + (f" and not {fraction}" if size else "")
@@ -207,20 +208,29 @@ def _timestamp(request: Temporal) -> Answer:
         emitter.line(f"else: {value} = f'\"{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}{tail}\"'")
         return f"{{{value}}}"
 
-    return Wire(((">", "I"), *_FRACTION[size])), render
+    return Wire(((">", "I"), *FRACTION_FIELDS[size])), render
 
 
-def _time(request: Temporal) -> Answer:
-    digits = request.wire.a
+def time2(digits: int, value: Callable[[Emitter, str, str], str]) -> Answer:
+    """Return layout and renderer of a TIME2, whose bytes are one packed number.
+
+    Args:
+        digits: Fraction digits of the column.
+        value: Gives the text of a value, of the emitter, a name that is free, and the packed number's expression.
+    """
     size = fraction_bytes(digits)
 
     def render(emitter: Emitter, names: list[str]) -> str:
         packed = f"{names[0]} << 16 | {names[1]}"
         if size:
-            packed = f"({packed}) << {8 * size} | {_join(emitter, names[2:])}"
-        return _time_value(emitter, request, names[0], packed)
+            packed = f"({packed}) << {8 * size} | {joined(emitter, names[2:])}"
+        return value(emitter, names[0], packed)
 
-    return Wire((("", "B"), (">", "H"), *_FRACTION[size])), render
+    return Wire((("", "B"), (">", "H"), *FRACTION_FIELDS[size])), render
+
+
+def _time(request: Temporal) -> Answer:
+    return time2(request.wire.a, lambda emitter, name, packed: _time_value(emitter, request, name, packed))
 
 
 def _time_value(emitter: Emitter, request: Temporal, name: str, packed: str) -> str:

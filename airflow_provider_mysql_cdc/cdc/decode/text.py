@@ -5,19 +5,23 @@ The connection must be utf8mb4 and its ``time_zone`` ``'+00:00'``; the columns m
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
+from functools import lru_cache
+from types import CodeType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.changes import change_text, constant_text
-from airflow_provider_mysql_cdc.cdc.decode.compile import after_row_of, key_indexes, schema_wrap
+from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
+from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes, schema_wrap
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.custom_values import conversion, null_conversion, plain_text
-from airflow_provider_mysql_cdc.cdc.decode.emitter import literal
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Dialect, TextParts
+from airflow_provider_mysql_cdc.cdc.decode.emitter import ObjectText, literal
 from airflow_provider_mysql_cdc.cdc.decode.header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.table_shape import key_members
-from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest, text_code
+from airflow_provider_mysql_cdc.cdc.decode.table_shape import KEY_HEAD, KEY_TAIL, VALUE_HEAD, filled
+from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
@@ -27,6 +31,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, quote_name
 # (packet, offset of the row, context, records)
 _FILE = "<text decoder>"
 _NULL = 0xFB
+_VALUE_TAIL = "\u0103"
+_SHAPES = 256
 TextDecoder = Callable[[bytes, int, EventContext, list[Any]], None]
 KeyReader = Callable[[bytes], bytes]
 
@@ -77,7 +83,14 @@ def column_expression(column: Column) -> str:
 
 
 def compile_text_decoder(
-    table: Table, options: DecoderOptions, envelope: EnvelopeText, columns: tuple[Column, ...] | None = None
+    table: Table,
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    columns: tuple[Column, ...] | None = None,
+    dialect: Dialect = JSON,
+    heads: tuple[str, str] | None = None,
+    rescue: TextDecoder | None = None,
+    tally: Tally | None = None,
 ) -> TextDecoder:
     """Return the function that reads one row packet.
 
@@ -88,14 +101,23 @@ def compile_text_decoder(
         options: Modes, key and included columns.
         envelope: Constant schema text.
         columns: The columns that the SELECT gives, in its order; None means those of ``select_list``.
+        dialect: How records are put together.
+        heads: What keys and values begin with; None for what ``envelope`` says.
+        rescue: Reads rows that fail, or raises their errors; None to raise them here.
+        tally: Counts what the native kernel decodes.
 
     Raises:
         SchemaError: A column's type is not known.
+        Declined: The dialect has no code for the table.
     """
     chosen = selected_columns(table, options) if columns is None else columns
-    namespace: dict[str, Any] = {"lenenc": lenenc, "to_byte_text": to_byte_text}
-    body = _body(table, chosen, options, envelope, namespace)
-    exec(compile("\n".join(body), _FILE, "exec"), namespace)  # source generated here from the table
+    namespace: dict[str, Any] = {"lenenc": lenenc, "to_byte_text": to_byte_text, **dialect.names}
+    body = _body(table, chosen, options, envelope, namespace, dialect)
+    wraps = (*schema_wrap(envelope.key_schema), *schema_wrap(envelope.value_schema))
+    if heads is not None:
+        wraps = (heads[0], "", heads[1], "")
+    texts = dict(zip((KEY_HEAD, KEY_TAIL, VALUE_HEAD, _VALUE_TAIL), wraps, strict=True))
+    exec(filled(_compiled("\n".join(body)), texts), namespace)  # source generated here from the table
     run = namespace["run"]
 
     def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
@@ -103,7 +125,11 @@ def compile_text_decoder(
         try:
             run(data, data.decode("latin-1"), pos, ctx, out.append)
         except ROW_ERRORS as error:
-            raise _failure(table, chosen, error, owners, _place(data, pos, ctx)) from error
+            if rescue is None:
+                raise _failure(table, chosen, error, owners, _place(data, pos, ctx)) from error
+        else:
+            return
+        rescue(data, pos, ctx, out)
 
     def _place(data: bytes, pos: int, ctx: EventContext) -> str:
         identity = row_identity(data, pos, chosen, keys)
@@ -111,7 +137,17 @@ def compile_text_decoder(
 
     owners = _line_owners(body)
     keys = frozenset(table.columns[i].name for i in key_indexes(table, options))
-    return decode
+    if dialect is not JSON or heads is not None:
+        return decode
+    from airflow_provider_mysql_cdc.cdc.decode.native_text import text_decoder  # which is made of this module's parts
+
+    return text_decoder(decode, table, options, envelope, chosen, tally)
+
+
+@lru_cache(maxsize=_SHAPES)
+def _compiled(source: str) -> CodeType:
+    """Return compiled source; that of tables of one shape is the same, with marks where their schemas stand."""
+    return compile(source, _FILE, "exec")
 
 
 def compile_key_reader(table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> KeyReader:
@@ -133,8 +169,8 @@ def compile_key_reader(table: Table, options: DecoderOptions, columns: tuple[Col
     for index, column in enumerate(columns[: max(keys) + 1]):
         request = TextRequest(column, options, "null", _binder(namespace))
         passed = [f" n = b[p]  # {index}", " if n < 251: p += n + 1", " else: p = behind(b, p)"]
-        body += _column(index, column, request) if index in keys else passed
-    body.append(f" return {_key(keys, columns, options, EnvelopeText())}")
+        body += _column(index, column, JSON.text(index, request, True)) if index in keys else passed
+    body.append(f" return {_key(keys, columns, options, JSON)}")
     exec(compile("\n".join(body), _FILE, "exec"), namespace)  # source generated here from the table
     run, owners = namespace["run"], _line_owners(body)
 
@@ -172,24 +208,35 @@ def row_identity(packet: bytes, pos: int, columns: tuple[Column, ...], keys: fro
 
 
 def _body(
-    table: Table, chosen: tuple[Column, ...], options: DecoderOptions, envelope: EnvelopeText, namespace: dict[str, Any]
+    table: Table,
+    chosen: tuple[Column, ...],
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    namespace: dict[str, Any],
+    dialect: Dialect,
 ) -> list[str]:
     keys, bind = _key_places(table, chosen, options), _binder(namespace)
     lines = ["def run(b, t, p, ctx, append):"]
+    changed = set()
     for index, column in enumerate(chosen):
         null = "null"
         if options.replace_null_with_default:
             null = to_byte_text(envelope.null_text.get(column.name, "null"))
-        lines += _column(index, column, TextRequest(column, options, null, bind))
-    head, tail = schema_wrap(envelope.value_schema)
-    bind("after_row", after_row_of(options))
-    lines += [" h = f',\"source\":{ctx.src_head}{ctx.first_row}' " + f"+ after_row(ctx, {options.read_op!r})"]
-    lines += [" if not h.isascii(): h = to_byte_text(h)"]
+        parts = dialect.text(index, TextRequest(column, options, null, bind), index in keys)
+        lines += _column(index, column, parts)
+        if parts.change is not None:
+            changed.add(column)
+    bind("after_row", dialect.after_row(options))
+    after = f"after_row(ctx, {options.read_op!r})"
+    lines += [" row = ctx.first_row"]
+    lines += [f" h = f'{literal(dialect.behind('r'))}{{ctx.src_head}}{dialect.row}' + {after}"]
+    if dialect.foreign:
+        lines += [" if not h.isascii(): h = to_byte_text(h)"]
     lines += [" if p != len(b): raise ValueError('the row does not end where the packet ends')"]
-    lines += [f" k = {_key(keys, chosen, options, envelope)}"]
-    image = _image(included_columns(table, options), chosen, options)
-    start = literal(f'{head}{{"before":null,"after":')
-    lines += [f" append((k, f'{start}{image}{{h}}{literal(tail)}'.encode('latin-1'), ctx.first_row, 0, None))"]
+    lines += [f" k = {_key(keys, chosen, options, dialect, KEY_HEAD, KEY_TAIL)}"]
+    image = _image(included_columns(table, options), chosen, changed, options, dialect)
+    start = literal(VALUE_HEAD + dialect.insert())
+    lines += [f" append((k, f'{start}{image}{{h}}{literal(_VALUE_TAIL)}'.encode('latin-1'), row, 0, None))"]
     return lines
 
 
@@ -214,53 +261,61 @@ def _behind(packet: bytes, pos: int) -> int:
     return start + size
 
 
-def _label(column: Column, options: DecoderOptions) -> str:
-    return literal(quote_byte_text(field_name(column.name, options.field_names)) + ":")
+def _object(around: ObjectText, columns: Iterable[Column], options: DecoderOptions, bodies: list[str]) -> str:
+    """Return the f-string body of an object without what stands behind its members."""
+    head, comma, _ = map(literal, around)
+    labels = [""] * len(bodies)
+    if comma:
+        labels = [literal(quote_byte_text(field_name(c.name, options.field_names)) + ":") for c in columns]
+    return head + comma.join(map(str.__add__, labels, bodies))
 
 
-def _image(columns: tuple[Column, ...], chosen: tuple[Column, ...], options: DecoderOptions) -> str:
-    members = []
+def _image(
+    columns: tuple[Column, ...],
+    chosen: tuple[Column, ...],
+    changed: Collection[Column],
+    options: DecoderOptions,
+    dialect: Dialect,
+) -> str:
+    bodies = []
     for column in columns:
-        change = options.treatment(column).change
-        constant = constant_text(change)
-        name = "c" if change_text(change) else "v"
-        value = literal(constant) if constant is not None else f"{{{name}{chosen.index(column)}}}"
-        members.append(_label(column, options) + value)
-    return "{{" + ",".join(members) + "}}"
+        constant = constant_text(options.treatment(column).change)
+        if constant is None:
+            bodies.append(f"{{{'c' if column in changed else 'v'}{chosen.index(column)}}}")
+        else:
+            bodies.append(literal(dialect.constant(column, options, constant)))
+    return _object(dialect.image, columns, options, bodies) + literal(dialect.image.tail)
 
 
-def _key(keys: list[int], chosen: tuple[Column, ...], options: DecoderOptions, envelope: EnvelopeText) -> str:
+def _key(
+    keys: list[int],
+    chosen: tuple[Column, ...],
+    options: DecoderOptions,
+    dialect: Dialect,
+    head: str = "",
+    tail: str = "",
+) -> str:
     if not keys:
         return "None"
-    head, tail = map(literal, schema_wrap(envelope.key_schema))
-    members = ",".join(_label(chosen[i], options) + f"{{v{i}}}" for i in keys) + literal(key_members(options))
-    return f"f'{head}{{{{{members}}}}}{tail}'.encode('latin-1')"
+    body = _object(dialect.key, [chosen[i] for i in keys], options, [f"{{v{i}}}" for i in keys])
+    behind = literal(dialect.key_members(options) + dialect.key.tail + tail)
+    return f"f'{literal(head)}{body}{behind}'.encode('latin-1')"
 
 
-def _column(index: int, column: Column, request: TextRequest) -> list[str]:
-    change = change_text(request.options.treatment(column).change)
-    custom = request.options.custom(column)
-    code = text_code(request) if custom is None else plain_text(request)
-    result, null = code.result, repr(request.null)
-    if custom is not None:
-        hidden = request.options.treatment(column).change is not None
-        result = f"{request.bind(f'convert_{index}', conversion(column, custom, hidden=hidden))}({result})"
-        if column.nullable:
-            text, refuse = null_conversion(custom, request.null, hidden=hidden)
-            null = repr(text) if refuse is None else f"{request.bind(f'refuse_{index}', refuse)}()"
+def _column(index: int, column: Column, parts: TextParts) -> list[str]:
     value = [
         "if n < 251: q = p + 1",
         "else: n, q = lenenc(b, p)",
         "p = q + n",
-        "d = b[q:p]" if code.as_bytes else "s = t[q:p]",
-        *code.lines,
-        f"v{index} = {result}",
+        "d = b[q:p]" if parts.code.as_bytes else "s = t[q:p]",
+        *parts.code.lines,
+        f"v{index} = {parts.result}",
     ]
-    nothing = [f"v{index} = {null}"]
-    if change is not None:
-        changed = f"c{index} = {request.bind(f'change_{index}', change)}(v{index})"
+    nothing = [f"v{index} = {parts.null}"]
+    if parts.change is not None:
+        changed = f"c{index} = {parts.change}(v{index})"
         value.append(changed)
-        nothing.append(f"c{index} = v{index}" if custom is None else changed)
+        nothing.append(changed if parts.change_null else f"c{index} = v{index}")
     lines = [f" n = b[p]  # {index}"]
     # A first byte of 251 is NULL; for a NOT NULL column lenenc refuses it.
     if not column.nullable:
@@ -276,7 +331,7 @@ def _line_owners(body: list[str]) -> list[int | None]:
     for line in body:
         if line.startswith(" n = b[p]  # "):
             owner = int(line.rpartition(" ")[2])
-        elif line.startswith(" h = "):
+        elif line == " row = ctx.first_row":
             owner = None
         owners.append(owner)
     return owners

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.decode.temporal_code import (
     within_int64,
 )
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
 
 _NANO = 1_000_000_000
 
@@ -221,12 +221,21 @@ def _timestamp(request: TextRequest) -> TextCode:
     return TextCode((), f"{zero!r} if s[:4] == '0000' else f'\"{{s[:10]}}T{{s[11:]}}Z\"'")
 
 
+def _literal(request: TextRequest) -> TextCode:
+    return TextCode((), "f'\"{s}\"'")
+
+
 _geometry = partial(_call, "geometry_text", geometry_text)
+
+# The connection's zone is UTC, and the text protocol is MySQL's own text.
+_LITERALS: dict[str, Callable[[TextRequest], TextCode]] = dict.fromkeys(
+    ("DATE", "TIME", "DATETIME", "TIMESTAMP"), _literal
+)
 
 RENDERERS: dict[str, Callable[[TextRequest], TextCode]] = {
     **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
-    **dict.fromkeys(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"), _string),
-    **dict.fromkeys(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"), _binary),
+    **dict.fromkeys(COLLATED_TYPES, _string),
+    **dict.fromkeys(BINARY_TYPES, _binary),
     **dict.fromkeys(
         ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
         _geometry,
@@ -254,7 +263,8 @@ def text_code(request: TextRequest) -> TextCode:
     Raises:
         SchemaError: When the column's type is not known.
     """
-    build = RENDERERS.get(request.column.type_name)
+    literal = _LITERALS if request.options.flat else {}
+    build = literal.get(request.column.type_name) or RENDERERS.get(request.column.type_name)
     if build is None:
         raise SchemaError(
             f"Column {request.column.name} has type {request.column.type_name}, which cannot be read",

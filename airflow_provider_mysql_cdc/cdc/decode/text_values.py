@@ -4,26 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.decode import temporal
 from airflow_provider_mysql_cdc.cdc.decode.binary_json import compact_text
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import escape_utf8, java_double, java_float, narrowed_float
 
+V = TypeVar("V")
 
-class TextMemo(dict[str, str]):
-    """Compute JSON text from a value's text on first use and remember; forget everything when full.
+
+class TextMemo(dict[str, V]):
+    """Compute something from a value's text on first use and remember; forget everything when full.
 
     Args:
-        compute: Gives the JSON text.
+        compute: Gives what stands for a text.
     """
 
     limit = 65536
 
-    def __init__(self, compute: Callable[[str], str]) -> None:
+    def __init__(self, compute: Callable[[str], V]) -> None:
         super().__init__()
         self._compute = compute
 
-    def __missing__(self, text: str) -> str:
+    def __missing__(self, text: str) -> V:
         if len(self) >= self.limit:
             self.clear()
         value = self[text] = self._compute(text)

@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer, RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage, Salvaged, Shape, shape_of
 from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-
-Buffer = bytes | bytearray
 
 
 class BadRow(NamedTuple):
@@ -51,7 +49,7 @@ class Tolerant:
         failed: Gets the rows that were left out.
     """
 
-    def __init__(self, decoder: RowDecoder, failed: list[BadRow]) -> None:
+    def __init__(self, decoder: RowFunctions, failed: list[BadRow]) -> None:
         self._decoder, self._failed = decoder, failed
         self._salvage: Salvage = decoder.salvage()
 

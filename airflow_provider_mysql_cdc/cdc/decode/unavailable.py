@@ -26,14 +26,13 @@ from typing import NamedTuple
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.renderers import BINARY_TEXTS
-from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
 
 PLACEHOLDER = "__debezium_unavailable_value"
+ABSENT = "{}"
+"""What stands in before images of flat rows, which are not shown: no column has such a value."""
 _HEX = "hex:"
-_TEXT_TYPES = frozenset(
-    ("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "JSON", "ENUM", "SET")
-)  # fmt: skip
-_BINARY_TYPES = frozenset(("BINARY", "VARBINARY", "TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB"))
+_TEXT_TYPES = frozenset((*COLLATED_TYPES, "JSON"))
 
 
 class UnavailableError(ValueError):
@@ -68,7 +67,7 @@ def placeholder_text(column: Column, options: DecoderOptions) -> str | None:
         if custom.type == "bytes":
             return f'"{BINARY_TEXTS["bytes"](data)}"'
         return quote_byte_text(data.decode("utf-8", "replace"))
-    if column.type_name in _BINARY_TYPES or (column.type_name in _TEXT_TYPES and column.charset == "binary"):
+    if column.type_name in BINARY_TYPES or (column.type_name in _TEXT_TYPES and column.charset == "binary"):
         return f'"{BINARY_TEXTS[options.binary_mode](data)}"'
     if column.type_name in _TEXT_TYPES:
         return quote_byte_text(data.decode("utf-8", "replace"))
@@ -102,6 +101,8 @@ def unavailable(
         refused: Whether a converter cannot convert NULL.
     """
     text = placeholder_text(column, options)
+    if options.flat:
+        return Unavailable(None, ABSENT, None)
     # A converter's text of NULL would say that the value is NULL.
     unknown = null if options.custom(column) is None else "null"
     before = text or (unknown if column.nullable else None)

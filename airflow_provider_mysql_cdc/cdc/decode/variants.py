@@ -32,6 +32,15 @@ def function_of(code: CodeType, namespace: dict[str, Any]) -> Any:
     return made["run"]
 
 
+def run_code(code: CodeType) -> CodeType:
+    """Return the code of the function ``run`` itself.
+
+    Args:
+        code: From ``compiled``.
+    """
+    return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == "run")
+
+
 def run_source(lines: list[str], namespace: dict[str, Any]) -> Any:
     """Return the function ``run`` that these lines define.
 

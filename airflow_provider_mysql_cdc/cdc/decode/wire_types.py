@@ -5,6 +5,7 @@ Source: MySQL source, ``field_types.h`` (numbers) and ``Table_map_event`` (metad
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import NamedTuple, Protocol
 
 TINY, SHORT, LONG, FLOAT, DOUBLE, NULL, TIMESTAMP, LONGLONG, INT24 = 1, 2, 3, 4, 5, 6, 7, 8, 9
@@ -24,6 +25,10 @@ class TableMapLike(Protocol):
     @property
     def column_meta(self) -> tuple[int, ...]:
         """A number a column: the metadata bytes as a little-endian number, 0 where the type has none."""
+
+
+STRING_CODES = (STRING, VARCHAR, VAR_STRING, BLOB)
+"""What character and binary columns have, whatever their size."""
 
 
 class WireType(NamedTuple):
@@ -63,4 +68,9 @@ def wire_type(code: int, meta: int) -> WireType:
 
 def wire_types(table_map: TableMapLike) -> tuple[WireType, ...]:
     """Return the wire types of all columns."""
-    return tuple(map(wire_type, table_map.column_types, table_map.column_meta))
+    return _wire_types(table_map.column_types, table_map.column_meta)
+
+
+@lru_cache(maxsize=1024)
+def _wire_types(types: bytes, meta: tuple[int, ...]) -> tuple[WireType, ...]:
+    return tuple(map(wire_type, types, meta))

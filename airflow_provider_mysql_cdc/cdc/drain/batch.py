@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pins import pins
 from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.job.topic_partitions import topic_partitions
+from airflow_provider_mysql_cdc.cdc.job.topic_partitions import is_elsewhere, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, order
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.discover import captured_tables
@@ -197,6 +197,6 @@ def dealt(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str
         weights: Records per topic in earlier batches.
     """
     routed = bool(cfg.families.transforms.routers)
-    counts = topic_partitions(cfg, captured_tables(conn, cfg) if routed else ())
+    counts = topic_partitions(cfg, captured_tables(conn, cfg) if is_elsewhere(cfg) else ())
     first = {cfg.route(topic).topic for topic in wiring.side_topics(cfg)} if routed else set()
     return plan.with_topics(counts, assign(counts, weights, plan.writers, first))

@@ -10,12 +10,15 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.client_turn import ClientTurn
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
-from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 Progress = Callable[[dict[str, Any]], None]
@@ -40,6 +43,9 @@ class Committer:
         side: Ledger records to be committed with the next marker; emptied then. Nothing is written to the ledger before
             that: an open transaction hides there what others have committed.
         tables: Of the counts those of row events, per table; goes on changing.
+        forms: The forms of records; None when all is JSON.
+        turn: Replaces the Kafka client behind a commit, when it has met very many tables; None keeps it.
+        native: Gives what the native kernel has decoded in this batch.
     """
 
     cfg: ConnectorConfig
@@ -53,6 +59,9 @@ class Committer:
     progress: Progress
     side: list[SideRecord]
     tables: dict[str, int] = field(default_factory=dict)
+    forms: Forms | None = None
+    turn: ClientTurn | None = None
+    native: Callable[[], NativeCounts] = NativeCounts
     _commits: int = 0
     _since_check: int = 0
     _beat_at: float = float("-inf")
@@ -92,7 +101,8 @@ class Committer:
             pending = self.sink.bytes_pending
             if pending and self._commits == 0:
                 fault_point("writer.mid_batch", self.index)
-            if pending >= self._commit_bytes or (pending and now - self._committed_at >= self._commit_s):
+            due = self.turn is not None and self.turn.due()
+            if pending >= self._commit_bytes or (pending and (due or now - self._committed_at >= self._commit_s)):
                 self._commit(done=False)
         if now - self._reported_at >= PROGRESS_SECONDS:
             self._reported_at = now
@@ -112,9 +122,14 @@ class Committer:
         self._heartbeat(time.monotonic())
         self._commit(done=True)
 
-    def note(self, line: str) -> None:
-        """Send one line of text to the job's log."""
-        self._report(note=line)
+    def note(self, line: str, *, once: bool = False) -> None:
+        """Send one line of text to the job's log.
+
+        Args:
+            line: The text.
+            once: Whether a job says it once, however many writers and batches send it.
+        """
+        self._report(**{"once" if once else "note": line})
 
     def _report(self, **more: Any) -> None:
         self.progress({"at": str(self.at.boundary), "records": sum(self.counts.values()), **more})
@@ -125,7 +140,10 @@ class Committer:
         if self.index == 0 and interval and now - self._beat_at >= interval:
             self._beat_at = now
             topic, key, value = heartbeat(self.cfg)
-            self.sink.produce(topic, key, value, 0)
+            headers: Headers | None = None
+            if self.forms is not None:
+                key, value, headers = self.forms.side(topic, key, value, None)
+            self.sink.produce(topic, key, value, 0, headers)
 
     def _commit(self, *, done: bool) -> None:
         marker = Marker(
@@ -138,6 +156,7 @@ class Committer:
             counts=dict(self.counts),
             prepared=self.xa.prepared,
             tables=dict(self.tables),
+            native=self.native(),
         )
         if done:
             fault_point("writer.mid_batch", self.index)
@@ -150,3 +169,5 @@ class Committer:
         self._commits += 1
         self._committed_at = time.monotonic()
         fault_point("writer.after_commit", self.index)
+        if not done and self.turn is not None and self.turn.due():
+            self.turn.take(marker)

@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config, seal
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 
 Log = Callable[[str], None]
@@ -42,7 +42,7 @@ class Behind:
         job: The ledger; its last batch is complete.
         runner: Runs tasks.
         owner: Who runs.
-        log: Takes one line of text.
+        log: The job's log.
         require: Raises when this run does not hold its lock any more.
         weights: Records per topic in the batch.
     """
@@ -52,7 +52,7 @@ class Behind:
     job: JobLedger
     runner: TaskRunner
     owner: str
-    log: Log
+    log: JobLog
     require: Callable[[], None]
     weights: dict[str, int]
 
@@ -89,7 +89,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO
     Raises:
         CdcError: The batch could not be completed; the ledger's outcome record holds the same error.
     """
-    cfg = ConnectorConfig.from_properties(spec.properties)
+    cfg, log = ConnectorConfig.from_properties(spec.properties), JobLog(log)
     faults.set_this_driver()
     deadline = time.monotonic() + spec.run_for_s
     plan = BatchPlan.from_json(spec.plan)
@@ -136,7 +136,7 @@ def _batch(
     job: JobLedger,
     plan: BatchPlan,
     runner: TaskRunner,
-    log: Log,
+    log: JobLog,
     lock: run_lock.RunLock,
 ) -> dict[str, int]:
     try:
@@ -152,12 +152,12 @@ def _batch(
 
 
 def _run_batch(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: Log
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: JobLog
 ) -> dict[str, int]:
     begun = begin_batch(cfg, conn, job, plan, log)
     plan, progress = begun.plan, DrainProgress(begun.plan, log)
     sealed, hand_over = sealed_properties(cfg)
-    coordinator = Coordinator({"progress": progress.update, **hand_over}, runner.endpoint)
+    coordinator = Coordinator({"progress": progress.update, **hand_over, **job.schemas.handlers()}, runner.endpoint)
     arguments = {
         "properties": sealed,
         "plan": plan.to_json(),
@@ -174,7 +174,7 @@ def _run_batch(
     finally:
         coordinator.close()
     totals = finish_batch(job, cfg, begun)
-    log(progress.summary(totals))
+    log(progress.summary(totals, job.native.text()))
     return totals
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import events as ev
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
@@ -19,24 +20,26 @@ from airflow_provider_mysql_cdc.cdc.config.enums import Operation
 from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
+from airflow_provider_mysql_cdc.cdc.decode.header import FLAGS_END, TABLE_ID_BYTES
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.drain.client_turn import ClientTurn
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer, Progress
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
 from airflow_provider_mysql_cdc.cdc.drain.read_at import CommittedBy
+from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import SchemaLog
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
-from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa, read_rows
-from airflow_provider_mysql_cdc.cdc.emit import source
-from airflow_provider_mysql_cdc.cdc.errors import UnsupportedEventError
+from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.told_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
@@ -63,6 +66,8 @@ class DrainWriter:
         touched: Remembers which rows of tables under snapshot were touched; None outside of a round.
         counts: Records by topic.
         tables: Of these the records of row events, by table.
+        forms: The forms of records; None when all is JSON.
+        renew: Replaces the sink's client behind a commit, and takes its id over; None keeps it.
         last: Server id and GTID of the last transaction.
     """
 
@@ -81,6 +86,8 @@ class DrainWriter:
     counts: dict[str, int] = field(default_factory=dict)
     tables: dict[str, int] = field(default_factory=dict)
     last: tuple[int, str | None] = (0, None)
+    forms: Forms | None = None
+    renew: Callable[[Marker], None] | None = None
     _at: Position = field(init=False)
     _routes: Routes = field(init=False)
     _log: SchemaLog = field(init=False)
@@ -89,15 +96,21 @@ class DrainWriter:
     _tracker: GtidTracker = field(init=False)
     _ctx: EventContext = field(init=False)
     _committer: Committer = field(init=False)
+    _output: RecordOutput = field(init=False)
     _transactions: Transactions | None = None
     _xa: XaTransactions = field(init=False)
     _committing: Event | None = None
     _ending: Event | None = None
     _committed_by: CommittedBy | None = None
+    # Whether records tell the order of transactions (TiCDC's timestamps).
+    _ordered: bool = False
 
     def __post_init__(self) -> None:
+        self._ordered = self.cfg.ticdc
         self._at = Position(self.plan.start)
-        self._routes = Routes(self.cfg, self.plan, self.index, self.run_id, self.filters, self.topics, self.touched)
+        self._routes = Routes(
+            self.cfg, self.plan, self.index, self.run_id, self.filters, self.topics, self.touched, self.forms
+        )
         self._log = SchemaLog(self.cfg, self.plan.epoch, self.server)
         self._tracker = GtidTracker(self.plan.start.gtids)
         self._ctx = EventContext()
@@ -108,6 +121,7 @@ class DrainWriter:
         if self.resume is not None:
             self._at.resume = self.resume.reached
             self.counts, self.tables = dict(self.resume.counts), dict(self.resume.tables)
+        before = NativeCounts() if self.resume is None else self.resume.native
         self._committer = Committer(
             cfg=self.cfg,
             plan=self.plan,
@@ -120,9 +134,24 @@ class DrainWriter:
             tracker=self._tracker,
             progress=self.progress,
             side=self._routes.learned,
+            forms=self.forms,
+            turn=None if self.renew is None else ClientTurn(lambda: len(self.tables), self.renew),
+            native=lambda: before.add(self._routes.native()),
         )
         if self._routes.signals is not None:
             self._routes.signals.on_structures = self._structures
+        if (forms := self.forms) is not None:
+            self._routes.before_making = lambda: self._committer.make_room(forms.longest_s)
+        self._output = RecordOutput(
+            sink=self.sink,
+            routes=self._routes,
+            at=self._at,
+            forms=self.forms,
+            history_topic=self.cfg.history_topic,
+            server_uuid=self.plan.start.server_uuid,
+            counts=self.counts,
+            tables=self.tables,
+        )
         self._letters = DeadLetters(self.cfg, self.index, self.sink.produce, self.counts)
 
     def run(self) -> dict[str, int]:
@@ -131,8 +160,9 @@ class DrainWriter:
         Raises:
             CdcError: Anything that keeps the batch from being complete; nothing after the last marker is visible.
         """
+        self._committer.note(f"rows are decoded by {kernel().text}", once=True)
         handlers = self._handlers()
-        rows, check, left = _ROWS_VERSIONS, self._committer.check, CHECK_EVENTS
+        rows, check, left = c.ROWS_VERSIONS, self._committer.check, CHECK_EVENTS
         stream = open_stream(
             self.cfg.connection_settings(),
             self.plan.start,
@@ -153,7 +183,7 @@ class DrainWriter:
                     check()
         finally:
             stream.close()
-        self._at.enter(self._boundary(self.plan.end.file, self.plan.end.pos))
+        self._at.pass_to(self.plan.end.file, self.plan.end.pos)
         self._committer.finish()
         fault_point("writer.done", self.index)
         return self.counts
@@ -177,31 +207,36 @@ class DrainWriter:
         at = self._at
         at.gtid, at.commit_us = parsed.gtid, parsed.commit_us
         at.thread, at.begun = 0, False
+        if self._ordered:
+            self._ctx.transaction = str(parsed.sequence_number)
         self.last = event.server_id, parsed.gtid
         # A file that the server's stop or crash ended has no ROTATE event that names the next one.
-        moved = event.file != at.boundary.file
-        at.enter(self._boundary(event.file, FILE_START) if moved else None)
+        if event.file != at.file:
+            at.pass_to(event.file, FILE_START)
+        else:
+            at.enter()
 
     def _rows_query(self, event: Event) -> None:
         self._at.query = ev.parse_rows_query(event)
 
     def _rotate(self, event: Event) -> None:
         rotate = ev.parse_rotate(event)
-        self._at.enter(self._boundary(rotate.file, rotate.position))
+        self._at.pass_to(rotate.file, rotate.position)
 
     def _table_map(self, event: Event) -> None:
         table_id, route = self._routes.of_table_map(event, self.state)
         self._tables[table_id] = route
 
     def _query(self, event: Event) -> None:
-        query = ev.parse_query(event)
         self._at.statements += 1
+        if (thread := begin_thread(event)) is not None:
+            self._begin_transaction(event, thread)
+            return
+        query = ev.parse_query(event)
         sql = query.sql.strip()
         word = sql[:8].upper().rstrip(";")
         if word == "BEGIN":
-            self._at.thread = query.thread_id
-            self._at.begun = True
-            self._begin_transaction(event)
+            self._begin_transaction(event, query.thread_id)
             return
         if word.startswith("XA"):
             self._xa_statement(event, sql)
@@ -217,16 +252,9 @@ class DrainWriter:
             self._end_transaction(event)
 
     def _xa_statement(self, event: Event, sql: str) -> None:
-        verb, xid = parse_xa(sql) or ("", "")
+        verb, xid = require_xa(sql, f"{event.file}:{event.start_pos}")
         if verb == "END":
             return
-        if verb not in ("START", "COMMIT", "ROLLBACK"):
-            raise UnsupportedEventError(
-                "an XA statement is not understood",
-                where=f"{event.file}:{event.start_pos}: {sql[:200]}",
-                why="whether its transaction commits decides about rows",
-                remedy="report the statement; no setting passes it over",
-            )
         if verb == "START":  # Debezium gives XA transactions neither a thread nor metadata
             self._at.begun = True
             self._xa.start(xid, self._at.boundary)
@@ -255,7 +283,7 @@ class DrainWriter:
         self._committing, self._committed_by = commit, CommittedBy(gtid, commit_us)
         committer.make_room(2 * self.cfg[F.CONNECT_TIMEOUT_MS] / 1000)
         for event in read_rows(self.cfg, rows, committer.check):
-            if event.type in _ROWS_VERSIONS:
+            if event.type in c.ROWS_VERSIONS:
                 self._rows(event)
             elif event.type in c.GTID_EVENTS:
                 parsed = ev.parse_gtid(event)
@@ -292,7 +320,7 @@ class DrainWriter:
                 self._log.noise(event, query, self._at) if idle else self._log.records(applied, event, query, self._at)
             )
             for topic, key, value in log:
-                self._produce(topic, key, value, 0)
+                self._output.side(topic, key, value)
 
     def _structures(self, signal: SchemaChanges) -> bool:
         """Put structures in force that a row of the signal table tells, from the end of its transaction on."""
@@ -308,7 +336,7 @@ class DrainWriter:
             self.touched.statement(changes, event)
         if self.index == 0 and not self._at.transaction_committed():
             for topic, key, value in self._log.told(told, changes, event, self._at):
-                self._produce(topic, key, value, 0)
+                self._output.side(topic, key, value)
         return True
 
     def _changed(self, state: SchemaState, event: Event, changes: Sequence[TableChange]) -> None:
@@ -324,43 +352,41 @@ class DrainWriter:
             if change.kind == "TRUNCATE" and change.table is not None and self.cfg.captures(change.table.id):
                 share = self._routes.ready_share(change.table.id)
                 if 0 in share.mine:
-                    self._produce(share.topic, None, truncate_value(self.cfg, change.table, event, self._at), 0)
+                    self._output.side(share.topic, None, truncate_value(self.cfg, change.table, event, self._at))
 
     def _rows(self, event: Event) -> None:
         if self._xa.open:
             return
-        at = self._at
+        at, buf, body, end = self._at, event.buf, event.body, event.end
         at.events += 1
-        header = rows_header(event)
-        route = self._tables.get(header.table_id)
-        if route is None:
-            raise self._routes.unknown_table(event, header.table_id)
-        if route.signals is not None:
-            # Also of events that are committed: the transaction's end may not be.
-            route.signals.take(event, header, _ROWS_VERSIONS[event.type])
+        kind = c.ROWS_VERSIONS[event.type]
+        route = self._tables.get(int.from_bytes(buf[body : body + TABLE_ID_BYTES], "little"))
+        header = None if route is None else route.headers.get(event.type)
+        pos = body + FLAGS_END + len(header or b"")
+        if route is None or header is None or buf[body + FLAGS_END : pos] != header or pos >= end:
+            route, pos = self._routes.of_rows(event, self._tables)
         if self.touched is not None:
-            at_row = RowsAt(event, header.pos, _ROWS_VERSIONS[event.type])
-            self.touched.rows(route.table, at_row, self._committing or event)
+            self.touched.rows(route.table, RowsAt(event, pos, kind), self._committing or event)
         if route.source is None or route.decoder is None:
             return
-        check_rows(event, header, len(route.decoder.table.columns))
         skipping = at.resume is not None and at.rows_committed()
         if skipping and self._transactions is None:
             return
         ctx = self._ctx
-        source.fill(ctx, route.source, event, at)
+        route.fill(ctx, route.source, event, at)
         out: list[Any] = []
-        route.decode[_ROWS_VERSIONS[event.type]](event.buf, header.pos, event.end, ctx, out)
-        at_rows = RowsAt(event, header.pos, _ROWS_VERSIONS[event.type])
+        route.decode[kind](buf, pos, end, ctx, out)
         if self._routes.failed:
-            self._left_out(route, at_rows, skipping=skipping)
+            self._left_out(route, RowsAt(event, pos, kind), skipping=skipping)
         if self.filters is not None:
+            at_rows = RowsAt(event, pos, kind)
             out = self.filters.keep(route.table, out, self._committing or event, at_rows, self._by())
         if self._transactions is not None:
             out = self._transactions.number(route.table, out)
             if skipping:
                 return
-        self._produce_rows(route, out, event)
+        for bad in self._output.rows(route, out, ctx.where):
+            self._letters.put(route.topic, bad, ctx.as_json(), self._routes.headers)
         self._committer.passed_rows()
 
     def _left_out(self, route: Route, at: RowsAt, *, skipping: bool) -> None:
@@ -373,79 +399,28 @@ class DrainWriter:
             rows = [r[4] for r in kept]
         for row in rows:
             if not skipping and share.mine and partition_of(row.key, share.partitions) in share.mine:
-                self._letters.put(route.topic, row, self._ctx, self._routes.headers)
-
-    def _produce_rows(self, route: Route, out: list[Any], event: Event) -> None:
-        produce, topic, share = self.sink.produce, route.topic, route.share
-        headers = self._routes.headers
-        n = 0
-        if share.whole and share.partitions == 1 and not self._routes.identity:
-            for key, value, _, _, header in out:
-                produce(topic, key, value, 0, headers if header is None else [header, *headers])
-            n = len(out)
-        elif share.mine:
-            for key, value, row, leg, header in out:
-                part = partition_of(key, share.partitions)
-                if part not in share.mine:
-                    continue
-                extra = headers if header is None else [header, *headers]
-                if self._routes.identity:
-                    extra = [*extra, ("cdc-id", self._identity(event, row, leg))]
-                produce(topic, key, value, part, extra)
-                n += 1
-        if n:
-            self.counts[topic] = self.counts.get(topic, 0) + n
-            self.tables[route.path] = self.tables.get(route.path, 0) + n
-
-    def _identity(self, event: Event, row: int, leg: int) -> bytes:
-        """Return GTID (or server uuid, file and outer position), event ordinal, row and leg (design, section 4)."""
-        at = self._at
-        start = at.gtid or f"{self.plan.start.server_uuid}/{at.boundary}"
-        return f"{start}/{at.events}/{row}/{leg}".encode()
+                self._letters.put(route.topic, row, self._ctx.as_json(), self._routes.headers)
 
     # -- transactions and commits -----------------------------------------------------------------------------------
 
-    def _begin_transaction(self, event: Event) -> None:
+    def _begin_transaction(self, event: Event, thread: int) -> None:
+        self._at.thread, self._at.begun = thread, True
         transactions = self._transactions
         if transactions is None:
             return
         transactions.begin(self._at.gtid, event.file, event.start_pos)
         if self.index == 0 and not self._at.statement_committed():
-            self._produce(*transactions.begin_record(), 0, headed=False)
+            self._output.side(*transactions.begin_record(), headed=False)
 
     def _end_transaction(self, event: Event) -> None:
         at = self._at
         if self._transactions is not None and self._transactions.open:
             if self.index == 0 and not at.transaction_committed():
-                self._produce(*self._transactions.end_record(), 0, headed=False)
+                self._output.side(*self._transactions.end_record(), headed=False)
             self._transactions.end()
         if self._routes.signals is not None:
             self._ending = event
             self._routes.signals.end(at.boundary, committed=at.transaction_committed())
         if at.gtid is not None:
             self._tracker.add(at.gtid)
-        at.enter(self._boundary(event.file, event.end_pos))
-
-    def _boundary(self, file: str, pos: int) -> BinlogOffset:
-        # The GTID set is rendered at commits only; here it would cost more than decoding a row.
-        return BinlogOffset(file, pos, None, self.plan.start.server_uuid)
-
-    def _produce(
-        self, topic: str, key: bytes | None, value: bytes | None, partition: int, *, headed: bool = True
-    ) -> None:
-        """Produce a record that is no row event; transaction records get no context headers, as in Debezium."""
-        headers = self._routes.headers if headed and topic != self.cfg.history_topic else None
-        self.sink.produce(topic, key, value, partition, headers)
-        if topic != self.cfg.history_topic:
-            self.counts[topic] = self.counts.get(topic, 0) + 1
-
-
-_ROWS_VERSIONS: dict[int, int] = {
-    c.WRITE_ROWS_EVENT_V1: 0,
-    c.WRITE_ROWS_EVENT_V2: 0,
-    c.UPDATE_ROWS_EVENT_V1: 1,
-    c.UPDATE_ROWS_EVENT_V2: 1,
-    c.DELETE_ROWS_EVENT_V1: 2,
-    c.DELETE_ROWS_EVENT_V2: 2,
-    c.PARTIAL_UPDATE_ROWS_EVENT: 3,
-}
+        at.pass_to(event.file, event.end_pos)

@@ -9,21 +9,25 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
+from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.client_turn import require_last
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters
 from airflow_provider_mysql_cdc.cdc.drain.read_at import filters_in_force, passed
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.known_history import learn_history, require_known_history
 from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
+from airflow_provider_mysql_cdc.cdc.job.schema_book import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics
 from airflow_provider_mysql_cdc.cdc.schema.history import load_state
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -93,7 +97,7 @@ def begin_batch(
     if plan.epoch == 1:
         job.create_topics({})  # a stream without snapshot begins without a history
     require_known_history(cfg, ledger)
-    state = load_state(cfg, until=plan.start, epoch=plan.epoch) if known is None else known[0]
+    state = load_state(cfg, until=plan.start, epoch=plan.epoch, kept=job.history) if known is None else known[0]
     ready_topics(cfg, job, plan, ledger, state, log)
     learn_history(cfg, job, ledger)
     filters = filters_in_force(cfg, conn, finished_chunks(ledger), plan.start, log) if known is None else known[1]
@@ -127,6 +131,7 @@ def finish_batch(job: JobLedger, cfg: ConnectorConfig, begun: BegunBatch) -> dic
         for topic, n in marker.counts.items():
             totals[topic] = totals.get(topic, 0) + n
         job.note_tables(marker.tables)
+        job.note_native(marker.native)
     forget_chunks(job, begun.ledger, [r for r in finished_chunks(begun.ledger) if not passed(r, plan.end)])
     return totals
 
@@ -152,15 +157,33 @@ def write_batch(
     Raises:
         CdcError: Anything that keeps the batch from being complete.
     """
-    plan = BatchPlan.from_json(arguments["plan"])
+    # Open to the end: a writer that meets thousands of tables joins again and again (``client_turn``), and reads then
+    # only what came since.
     with wiring.ledger(cfg) as book:
-        ledger = join(book, plan, sink, index)
+        return _write(cfg, index, sink, channel, arguments, touched, book)
+
+
+def _write(
+    cfg: ConnectorConfig,
+    index: int,
+    sink: TransactionalWriter,
+    channel: CoordinatorClient,
+    arguments: dict[str, Any],
+    touched: TouchedKeys | None,
+    book: Ledger,
+) -> Written:
+    plan = BatchPlan.from_json(arguments["plan"])
+    ledger = join(book, plan, sink, index)
     resume = ledger.marker(index, plan.epoch)
     if resume is not None and resume.done:
         return Written(dict(resume.counts), None)
 
     def report(said: dict[str, Any]) -> None:
         channel.call("progress", **said)
+
+    def renew(last: Marker) -> None:
+        sink.renew()
+        require_last(join(book, plan, sink, index).marker(index, plan.epoch), last)
 
     filters = KeyFilters.from_chunks(cfg, arguments["filters"], plan)
     writer = DrainWriter(
@@ -176,6 +199,8 @@ def write_batch(
         topics=ledger.topics,
         run_id=arguments["run_id"],
         progress=report,
+        forms=Forms.wanted(cfg, ask_driver(channel)),
+        renew=renew,
     )
     with contextlib.closing(filters) if filters is not None else contextlib.nullcontext():
         counts = writer.run()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached, order
 
@@ -12,8 +12,8 @@ class Position:
     """Track where in the binlog the writer stands, and what an earlier attempt committed already.
 
     Args:
-        boundary: The last transaction boundary passed.
-        events: Row events seen in the transaction after it, of all tables.
+        start: The transaction boundary from which it begins.
+        events: Row events seen in the transaction after the last boundary, of all tables.
         thread: Thread id of the transaction's session.
         gtid: GTID of the transaction, or None.
         commit_us: Commit time of the transaction in microseconds since the epoch, 0 when the server does not tell.
@@ -21,9 +21,11 @@ class Position:
         begun: Whether the transaction's BEGIN has passed; DDL inside it belongs to CREATE TABLE ... SELECT.
         statements: QUERY events seen in the transaction.
         resume: Where an earlier attempt of the same batch got to; None once the writer is beyond it.
+        file: Binlog file of the last transaction boundary passed.
+        pos: Position of that boundary.
     """
 
-    boundary: BinlogOffset
+    start: BinlogOffset
     events: int = 0
     thread: int = 0
     gtid: str | None = None
@@ -32,11 +34,36 @@ class Position:
     begun: bool = False
     statements: int = 0
     resume: Reached | None = None
+    file: str = field(init=False)
+    pos: int = field(init=False)
+    _boundary: BinlogOffset | None = field(init=False)
 
-    def enter(self, boundary: BinlogOffset | None = None) -> None:
-        """Begin to count anew: at a transaction's first event, or with the boundary behind its last one."""
-        if boundary is not None:
-            self.boundary = boundary
+    def __post_init__(self) -> None:
+        self._boundary = self.start
+        self.file, self.pos = self.start.file, self.start.pos
+
+    @property
+    def boundary(self) -> BinlogOffset:
+        """Return the last transaction boundary passed; its GTID set is rendered at commits only."""
+        found = self._boundary
+        if found is None:
+            # Most transactions pass without anybody asking.
+            found = self._boundary = BinlogOffset(self.file, self.pos, None, self.start.server_uuid)
+        return found
+
+    def enter(self) -> None:
+        """Begin to count anew: at a transaction's first event."""
+        self.events = self.statements = 0
+        self.query = None
+
+    def pass_to(self, file: str, pos: int) -> None:
+        """Stand at another boundary, and begin to count anew.
+
+        Args:
+            file: Binlog file.
+            pos: Position behind a transaction, or where a file begins.
+        """
+        self.file, self.pos, self._boundary = file, pos, None
         self.events = self.statements = 0
         self.query = None
 

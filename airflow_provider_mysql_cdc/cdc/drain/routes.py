@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap, parse_table_map
 from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic, changed_error, topic_record
@@ -16,18 +17,27 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.decode import native_kernel
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header, usual_headers
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters
 from airflow_provider_mysql_cdc.cdc.drain.topics_ahead import TopicsAhead
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.emit import source as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import TopicOwners
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job import avro_source, wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import direct_rows
+from airflow_provider_mysql_cdc.cdc.job.avro_source import AvroSource
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, share_of
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalReader, SignalRows
 from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
@@ -46,21 +56,30 @@ class Route:
         table: The table's name.
         topic: Its topic.
         share: What this writer owns of the topic.
-        source: Constant texts of the source block.
+        source: Writer of the source block.
         decoder: The generated decoder; None when this writer skips the table.
         decode: The decoder's functions for write, update and delete rows and for partial updates.
         signals: Reads rows of the signal table; None for other tables.
         path: The table's name as counts have it (``TableId.path``).
+        form: The form of its records; None for what the decoder gives.
+        ids: Headers that records get beside their other ones, or None.
+        fill: Puts the source block of an event into the decoder's context.
+        headers: What stands before the rows of most events, by event type (``usual_headers``); empty where each event
+            is looked at in full.
     """
 
     table: TableId
     topic: str
     share: TopicShare
-    source: SourceBlock | None
-    decoder: RowDecoder | None
+    source: SourceBlock | AvroSource | None
+    decoder: RowFunctions | None
     decode: tuple[DecodeRows, ...]
     signals: SignalReader | None = None
     path: str = ""
+    form: TableForm | None = None
+    ids: IdHeaders | None = None
+    fill: Callable[..., None] = source_of.fill
+    headers: Mapping[int, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -72,8 +91,17 @@ class _Kept:
     seen: int
 
 
-def _functions(decoder: RowDecoder | Tolerant) -> tuple[DecodeRows, ...]:
+def _functions(decoder: RowFunctions | Tolerant) -> tuple[DecodeRows, ...]:
     return decoder.write, decoder.update, decoder.delete, decoder.partial_update
+
+
+def _counted(decode: tuple[DecodeRows, ...], decoder: RowFunctions, tally: native_kernel.Tally) -> Iterator[DecodeRows]:
+    """Yield a decoder's functions; those that never ask the native kernel count their events."""
+    native = getattr(decoder, "native", False)
+    whole = "table" if isinstance(decoder, RowDecoder) else "format"
+    for function, partial in zip(decode, (False, False, False, True), strict=True):
+        reason = "partial_update" if native and partial else whole
+        yield function if native and not partial else tally.counting(function, reason)
 
 
 def _named(changes: Iterable[TableChange]) -> set[TableId] | None:
@@ -99,6 +127,7 @@ class Routes:
         filters: Gets to know each table version; None when there are none.
         topics: Topics as the ledger knows them.
         touched: Gets to know each version of a table under snapshot; None outside of a round.
+        forms: The forms of records; None when all is JSON.
     """
 
     def __init__(
@@ -110,14 +139,18 @@ class Routes:
         filters: KeyFilters | None = None,
         topics: Mapping[str, KnownTopic] = MappingProxyType({}),
         touched: TouchedKeys | None = None,
+        forms: Forms | None = None,
     ) -> None:
+        self._forms = forms
+        # Called before a route is made, which can mean a question to the registry.
+        self.before_making: Callable[[], None] = lambda: None
         self._filters, self._topics, self._touched = filters, topics, touched
         self._cfg, self._plan, self._writer = cfg, plan, writer
         self._cache: dict[bytes, _Kept] = {}
         self._statements, self._room = 0, ROOM
         # Rows of the last event that could not be decoded; None when such a row stops the run.
         self.failed: list[BadRow] | None = [] if DeadLetters.wanted(cfg) else None
-        self.options = wiring.decoder_options(cfg)
+        self.options, self._treats_tables = wiring.decoder_options(cfg), wiring.treats_tables(cfg)
         self._born: dict[str, int] = {}
         self._ahead = TopicsAhead(cfg, self._unborn)
         self._owners: TopicOwners | None = None
@@ -127,6 +160,7 @@ class Routes:
         on_watermark = touched.watermark if touched is not None and waits else None
         self.signals = SignalRows.wanted(cfg, plan.epoch, writer, self.learned, on_watermark)
         self.identity: bool = cfg[F.CDC_ID_HEADER]
+        self._tally = native_kernel.kernel().tally()
         self.headers: list[tuple[str, bytes]] = wiring.headers(cfg, run_id)
 
     def forget(self, before: SchemaState, after: SchemaState, where: str, changes: Iterable[TableChange] = ()) -> None:
@@ -146,6 +180,10 @@ class Routes:
             self._owners = wiring.topic_owners(self._cfg, before.tables)
         self._owners.follow(after.tables.keys(), where, _named(changes))
 
+    def native(self) -> NativeCounts:
+        """Return what the native kernel has decoded of the batch."""
+        return NativeCounts() if self._tally is None else self._tally.counts()
+
     def of_table_map(self, event: Event, state: SchemaState) -> tuple[int, Route]:
         """Return the table id and the route of a TABLE_MAP event.
 
@@ -155,17 +193,42 @@ class Routes:
         """
         buf, body = event.buf, event.body
         table_id = int.from_bytes(buf[body : body + 6], "little")
-        raw = bytes(buf[body + 6 : event.end])
+        raw = buf[body + 6 : event.end]
         kept = self._cache.get(raw)
         if kept is None or (kept.seen != self._statements and not self._in_force(kept, state)):
             table_map = parse_table_map(event)
+            self.before_making()
             route = self._make(table_map, state, event)
             known = state.tables.get(route.table)
-            if self.signals is not None:
-                route = replace(route, signals=self.signals.reader(known, table_map, event.where()))
+            if (
+                self.signals is not None
+                and (reader := self.signals.reader(known, table_map, event.where())) is not None
+            ):
+                route = replace(route, signals=reader, headers={})
             self._make_room(state)
             kept = self._cache[raw] = _Kept(route, known, self._statements)
         return table_id, kept.route
+
+    def of_rows(self, event: Event, tables: Mapping[int, Route]) -> tuple[Route, int]:
+        """Return the route of a row event and the offset of its first row, whatever its header looks like.
+
+        Args:
+            event: The event.
+            tables: Routes by the numbers that TABLE_MAP events announced.
+
+        Raises:
+            BinlogCorruptError: No TABLE_MAP event stands before it, or it cannot belong to its table.
+        """
+        header = rows_header(event)
+        route = tables.get(header.table_id)
+        if route is None:
+            raise self.unknown_table(event, header.table_id)
+        if route.signals is not None:
+            # Also of events that are committed: the transaction's end may not be.
+            route.signals.take(event, header, c.ROWS_VERSIONS[event.type])
+        if route.decoder is not None:
+            check_rows(event, header, len(route.decoder.table.columns))
+        return route, header.pos
 
     def _make_room(self, state: SchemaState) -> None:
         """Drop routes of tables that are gone or changed, before there are twice as many as tables."""
@@ -202,18 +265,27 @@ class Routes:
                 remedy="take a snapshot of the table (snapshot.mode=recovery rebuilds the schema history)",
             )
         check_table_map(table, table_map)
-        options = wiring.table_options(cfg, table, self.options)
-        decoder = compile_decoder(table, table_map, options, wiring.envelope_text(cfg, table, options))
+        options = wiring.table_options(cfg, table, self.options) if self._treats_tables else self.options
+        # Both schemas are registered here, before the first record of this version.
+        form = None if self._forms is None or not share.mine else self._forms.of_table(table, options, topic)
+        envelope, block = wiring.envelope_text(cfg, table, options), wiring.table_source(cfg, table_id)
+        rows = None if form is None else direct_rows(cfg, form, table, table_map, options, envelope, self._tally)
+        decoder = rows or compile_decoder(table, table_map, options, envelope, self._tally)
         if self._filters is not None:
             self._filters.learn(table, table_map)
+        decode = _functions(decoder if self.failed is None else Tolerant(decoder, self.failed))
         return Route(
             table_id,
             topic,
             share,
-            wiring.table_source(cfg, table_id),
+            block if rows is None else avro_source.avro_source(table_id, cfg[F.TOPIC_PREFIX], block),
             decoder,
-            _functions(decoder if self.failed is None else Tolerant(decoder, self.failed)),
+            decode if self._tally is None else tuple(_counted(decode, decoder, self._tally)),
             path=table_id.path(),
+            form=form if rows is None else None,
+            ids=None if form is None else form.ids(),
+            fill=avro_source.fill if rows is not None else source_of.fill_time if cfg.ticdc else source_of.fill,
+            headers=usual_headers(len(table.columns)),
         )
 
     def ready_share(self, table: TableId) -> TopicShare:
@@ -227,10 +299,9 @@ class Routes:
             TopicChangedError: An earlier attempt at this batch found another topic of that name.
         """
         share = self.share(table)
-        topic = share.topic
-        if self._unborn(table) is not None:
+        if self._is_unborn(share):
             # A table created inside the batch, or one whose topic did not exist when the batch was planned.
-            return self._bear(table, topic)
+            return self._bear(table, share.topic)
         return share
 
     def _bear(self, table: TableId, topic: str) -> TopicShare:
@@ -250,8 +321,10 @@ class Routes:
     def _unborn(self, table: TableId) -> str | None:
         """Return a captured table's topic when this writer owns something of it and it is not made; None otherwise."""
         share = self.share(table)
-        made = share.topic in self._plan.partitions or share.topic in self._born
-        return share.topic if share.mine and not made else None
+        return share.topic if self._is_unborn(share) else None
+
+    def _is_unborn(self, share: TopicShare) -> bool:
+        return bool(share.mine) and share.topic not in self._plan.partitions and share.topic not in self._born
 
     def _unknown_passes(self, table: TableId, event: Event) -> bool:
         """Return whether rows of an unknown table are left out (inconsistent.schema.handling.mode, STRM-24)."""

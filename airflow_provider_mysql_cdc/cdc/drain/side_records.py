@@ -9,8 +9,8 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.compile import after_row_of
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.json_dialect import after_row_of
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import heartbeat_topic
@@ -34,7 +34,7 @@ def truncate_value(cfg: ConnectorConfig, table: Table, event: Event, at: Any) ->
     source.fill(ctx, wiring.table_source(cfg, table.id), event, moment)
     options = wiring.table_options(cfg, table)
     payload = f'{{"before":null,"after":null,"source":{ctx.src_head}0{after_row_of(options)(ctx, "t")}'
-    schema = wiring.envelope_text(cfg, table, options).value_schema
+    schema = wiring.schema_text(cfg, table, options).value_schema
     return (payload if schema is None else f'{{"schema":{schema},"payload":{payload}}}').encode()
 
 

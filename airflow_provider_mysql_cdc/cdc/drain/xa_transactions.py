@@ -19,12 +19,13 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, UnsupportedEventError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 # As mysqlbinlog registers: a reader without an id of its own never ends another reader's dump.
 SIDE_SERVER_ID = 0
+_VERBS = frozenset({"START", "END", "COMMIT", "ROLLBACK"})
 _STATEMENT = re.compile(r"XA\s+(\w+)\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 
@@ -32,6 +33,27 @@ def parse_xa(sql: str) -> tuple[str, str] | None:
     """Return verb and xid of an XA statement as the binlog holds it, or None for any other statement."""
     found = _STATEMENT.match(sql)
     return (found[1].upper(), "".join(found[2].split())) if found else None
+
+
+def require_xa(sql: str, where: str) -> tuple[str, str]:
+    """Return verb and xid of an XA statement that the binlog may hold: START, END, COMMIT or ROLLBACK.
+
+    Args:
+        sql: The statement.
+        where: Its place, for the error.
+
+    Raises:
+        UnsupportedEventError: It is another one, and whether its transaction commits decides about rows.
+    """
+    found = parse_xa(sql)
+    if found is None or found[0] not in _VERBS:
+        raise UnsupportedEventError(
+            "an XA statement is not understood",
+            where=f"{where}: {sql[:200]}",
+            why="whether its transaction commits decides about rows",
+            remedy="report the statement; no setting passes it over",
+        )
+    return found
 
 
 def is_one_phase(event: Event) -> bool:

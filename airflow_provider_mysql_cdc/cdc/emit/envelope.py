@@ -17,7 +17,8 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, cont
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import avro_names
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.alike import Alike, alike
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Index, Table, TableId
 
 
 def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
@@ -165,12 +166,13 @@ def envelope_text(
         ConfigError: There is no such contract.
     """
     wanted = _Wanted(connector, key, value, comments, transaction)
-    alike = replace(table, id=_ANY, comment=None), replace(options, schema_titles=_MARKS)
     try:
-        found = _shared(*alike, wanted)
+        found = _shared(alike(table.columns), table.primary_key, table.unique_keys, _marked(options), wanted)
     except (SchemaError, TypeError):
         # It names the table; and what a converter of one's own gave may not be comparable.
         return _envelope_text(table, options, wanted)
+    if found.key_schema is None and found.value_schema is None:
+        return found
     names = [(quote(mark), quote(schema_name(table, options, part))) for part, mark in _MARKS]
     return replace(found, key_schema=_named(found.key_schema, names), value_schema=_named(found.value_schema, names))
 
@@ -212,7 +214,20 @@ def _envelope_text(table: Table, options: DecoderOptions, wanted: _Wanted) -> En
     )
 
 
-_shared = lru_cache(maxsize=_SHAPES)(_envelope_text)
+@lru_cache(maxsize=_SHAPES)
+def _marked(options: DecoderOptions) -> DecoderOptions:
+    return replace(options, schema_titles=_MARKS)
+
+
+@lru_cache(maxsize=_SHAPES)
+def _shared(
+    columns: Alike[tuple[Column, ...]],
+    primary_key: tuple[str, ...],
+    unique_keys: tuple[Index, ...],
+    options: DecoderOptions,
+    wanted: _Wanted,
+) -> EnvelopeText:
+    return _envelope_text(Table(_ANY, columns.value, primary_key, unique_keys), options, wanted)
 
 
 def _null_text(table: Table, options: DecoderOptions) -> dict[str, str]:

@@ -8,14 +8,14 @@ tables, and so does ``ddl.apply``; the oldest form has one record for all tables
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import groupby
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_literal
-from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.convert.json_text import Written, dumps
 from airflow_provider_mysql_cdc.cdc.convert.type_names import (
     charset_name,
     declared_length,
@@ -71,6 +71,8 @@ class ChangeRecord:
     value: bytes
 
 
+_SHAPES = 256  # tables that differ in more than their names, of which is remembered how they are described
+_ANY = TableId("", "")
 _TYPES = {"CREATE": "CREATE", "ALTER": "ALTER", "RENAME": "ALTER", "DROP": "DROP"}
 
 
@@ -108,13 +110,19 @@ def column_dict(column: Column, *, recent: bool = True, comments: bool = False) 
 
 
 def table_dict(table: Table, *, recent: bool = True, comments: bool = False) -> dict[str, Any]:
-    """Return a table as schema changes describe it (SCH-40).
+    """Return a table as schema changes describe it (SCH-40); tables of one structure share it, so it is only read.
 
     Args:
-        table: The table.
+        table: The table; its name is not told.
         recent: Whether the members that came after 1.9 are wanted.
         comments: ``include.schema.comments``.
     """
+    return _described(table.named(_ANY), recent, comments)[0]
+
+
+@lru_cache(maxsize=_SHAPES)
+def _described(table: Table, recent: bool, comments: bool) -> tuple[dict[str, Any], Written]:
+    """Return a table as schema changes describe it, and the text of that."""
     out: dict[str, Any] = {
         "defaultCharsetName": table.charset,
         "primaryKeyColumnNames": list(table.key_columns()),
@@ -122,7 +130,7 @@ def table_dict(table: Table, *, recent: bool = True, comments: bool = False) -> 
     }
     if recent or comments:
         out["comment"] = table.comment if comments else None
-    return out
+    return out, Written(dumps(out))
 
 
 @dataclass(frozen=True)
@@ -165,8 +173,8 @@ class ChangeFormat:
         in_transaction: bool = False,
         row: int = 0,
         wanted: Callable[[Any], bool] = lambda _: True,
-    ) -> list[ChangeRecord]:
-        """Return the records of one statement of the stream, one per change.
+    ) -> Iterator[ChangeRecord]:
+        """Yield the records of one statement of the stream, one per change; each names all tables of the statement.
 
         Args:
             changes: What ``ddl.apply`` made of the statement; truncations give no record.
@@ -191,15 +199,15 @@ class ChangeFormat:
         }
         if self.layout.flat_changes:
             source = self._source("", None, "false", **more)
-            return [self.record(db, ddl, (), source) for db, ddl in _by_database([c for c in known if wanted(c)])]
-        records = []
+            for db, ddl in _by_database([c for c in known if wanted(c)]):
+                yield self.record(db, ddl, (), source)
+            return
         for db, group in groupby(known, lambda c: c.db):
             changes = list(group)
             names = _table_names(c.id for c in changes if c.id is not None)
             for change in filter(wanted, changes):
                 source = self._source(db, _source_table(change, names), "false", **more)
-                records.append(self.record(db, change.ddl, (change,) if change.listed else (), source))
-        return records
+                yield self.record(db, change.ddl, (change,) if change.listed else (), source)
 
     def snapshot(
         self,
@@ -264,7 +272,7 @@ class ChangeFormat:
                 payload["ts_ms"] = self.clock_ns() // 1_000_000
             # What a signal tells has no statement.
             payload |= {"databaseName": db, "schemaName": None, "ddl": ddl or None}
-            payload["tableChanges"] = [change_dict(c, recent=recent, comments=self.comments) for c in changes]
+            payload["tableChanges"] = [_change(c, recent, self.comments, _table_text) for c in changes]
         key, value = dumps({"databaseName": db}), dumps(payload)
         if self.key_schema:
             key = f'{{"schema":{self._schemas[0]},"payload":{key}}}'
@@ -281,10 +289,18 @@ def change_dict(change: Change, *, recent: bool = True, comments: bool = False) 
         recent: Whether the form that came after 1.9 is wanted; 1.9 names a renamed table twice, old and new (SCH-39).
         comments: ``include.schema.comments``.
     """
+    return _change(change, recent, comments, table_dict)
+
+
+def _table_text(table: Table, *, recent: bool, comments: bool) -> Written:
+    return _described(table.named(_ANY), recent, comments)[1]
+
+
+def _change(change: Change, recent: bool, comments: bool, describe: Callable[..., Any]) -> dict[str, Any]:
     name = change.id.debezium_id() if change.id else ""
     if change.previous_id and not recent:
         name = f"{change.previous_id.debezium_id()},{name}"
-    described = None if change.table is None else table_dict(change.table, recent=recent, comments=comments)
+    described = None if change.table is None else describe(change.table, recent=recent, comments=comments)
     return {"type": _TYPES[change.kind], "id": name, "table": described}
 
 

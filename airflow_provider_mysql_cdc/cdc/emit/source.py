@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from types import CodeType
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, nullable
 from airflow_provider_mysql_cdc.cdc.decode.context import HiddenRow
+from airflow_provider_mysql_cdc.cdc.decode.temporal import Memo
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -29,6 +30,7 @@ class Context(Protocol):
     tail: str
     where: str
     first_row: int
+    plain: tuple[Any, ...] | None
 
 
 class RowEvent(Protocol):
@@ -87,6 +89,7 @@ _VARYING = {
     "change_lsn": "{change_lsn}",
     "commit_lsn": "{commit_lsn}",
 }
+_THREADS = 256
 # Arguments of head and tail by connector.
 _ARGUMENTS = {
     "mysql": ("ts_us, snapshot, server_id, gtid, file, pos", "thread, query, snapshot"),
@@ -119,15 +122,11 @@ class LsnPlace:
     commit_lsn: str | None
 
 
-def _compile(template: str, arguments: str, constants: Mapping[str, str]) -> Callable[..., str]:
-    # The template comes from the contract tables only; names of tables go in as values, never as code.
-    made: Callable[..., str] = eval(_code(template, arguments), {f"c_{k}": v for k, v in constants.items()})
-    return made
-
-
 @cache
-def _code(template: str, arguments: str) -> CodeType:
-    return compile(f"lambda {arguments}: f'{template}'", "<source>", "eval")
+def _codes(version: str, connector: str, source_struct: str) -> tuple[CodeType, ...]:
+    """Return the code that makes the functions of head and tail."""
+    texts = zip(_template(contract(version, connector, source_struct)), _ARGUMENTS[connector], strict=True)
+    return tuple(compile(f"lambda {arguments}: f'{text}'", "<source>", "eval") for text, arguments in texts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +143,7 @@ class SourceBlock:
         streamed: ``snapshot`` of streamed events as JSON.
         typed: Whether the block is written with its schema.
         op_tail: Function of the current time in nanoseconds that returns the value's text after ``op``.
+        quiet: Gives the text after the row number of streamed events without a statement, by thread; empty for Db2.
     """
 
     layout: Contract
@@ -153,6 +153,7 @@ class SourceBlock:
     streamed: str
     op_tail: Callable[[int], str]
     typed: bool = True
+    quiet: Mapping[int, str] = field(default_factory=dict)
 
 
 def _op_tail_3(ns: int) -> str:
@@ -201,16 +202,19 @@ def source_block(
         "sequence": "null",
         "table": dumps(table.table),
     }
-    texts = zip(_template(layout), _ARGUMENTS[connector], strict=True)
-    head, tail = (_compile(text, arguments, constants) for text, arguments in texts)
+    # The templates come from the contract tables only; names of tables go in as values, never as code.
+    values = {f"c_{name}": value for name, value in constants.items()}
+    head, tail = (eval(code, values) for code in _codes(layout.version, connector, source_struct))
+    streamed = dumps(layout.snapshot_value("false"))
     return SourceBlock(
         layout,
         head,
         tail,
         include_query,
-        dumps(layout.snapshot_value("false")),
+        streamed,
         _op_tail_3 if layout.recent else _op_tail_1,
         typed,
+        Memo(lambda thread: tail(thread or "null", "null", streamed), _THREADS),
     )
 
 
@@ -233,10 +237,28 @@ def fill(ctx: Context, block: SourceBlock, event: RowEvent, at: Transaction) -> 
         f'"{file}"',
         pos,
     )
-    query = nullable(at.query) if block.include_query else "null"
-    ctx.src_tail = block.tail(at.thread or "null", query, block.streamed)
+    if at.query is None or not block.include_query:
+        ctx.src_tail = block.quiet[at.thread]
+    else:
+        ctx.src_tail = block.tail(at.thread or "null", nullable(at.query), block.streamed)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{file}:{pos}"
+    ctx.plain = None
+
+
+def fill_time(ctx: Context, block: SourceBlock, event: RowEvent, at: Transaction) -> None:
+    """Set the texts of one streamed row event for records that show no more of its source than the time.
+
+    Args:
+        ctx: The decoder's context; ``as_json`` gives the whole source block.
+        block: The table's source block.
+        event: The row event.
+        at: The transaction around it.
+    """
+    ctx.src_head = f'{{"ts_us":{at.commit_us or event.timestamp * 1_000_000},"row":'
+    ctx.src_tail = ctx.tail = "}"
+    ctx.where = f"{event.file}:{event.start_pos}"
+    ctx.plain = fill, block, event, at
 
 
 def fill_lsn(ctx: Context, block: SourceBlock, at: LsnPlace, marker: str = "false") -> None:
@@ -281,6 +303,7 @@ def fill_snapshot(
     ctx.src_tail = block.tail("null", "null", snapshot)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{offset.file}:{offset.pos}"
+    ctx.plain = None
 
 
 def snapshot_marker(

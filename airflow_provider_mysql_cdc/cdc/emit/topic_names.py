@@ -20,7 +20,7 @@ def sanitised(name: str) -> str:
 
     Java counts characters outside the basic plane as two, so they become two underscores.
     """
-    return _INVALID.sub("_", _BEYOND_BMP.sub("__", name))
+    return name if _INVALID.search(name) is None else _INVALID.sub("_", _BEYOND_BMP.sub("__", name))
 
 
 def topic_name(prefix: str, table: TableId) -> str:
@@ -59,6 +59,7 @@ def table_topics(
     *,
     reserved: Iterable[str] = (),
     route: Callable[[str], str] = str,
+    name: Callable[[TableId], str] | None = None,
 ) -> dict[TableId, str]:
     """Return every table's topic.
 
@@ -70,12 +71,13 @@ def table_topics(
         tables: The captured tables.
         reserved: Topics that tables must not use (schema changes, transactions, heartbeats, ledger, history).
         route: Gives the topic that the transforms make of a name (TOPIC-05).
+        name: Gives a table's topic before them; None means ``topic_name``.
 
     Raises:
         ConfigError: Two tables, or a table and a reserved topic, get the same name after replacement, or a name is
             longer than Kafka allows (FAULT-32, EVT-05).
     """
-    topics = {table: topic_name(prefix, table) for table in tables}
+    topics = {table: topic_name(prefix, table) if name is None else name(table) for table in tables}
     routed = {table: route(topic) for table, topic in topics.items()}
     check_collisions(topics, reserved=reserved, longest=routed.values())
     return routed

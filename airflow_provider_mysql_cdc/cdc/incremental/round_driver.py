@@ -38,14 +38,13 @@ from airflow_provider_mysql_cdc.cdc.job.handed_config import sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress
+from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.schema.history import load_state
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import finished_chunks
 from airflow_provider_mysql_cdc.cdc.snapshot.view import Rendezvous
 from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lost
 
-Log = Callable[[str], None]
 Known = tuple[SchemaState, list[dict[str, Any]]]
 """Table structures and filters as of the batch's start."""
 Wanted = tuple[list[TableScan], Basis]
@@ -84,7 +83,7 @@ class Round:
         job: The ledger.
         runner: Runs the tasks.
         owner: Who runs.
-        log: Takes one line of text.
+        log: The job's log.
         weights: Records per topic in earlier batches.
         late: Orders of scans that could not go on in the rounds before; the others come first.
     """
@@ -94,7 +93,7 @@ class Round:
     job: JobLedger
     runner: TaskRunner
     owner: str
-    log: Log
+    log: JobLog
     weights: dict[str, int] = field(default_factory=dict)
     late: frozenset[int] = frozenset()
     _begun: BegunBatch | None = None
@@ -128,13 +127,17 @@ class Round:
         scans = chosen(books.work, self.late)
         require_known_history(self.cfg, ledger)
         basis = Basis(start, form_of(self.cfg), scans)
-        state = load_state(self.cfg, until=start, epoch=last.epoch + 1, look=basis.look)
+        # Scans that go on look at the whole history; where all of them begin, what the job has read of it is enough.
+        kept = None if basis.scans else self.job.history
+        state = load_state(self.cfg, until=start, epoch=last.epoch + 1, look=basis.look, kept=kept)
         filters = filters_in_force(self.cfg, self.conn, finished_chunks(ledger), start, self.log)
         tasks = self._tasks()
         meet = Rendezvous(tasks, GANG_TIMEOUT_S)
         sealed, hand_over = sealed_properties(self.cfg)
         coordinator = Coordinator(
-            {**self._handlers(meet), **hand_over}, self.runner.endpoint, on_lost=lambda t, c: meet.fail(c or lost(t))
+            {**self._handlers(meet), **hand_over, **self.job.schemas.handlers()},
+            self.runner.endpoint,
+            on_lost=lambda t, c: meet.fail(c or lost(t)),
         )
         opener = threading.Thread(
             target=self._lead,
@@ -303,7 +306,7 @@ class Round:
         folded = before.folded()
         given_up = [s.abort(hopeless[s.order]) for s in folded.scans.values() if s.order in hopeless and not s.ended]
         self._write(before, folded.with_scans(given_up).folded())
-        self.log(self._progress.summary(totals))
+        self.log(self._progress.summary(totals, self.job.native.text()))
         self.job.write_outcome(self._begun.plan, counts=totals)
         blocked = self._waiting | self._queue.blocked(hopeless=False)
         why = "; ".join(sorted(set(blocked.values())))

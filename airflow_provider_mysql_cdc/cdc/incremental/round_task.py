@@ -15,9 +15,11 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceCon
 from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchReader
 from airflow_provider_mysql_cdc.cdc.incremental.stretches import HOLD_S, passes
 from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.schema_book import ask_driver
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -63,9 +65,11 @@ def _carry_out(
     if written.state is None:
         return {}
     plan = BatchPlan.from_json(begun["plan"])
-    return StretchReader(
+    reader = StretchReader(
         cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"]), written.last
-    ).run()
+    )
+    reader.forms = Forms.wanted(cfg, ask_driver(channel))
+    return reader.run()
 
 
 def _open_view(conn: Any, channel: CoordinatorClient) -> TouchedKeys | None:

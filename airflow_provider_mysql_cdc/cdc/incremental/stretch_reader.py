@@ -17,9 +17,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.text import (
     KeyReader,
-    TextDecoder,
     compile_key_reader,
-    compile_text_decoder,
     selected_columns,
 )
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys, row_key_options
@@ -29,6 +27,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.books import done_key
 from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch
 from airflow_provider_mysql_cdc.cdc.incremental.stretches import passes, where_of
 from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import TextRows, snapshot_source, text_rows
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -107,7 +107,7 @@ class _Version:
     Args:
         table: The table as of the batch's end.
         columns: The columns that are read: those of the events, and those of the table's own key.
-        decode: Makes the records.
+        rows: Makes the records.
         key: Reads the row's own key, in the form of ``TouchedKeys``; None for a table without a key.
         partitions: Partitions of its topic.
         topic: Its topic.
@@ -115,7 +115,7 @@ class _Version:
 
     table: Table
     columns: tuple[Column, ...]
-    decode: TextDecoder
+    rows: TextRows
     key: KeyReader | None
     partitions: int
     topic: str
@@ -137,6 +137,7 @@ class StretchReader:
         run_id: Id of the run, for the context headers.
         last: Server id and GTID of the batch's last transaction.
         counts: Records by topic, which goes on changing.
+        forms: The forms of records; None when all is JSON.
     """
 
     cfg: ConnectorConfig
@@ -150,6 +151,7 @@ class StretchReader:
     run_id: str
     last: tuple[int, str | None] = (0, None)
     counts: dict[str, int] = field(default_factory=dict)
+    forms: Forms | None = None
     _versions: dict[TableId, _Version] = field(default_factory=dict)
 
     def run(self) -> dict[str, int]:
@@ -259,30 +261,40 @@ class StretchReader:
         own = row_key_options(table)
         wanted = {*selected_columns(table, options), *(c for c in table.columns if c.name in (own.key_columns or ()))}
         columns = tuple(c for c in table.columns if c in wanted)
-        envelope = wiring.envelope_text(self.cfg, table, options)
+        form = None if self.forms is None else self.forms.of_table(table, options, topic)
         return _Version(
             table,
             columns,
-            compile_text_decoder(table, options, envelope, columns),
+            text_rows(self.cfg, form, table, options, columns),
             compile_key_reader(table, own, columns) if own.key_columns else None,
             partitions,
             topic,
         )
 
     def _emitter(self, version: _Version, where: str, identity: str) -> RowEmitter:
-        block = wiring.table_source(self.cfg, version.table.id)
+        rows = version.rows
+        put, op_tail = snapshot_source(self.cfg, version.table.id, direct=rows.direct)
         end, last, now_ms = self.plan.end, self.last, time.time_ns() // 1_000_000
 
         def fill(context: EventContext, marker: str) -> None:
-            source.fill_snapshot(context, block, end, now_ms, marker, last)
+            put(context, end, now_ms, marker, last)
 
         return RowEmitter(
             cfg=self.cfg,
             table=version.table,
-            decode=version.decode,
+            decode=rows.decode,
             fill=fill,
+            op_tail=op_tail,
             where=where,
-            to=EmitTo(self.sink, version.topic, version.partitions, wiring.headers(self.cfg, self.run_id), self.index),
+            to=EmitTo(
+                self.sink,
+                version.topic,
+                version.partitions,
+                wiring.headers(self.cfg, self.run_id),
+                self.index,
+                rows.form,
+                rows.ids,
+            ),
             counts=self.counts,
             identity=identity,
         )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -29,11 +30,15 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic, table_topics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
 from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.job.schema_book import SchemaBook
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.schema.kept_history import KeptHistory
+from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
-SideRecord = tuple[str, bytes | None, bytes | None]
 PUT_AT_ONCE = 2000
 """Records of one transaction of ``put_all``; with the longest keys of MySQL that is some megabytes."""
 
@@ -51,12 +56,18 @@ class JobLedger:
     def __init__(self, cfg: ConnectorConfig, run: str = "") -> None:
         self._cfg, self._run = cfg, run
         self._tally: RunTally | None = None
+        self._native = NativeCounts()
         self._tables: dict[str, int] = {}
         self._ledger = wiring.ledger(cfg)
         self._ledger.ensure()
         self._writer = wiring.record_writer(cfg, PLANNER)
         self._writer.init()
         self._last: LedgerState | None = None
+        # Tasks ask for schemas, whose ids are committed, in threads of their own.
+        self._writing = threading.Lock()
+        self.schemas = SchemaBook(cfg, self._write, lambda: self.read(chunks=False))
+        self._forms = Forms.wanted(cfg, self.schemas.id_of)
+        self.history = KeptHistory()
 
     def __enter__(self) -> JobLedger:
         self._ledger.__enter__()
@@ -66,6 +77,7 @@ class JobLedger:
         try:
             self._ledger.__exit__()
         finally:
+            self.schemas.close()
             self._writer.close()
 
     def read(self, *, chunks: bool = True) -> LedgerState:
@@ -105,7 +117,31 @@ class JobLedger:
             OffsetConflictError: The ledger holds another plan.
         """
         self._last = None
-        return self._ledger.begin(plan, self._writer, lambda found: [*beside, *self._begin_tally(found)])
+        told = self._formed(beside, {})
+        with self._writing:
+            begun = self._ledger.begin(plan, self._writer, lambda found: [*told, *self._begin_tally(found)])
+        self.schemas.begin(begun)
+        return begun
+
+    def ready_schemas(self, tables: Iterable[Table]) -> None:
+        """Have the schemas of tables registered; nothing where all is JSON.
+
+        Args:
+            tables: The tables.
+
+        Raises:
+            SchemaError: A name or type has no form in Avro.
+            RegistryError: The registry refuses one, or cannot be reached.
+        """
+        if self._forms is not None:
+            for table in tables:
+                options = wiring.table_options(self._cfg, table)
+                self._forms.of_table(table, options, wiring.topic_of(self._cfg, table.id))
+
+    def _formed(self, records: Sequence[SideRecord], headers: Mapping[str, Headers]) -> list[HeadedRecord]:
+        """Return records in the form that the converters give them; before a transaction is open, as it may ask."""
+        headed = [(topic, key, value, headers.get(topic)) for topic, key, value in records]
+        return headed if self._forms is None else self._forms.sides(headed)
 
     def _begin_tally(self, found: LedgerState) -> list[SideRecord]:
         """Return the record of this run, before its first plan is in force; later the ledger holds it."""
@@ -121,6 +157,19 @@ class JobLedger:
             tables: Records by table (``TableId.path``).
         """
         self._tables = added(self._tables, tables)
+
+    def note_native(self, counts: NativeCounts) -> None:
+        """Take note of what the native kernel has decoded; ``write_outcome`` tells of it.
+
+        Args:
+            counts: Of one writer.
+        """
+        self._native = self._native.add(counts)
+
+    @property
+    def native(self) -> NativeCounts:
+        """Return what the native kernel has decoded of the batch at work."""
+        return self._native
 
     def replace_plan(self, plan: BatchPlan) -> None:
         """Write the plan in force anew, with the same work under today's configuration.
@@ -173,10 +222,33 @@ class JobLedger:
             records: Topic, key, value of each.
             headers: Headers of the records of a topic, by topic.
         """
-        self._last = None
-        for topic, key, value in records:
-            self._writer.produce(topic, key, value, 0, headers.get(topic))
-        self._writer.commit()
+        self._write(self._formed(records, headers))
+
+    def _write(self, records: Sequence[SideRecord | HeadedRecord]) -> None:
+        with self._writing:
+            self._last = None
+            self._writer.commit(records)
+
+    def put_counted(self, key: str, value: dict[str, Any], plan: BatchPlan, counts: Mapping[str, int]) -> None:
+        """Write the key that makes a plan complete, and in the same transaction what the plan has written.
+
+        Otherwise a driver that dies before the outcome would leave a complete plan of which nobody can tell.
+
+        Args:
+            key: The key.
+            value: Its value.
+            plan: The plan.
+            counts: Records per topic.
+        """
+        self.commit([self.record(key, value), *self._counted(plan, counts)])
+
+    def _counted(self, plan: BatchPlan, counts: Mapping[str, int]) -> list[SideRecord]:
+        """Return the record of this run with a plan's records in it; one that is counted already changes nothing."""
+        if self._tally is None:
+            return []
+        self._tally = self._tally.add(plan, counts, self._tables, self._native)
+        self._tables, self._native = {}, NativeCounts()
+        return [self.record(RUN_KEY, self._tally.to_json())]
 
     def write_outcome(
         self, plan: BatchPlan, *, counts: dict[str, int] | None = None, error: CdcError | None = None
@@ -200,13 +272,12 @@ class JobLedger:
             "counts": bounded_counts(counts or {}),
             "ts_ms": time.time_ns() // 1_000_000,
         }
-        records = [self.record(OUTCOME_KEY, outcome)]
         last = self._last
         others = dict(last.others) if last is not None else {}
-        if self._tally is not None and error is None:
-            self._tally, self._tables = self._tally.add(plan, counts or {}, self._tables), {}
+        counted = self._counted(plan, counts or {}) if error is None else []
+        if counted and self._tally is not None:
             others[RUN_KEY] = self._tally.to_json()
-            records.append(self.record(RUN_KEY, others[RUN_KEY]))
+        records = [self.record(OUTCOME_KEY, outcome), *counted]
         try:
             self.commit(records)
             self._last = None if last is None else replace(last, outcome=outcome, others=others)
@@ -235,7 +306,11 @@ class JobLedger:
         cfg = self._cfg
         tables = [t for t in state.tables if cfg.captures(t)]
         named = table_topics(
-            cfg[F.TOPIC_PREFIX], tables, reserved=wiring.reserved_topics(cfg), route=lambda t: cfg.route(t).topic
+            cfg[F.TOPIC_PREFIX],
+            tables,
+            reserved=wiring.reserved_topics(cfg),
+            route=lambda t: cfg.route(t).topic,
+            name=lambda table: wiring.own_topic(cfg, table),
         )
         specs = {topic: wiring.table_topic(cfg) for topic in named.values()}
         replication = cfg[F.TOPIC_CREATION_REPLICATION_FACTOR]

@@ -10,7 +10,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import HISTORY_KEY
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger, SideRecord
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
 from airflow_provider_mysql_cdc.cdc.sink.topics import describe_made, describe_topics, end_offsets

@@ -7,6 +7,7 @@ source refuses, the ledger belongs to somebody else), and must not take one over
 
 from __future__ import annotations
 
+import re
 import time
 import traceback
 import zlib
@@ -28,6 +29,8 @@ SLOTS = 64
 TELL_S = 20.0
 """Seconds for which a job that has failed tries to say so."""
 _SHOWN = 2000
+# The frames of an exception of Java; they stand in the driver's log.
+_FRAMES = re.compile(r"\n\s+at [\w.$/<>]+\([^\n]*")
 # What a configuration must have to find the ledger; the rest may be what cannot be read on the driver's host.
 _NEEDED = ("kafka.", "database.", "topic.prefix", "ledger.", "producer.override.", "admin.override.")
 
@@ -76,7 +79,7 @@ def unexpected(error: BaseException, spec: JobSpec) -> CdcError:
     return StateError(
         "the job ended with an error that has no name",
         where=f"{spec.mode} of {spec.owner}",
-        why=scrub(f"{type(error).__name__}: {error}", spec.properties)[:_SHOWN],
+        why=scrub(_FRAMES.sub("", f"{type(error).__name__}: {error}"), spec.properties)[:_SHOWN],
         remedy="read the driver's log; a retry goes on from the last committed marker",
         retriable=True,
     )

@@ -13,25 +13,53 @@ from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 LINE_SECONDS = 5.0
 
 
+class JobLog:
+    """Write the log of a job.
+
+    Args:
+        log: Takes one line of text.
+    """
+
+    def __init__(self, log: Callable[[str], None]) -> None:
+        self._log, self._said = log, set[str]()
+
+    def __call__(self, line: str) -> None:
+        """Write a line."""
+        self._log(line)
+
+    def once(self, line: str) -> None:
+        """Write a line unless the job has said it before."""
+        if line not in self._said:
+            self._said.add(line)
+            self._log(line)
+
+
 class DrainProgress:
     """Collect the writers' reports of one batch.
 
     Args:
         plan: The batch.
-        log: Takes one line of text.
+        log: The job's log.
     """
 
-    def __init__(self, plan: BatchPlan, log: Callable[[str], None]) -> None:
+    def __init__(self, plan: BatchPlan, log: JobLog) -> None:
         self._plan, self._log = plan, log
         self._reports: dict[int, dict[str, Any]] = {}
         self._began = self._said = time.monotonic()
         self._lock = threading.Lock()
 
     def update(self, task: int, report: dict[str, Any]) -> dict[str, Any]:
-        """Take one writer's report (``at``, ``records``, ``note``: a line for the log); the reply is empty."""
+        """Take one writer's report; the reply is empty.
+
+        Args:
+            task: The writer.
+            report: ``at`` and ``records``; ``note``: a line for the log; ``once``: one for the log of the job.
+        """
         with self._lock:
             if note := report.pop("note", None):
                 self._log(note)
+            if line := report.pop("once", None):
+                self._log.once(line)
             self._reports[task] = report
             if time.monotonic() - self._said >= LINE_SECONDS:
                 self._said = time.monotonic()
@@ -55,13 +83,18 @@ class DrainProgress:
         share = (pos - start.pos) / max(1, end.pos - start.pos)
         return f", {share:.0%}, about {seconds * (1 - share) / share:.0f} s left"
 
-    def summary(self, totals: dict[str, int]) -> str:
-        """Return the batch's closing line."""
+    def summary(self, totals: dict[str, int], native: str = "") -> str:
+        """Return the batch's closing line.
+
+        Args:
+            totals: Records by topic.
+            native: What the native kernel has decoded, as text.
+        """
         seconds = time.monotonic() - self._began
         records = sum(totals.values())
         return (
             f"batch {self._plan.epoch} done: {records:,} records in {seconds:.1f} s "
-            f"({records / max(seconds, 0.001):,.0f}/s), offset {self._plan.end}"
+            f"({records / max(seconds, 0.001):,.0f}/s), offset {self._plan.end}{native and f'; {native}'}"
         )
 
 

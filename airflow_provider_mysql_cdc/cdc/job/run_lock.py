@@ -24,8 +24,11 @@ from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 LEASE_S = 60.0
 """Seconds without a sign of life after which the server frees the lock."""
+_FREED_S = 1
+"""Seconds to wait for the lock of a run that may have ended just now."""
 SIGNS = 4
 """Signs of life within a lease."""
+LOST = "this run has lost its lock on the topic.prefix"
 
 
 class RunLock:
@@ -52,7 +55,7 @@ class RunLock:
         """
         if self._lost is not None:
             raise RunInProgressError(
-                "this run has lost its lock on the topic.prefix",
+                LOST,
                 where=f"topic.prefix={self._prefix}",
                 why=self._lost,
                 remedy="nothing if another run is at work; otherwise run the task again: it goes on from the markers",
@@ -185,16 +188,17 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
     name = lock_name(prefix)
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
-        # The owner is readable for others through a second lock whose name carries it.
-        for _ in range(2):
-            cursor.execute("SELECT GET_LOCK(%s, 0), IS_USED_LOCK(%s)", (name, name))
+        # The owner is readable for others through a second lock whose name carries it. The server frees the locks
+        # of a closed connection one after the other, some time after the client has closed it: the first is waited for.
+        for patience_s in (0, _FREED_S):
+            cursor.execute("SELECT GET_LOCK(%s, %s), IS_USED_LOCK(%s)", (name, patience_s, name))
             got, holder = cursor.fetchone()
             if got == 1:
                 cursor.execute("SELECT GET_LOCK(%s, 0)", (_owner_lock(prefix, owner),))
                 return
             cursor.execute("SELECT IS_USED_LOCK(%s)", (_owner_lock(prefix, owner),))
-            if cursor.fetchone()[0] != holder or holder is None:
-                break
+            if holder is None or cursor.fetchone()[0] != holder:
+                continue
             cursor.execute("KILL %s", (int(holder),))
             cursor.execute("SELECT GET_LOCK(%s, 10)", (name,))
             if cursor.fetchone()[0] == 1:

@@ -9,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import rule_for
 from airflow_provider_mysql_cdc.cdc.config.field import Lookup
 from airflow_provider_mysql_cdc.cdc.convert.custom_converters import custom_column
 from airflow_provider_mysql_cdc.cdc.convert.treatment import treatments
@@ -18,12 +19,15 @@ from airflow_provider_mysql_cdc.cdc.emit import envelope, topic_names
 from airflow_provider_mysql_cdc.cdc.emit.headers import Header, context_headers
 from airflow_provider_mysql_cdc.cdc.emit.routed_keys import routed_key
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock, source_block
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
 from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import row_options
+from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
 
 
 def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
@@ -44,13 +48,19 @@ def decoder_options(cfg: ConnectorConfig) -> DecoderOptions:
         time_adjuster=cfg[F.ENABLE_TIME_ADJUSTER],
         tombstones=cfg[F.TOMBSTONES_ON_DELETE],
         skipped_ops=frozenset(str(o) for o in cfg[F.SKIPPED_OPERATIONS]),
-        replace_null_with_default=cfg[F.VALUE_REPLACE_NULL_WITH_DEFAULT],
+        replace_null_with_default=_replaces_null(cfg),
         field_names=str(cfg[F.FIELD_NAME_ADJUSTMENT_MODE]),
         schema_names=str(cfg[F.SCHEMA_NAME_ADJUSTMENT_MODE]),
         unavailable=cfg[F.UNAVAILABLE_VALUE_PLACEHOLDER],
         unavailable_as_null=cfg[F.UNAVAILABLE_VALUE_AS_NULL],
         read_op="c" if cfg.families.transforms.read_is_create else "r",
     )
+
+
+def _replaces_null(cfg: ConnectorConfig) -> bool:
+    """Return whether NULL is written as the column's default; each converter has its own property for it."""
+    keep = F.VALUE_AVRO.keep_null
+    return not cfg[keep] if keep is not None and cfg.avro("value") else cfg[F.VALUE_REPLACE_NULL_WITH_DEFAULT]
 
 
 def table_options(cfg: ConnectorConfig, table: Table, of_all: DecoderOptions | None = None) -> DecoderOptions:
@@ -65,14 +75,18 @@ def table_options(cfg: ConnectorConfig, table: Table, of_all: DecoderOptions | N
         SchemaError: A column cannot be treated as the configuration says.
         ConfigError: A converter of one's own cannot be used for a column.
     """
-    options, to = of_all or decoder_options(cfg), table_destination(cfg, table.id)
+    options = of_all or decoder_options(cfg)
+    if not treats_tables(cfg):
+        return options
+    to = table_destination(cfg, table.id)
     names = tuple(c.name for c in table.columns)
-    included = tuple(n for n in names if cfg.includes_column(table.id, n))
+    narrowed = cfg[F.COLUMN_INCLUDE_LIST] or cfg[F.COLUMN_EXCLUDE_LIST]
+    included = tuple(n for n in names if cfg.includes_column(table.id, n)) if narrowed else names
     conversions = tuple((c.name, custom) for c in table.columns if (custom := _conversion(cfg, table, c)))
     converted = {name for name, _ in conversions}
     booleans = frozenset(
         c.name
-        for c in table.columns
+        for c in (table.columns if cfg.families.columns.converters else ())
         if c.name not in converted and cfg.is_boolean(table.id, c.name, type_expression(c), c.length)
     )
     options = replace(
@@ -84,13 +98,36 @@ def table_options(cfg: ConnectorConfig, table: Table, of_all: DecoderOptions | N
         key_fields=to.key_fields,
         conversions=conversions,
     )
-    found = treatments(
-        table,
-        lambda c: cfg.column_rule(table.id, c.name, type_expression(c)) if c.name in included else None,
-        options,
-        comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+    if cfg.has_column_rules:
+        found = treatments(
+            table,
+            lambda c: cfg.column_rule(table.id, c.name, type_expression(c)) if c.name in included else None,
+            options,
+            comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
+        )
+        options = replace(options, treatments=found)
+    return row_options(options, ticdc_modes(cfg)) if cfg.ticdc else options
+
+
+def treats_tables(cfg: ConnectorConfig) -> bool:
+    """Return whether anything is said of single tables or columns; otherwise all have the same options.
+
+    Args:
+        cfg: The connector's configuration.
+    """
+    of_columns = cfg[F.MESSAGE_KEY_COLUMNS] or cfg[F.COLUMN_INCLUDE_LIST] or cfg[F.COLUMN_EXCLUDE_LIST]
+    treated = of_columns or cfg.families.columns.converters or cfg.has_column_rules
+    return bool(treated or cfg.families.transforms.routers or cfg.ticdc)
+
+
+def ticdc_modes(cfg: ConnectorConfig) -> TicdcModes:
+    """Return how values of TiCDC's protocol are written."""
+    return TicdcModes(
+        decimal=str(cfg[F.TICDC_DECIMAL]),
+        bigint_unsigned=str(cfg[F.TICDC_BIGINT_UNSIGNED]),
+        extension=cfg[F.TIDB_EXTENSION],
+        namespace=cfg[F.TICDC_NAMESPACE],
     )
-    return replace(options, treatments=found)
 
 
 def _conversion(cfg: ConnectorConfig, table: Table, column: Column) -> CustomColumn | None:
@@ -105,18 +142,34 @@ def _conversion(cfg: ConnectorConfig, table: Table, column: Column) -> CustomCol
 
 
 def envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
-    """Return the constant schema text of a table version.
+    """Return the constant schema text around a table version's records; what becomes Avro has none around it.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
         options: From ``table_options``.
     """
+    key = cfg[F.KEY_SCHEMAS_ENABLE] and not cfg.avro("key")
+    return _envelope_text(cfg, table, options, key, cfg[F.VALUE_SCHEMAS_ENABLE] and not cfg.avro("value"))
+
+
+def schema_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions) -> EnvelopeText:
+    """Return the schemas of a table version's records, wherever they are to stand.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        options: From ``table_options``.
+    """
+    return _envelope_text(cfg, table, options, cfg[F.KEY_SCHEMAS_ENABLE], cfg[F.VALUE_SCHEMAS_ENABLE])
+
+
+def _envelope_text(cfg: ConnectorConfig, table: Table, options: DecoderOptions, key: bool, value: bool) -> EnvelopeText:
     return envelope.envelope_text(
         table,
         options,
-        key=cfg[F.KEY_SCHEMAS_ENABLE],
-        value=cfg[F.VALUE_SCHEMAS_ENABLE],
+        key=key,
+        value=value,
         comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
         transaction=cfg[F.PROVIDE_TRANSACTION_METADATA],
     )
@@ -143,7 +196,22 @@ def headers(cfg: ConnectorConfig, run_id: str) -> list[Header]:
 
 def table_destination(cfg: ConnectorConfig, table: TableId) -> Destination:
     """Return where a table's events go, and what the transforms change in them."""
-    return cfg.route(topic_names.topic_name(cfg[F.TOPIC_PREFIX], table))
+    return cfg.route(own_topic(cfg, table))
+
+
+def own_topic(cfg: ConnectorConfig, table: TableId) -> str:
+    """Return a table's topic before the transforms: TiCDC's dispatchers name it, where there are some.
+
+    Raises:
+        ConfigError: The table is captured, and no dispatcher gives it a topic.
+    """
+    if rules := cfg[F.DISPATCHERS] if cfg.ticdc else ():
+        try:
+            return rule_for(rules, table).topic_of(table)
+        except ConfigError:
+            if cfg.captures(table):
+                raise
+    return topic_names.topic_name(cfg[F.TOPIC_PREFIX], table)
 
 
 def topic_of(cfg: ConnectorConfig, table: TableId) -> str:
@@ -199,7 +267,7 @@ def topic_owners(cfg: ConnectorConfig, tables: Iterable[TableId]) -> topic_names
         tables: The tables at the start.
     """
     return topic_names.TopicOwners(
-        lambda table: topic_names.topic_name(cfg[F.TOPIC_PREFIX], table),
+        lambda table: own_topic(cfg, table),
         lambda topic: cfg.route(topic).topic,
         cfg.captures,
         reserved_topics(cfg),

@@ -7,15 +7,19 @@ through ``Members``, so that a damaged or hostile record ends in one named error
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
+
+import orjson
 
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 
 T = TypeVar("T")
 
 INT64_MAX = 2**63 - 1
+_HALF = re.compile("[\ud800-\udfff]")
 _REQUIRED: Any = object()
 _SHOWN = 60
 
@@ -63,6 +67,11 @@ def parse(text: str | bytes, where: str = "") -> Any:
         DamagedRecordError: It is no JSON, or nested deeper than anything that is stored.
     """
     try:
+        # Four times as fast as json; what it refuses (NaN, half a surrogate pair) may still be what json reads.
+        return orjson.loads(text)
+    except ValueError:
+        pass
+    try:
         return json.loads(text)
     except ValueError as error:
         raise damaged(f"it is not JSON: {error}", where) from None
@@ -87,7 +96,7 @@ class Members:
     __slots__ = ("_data", "_path")
 
     def __init__(self, data: object, path: str = "") -> None:
-        if not isinstance(data, Mapping):
+        if type(data) is not dict and not isinstance(data, Mapping):
             raise damaged(f"{path or 'it'} is not a JSON object: {_show(data)}")
         self._data, self._path = data, path
 
@@ -101,8 +110,9 @@ class Members:
             name: The member.
             expected: What it should be.
         """
-        shown = _show(self._data[name]) if name in self._data else "missing"
-        return damaged(f"{self.path(name)} must be {expected}, and is {shown}")
+        if name not in self._data:
+            return damaged(f"{self.path(name)} must be there, and is missing")
+        return damaged(f"{self.path(name)} must be {expected}, and is {_show(self._data[name])}")
 
     def path(self, name: str) -> str:
         """Return the path of a member."""
@@ -118,25 +128,27 @@ class Members:
 
     def text(self, name: str, default: str = _REQUIRED) -> str:
         """Return a text; one that UTF-8 cannot write is refused."""
-        value: Any = self.value(name, default)
+        value: Any = self._data.get(name, default)
         if not is_text(value):
             raise self.refuse(name, "a text")
-        return str(value)
+        return value if type(value) is str else str(value)
 
     def text_or_none(self, name: str) -> str | None:
         """Return a text, or None when it is missing or null."""
-        return None if self.value(name, None) is None else self.text(name)
+        return None if self._data.get(name) is None else self.text(name)
 
     def whole(self, name: str, default: int = _REQUIRED, *, low: int = 0, high: int = INT64_MAX) -> int:
         """Return a whole number from ``low`` to ``high``, both included."""
-        value: Any = self.value(name, default)
+        value: Any = self._data.get(name, default)
+        if type(value) is int and low <= value <= high:
+            return value
         if not is_whole(value) or not low <= value <= high:
             raise self.refuse(name, f"a whole number from {low} to {high}")
         return int(value)
 
     def whole_or_none(self, name: str) -> int | None:
         """Return a whole number from 0, or None when it is missing or null."""
-        return None if self.value(name, None) is None else self.whole(name)
+        return None if self._data.get(name) is None else self.whole(name)
 
     def flag(self, name: str, default: bool = _REQUIRED) -> bool:
         """Return true or false."""
@@ -213,7 +225,7 @@ def is_text(value: object) -> bool:
         return False
     if value.isascii():
         return True
-    return not any("\ud800" <= char <= "\udfff" for char in value)
+    return _HALF.search(value) is None
 
 
 def is_whole(value: object) -> bool:

@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import quote
+
+_PLAIN = re.compile("[A-Za-z0-9_~-]*")
+# Names of types (Column.type_name) that are treated alike; the four of a kind by size.
+TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
+BLOBS = ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
+CHARACTER_TYPES = ("CHAR", "VARCHAR", *TEXTS)
+BINARY_TYPES = ("BINARY", "VARBINARY", *BLOBS)
+COLLATED_TYPES = (*CHARACTER_TYPES, "ENUM", "SET")
+"""Types that have a character set."""
 
 
 def quote_name(name: str) -> str:
@@ -32,11 +42,15 @@ class TableId:
 
     def path(self) -> str:
         """Return ``db.table`` percent-encoded: the last part of the table's URI, in which one dot separates both."""
-        return ".".join(quote(name, safe="").replace(".", "%2E") for name in (self.db, self.table))
+        return f"{_encoded(self.db)}.{_encoded(self.table)}"
 
     def debezium_id(self) -> str:
         """Return ``"db"."table"``, the id of a table change (SCH-39)."""
         return f'"{self.db}"."{self.table}"'
+
+
+def _encoded(name: str) -> str:
+    return name if _PLAIN.fullmatch(name) else quote(name, safe="").replace(".", "%2E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +151,23 @@ class Table:
         """Return the column of that name (MySQL compares column names without case), or None."""
         wanted = name.lower()
         return next((c for c in self.columns if c.name.lower() == wanted), None)
+
+    def named(self, table_id: TableId) -> Table:
+        """Return the table under another name; ``dataclasses.replace`` takes four times as long.
+
+        Args:
+            table_id: The name.
+        """
+        return Table(
+            table_id,
+            self.columns,
+            self.primary_key,
+            self.unique_keys,
+            self.charset,
+            self.collation,
+            self.comment,
+            self.engine,
+        )
 
     def key_columns(self) -> tuple[str, ...]:
         """Return the columns of the event key: the primary key, else the first unique index without nullable columns.

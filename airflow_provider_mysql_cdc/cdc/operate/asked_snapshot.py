@@ -58,12 +58,14 @@ def snapshot_data(
     return data
 
 
-def named_tables(given: Sequence[str] | str) -> list[str]:
-    """Return tables given as one name, a list, or a list's JSON text, as a template renders it.
+def named_tables(given: Sequence[str] | str | None) -> list[str]:
+    """Return tables given as one name, a list, or a list's JSON text, as a template renders it; None is no table.
 
     Args:
         given: The tables.
     """
+    if given is None:
+        return []
     if not isinstance(given, str):
         return [str(table) for table in given]
     try:

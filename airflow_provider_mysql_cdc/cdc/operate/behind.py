@@ -202,7 +202,9 @@ def _elsewhere(offset: BinlogOffset, state: BinlogState) -> str | None:
 def _measured(drained: Drained, offset: BinlogOffset, state: BinlogState, wanted: Thresholds) -> Behind:
     size = bytes_between(state.files, offset, state.end)
     new = _new_transactions(offset, state.end)
-    seconds = None if drained.settled_ms is None else max(0.0, (state.seen_ms - drained.settled_ms) / 1000)
+    settled = drained.settled_ms
+    # By two machines' clocks the batch may have been settled in the future: then nobody knows its age.
+    seconds = None if settled is None or settled > state.seen_ms else (state.seen_ms - settled) / 1000
     # A count or an age that is not known counts as reached: waiting for it would have no end.
     found = ((wanted.bytes, size, "bytes"), (wanted.transactions, new, "transactions"), (wanted.seconds, seconds, "s"))
     hits = [f"{have} of {want} {unit}" for want, have, unit in found if want and (have is None or have >= want)]

@@ -119,7 +119,7 @@ def read_document(data: Mapping[str, Any], where: str = "document") -> Carried:
     with stored_at(where):
         given = Members(data)
         history = tuple(PastOffset.from_json(past) for past in given.objects("history", ()))
-        return Carried(given.text("topic.prefix"), StoredState.from_json(data["state"], where), history)
+        return Carried(given.text("topic.prefix"), StoredState.from_json(given.value("state"), where), history)
 
 
 def bring_in(

@@ -22,11 +22,38 @@ def at_work(cfg: ConnectorConfig, owner: str) -> bool:
     Raises:
         SourceError: The server cannot be asked.
     """
+    return holder_of(cfg, owner) is not None
+
+
+def holder_of(cfg: ConnectorConfig, owner: str) -> int | None:
+    """Return the connection by which a driver of a run holds the stream's lock, which tells it from other drivers.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index``.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
     with connect(cfg.connection_settings()) as conn:
-        return run_lock.held_by(conn, cfg.topic_prefix, owner) is not None
+        return run_lock.held_by(conn, cfg.topic_prefix, owner)
 
 
-def end_run(cfg: ConnectorConfig, owner: str, log: Callable[[str], None]) -> bool:
+def clock(cfg: ConnectorConfig) -> float:
+    """Return the source server's time, in seconds since 1970: one clock for all hosts of Airflow.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    with connect(cfg.connection_settings()) as conn, conn.cursor() as cursor:
+        cursor.execute("SELECT UNIX_TIMESTAMP(SYSDATE(6))")
+        return float(cursor.fetchone()[0])
+
+
+def end_run(cfg: ConnectorConfig, owner: str, log: Callable[[str], None], only: int | None = None) -> bool:
     """End the driver of a run, wherever it works; return whether there was one.
 
     Its plan is put in force once more, for an attempt that nobody carries out: from then on none of its writers can
@@ -38,14 +65,16 @@ def end_run(cfg: ConnectorConfig, owner: str, log: Callable[[str], None]) -> boo
         cfg: The connector's configuration.
         owner: ``dag_id/run_id/task_id/map_index``.
         log: Takes one line of text.
+        only: The driver's connection, where another one of the same run, which a later try has started, is to go on;
+            None for whichever is at work.
 
     Raises:
         CdcError: The server or Kafka cannot be reached.
     """
     with connect(cfg.connection_settings()) as conn:
         holder = run_lock.held_by(conn, cfg.topic_prefix, owner)
-        if holder is None:
-            log(f"no driver of {owner} is at work")
+        if holder is None or only not in (None, holder):
+            log(f"{'no' if holder is None else 'another'} driver of {owner} is at work")
             return False
         try:
             _fence(cfg, owner)

@@ -1,16 +1,20 @@
-"""Let the stored offset follow the ledger while a job is at work, batch after batch."""
+"""Let the stored offset and what a task tells follow the ledger."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
+from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, counted
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import TOLD_KEY, RunTally, of_run, teller, told_record, untold
 from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
+from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
+from airflow_provider_mysql_cdc.cdc.job.last_words import TELL_S
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
+from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 
 def follow(cfg: ConnectorConfig, store: OffsetStore, log: Callable[[str], None]) -> BinlogOffset | None:
@@ -42,7 +46,7 @@ def follow(cfg: ConnectorConfig, store: OffsetStore, log: Callable[[str], None])
 
 
 def tally_of(cfg: ConnectorConfig, run: str) -> RunTally | None:
-    """Return what a run has written, as long as no other run has come after it.
+    """Return what a run has written; None when it has written nothing, or another run tells of it.
 
     Args:
         cfg: The connector's configuration.
@@ -51,5 +55,40 @@ def tally_of(cfg: ConnectorConfig, run: str) -> RunTally | None:
     Raises:
         CdcError: Kafka cannot be reached.
     """
-    tally = counted(wiring.ledger(cfg).peek())
-    return tally if tally is not None and tally.run == run else None
+    ledger = wiring.ledger(cfg).peek()
+    tally = of_run(ledger, run)
+    return tally if tally is not None and teller(ledger, tally) in (None, run) else None
+
+
+def left_untold(cfg: ConnectorConfig, owner: str) -> RunTally | None:
+    """Return what runs before have written and nobody has told of, when no driver is at work that will.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
+
+    Raises:
+        CdcError: Server or Kafka cannot be reached.
+    """
+    try:
+        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
+    except RunInProgressError:
+        return None
+    ledger = wiring.ledger(cfg).peek()
+    return untold(ledger) if ledger.plan is not None and ledger.complete() else None
+
+
+def note_told(cfg: ConnectorConfig, tally: RunTally, run: str, log: Callable[[str], None]) -> None:
+    """Write down that a task that succeeds has told of a tally; who comes next would tell of it again.
+
+    Args:
+        cfg: The connector's configuration.
+        tally: What it has told of.
+        run: The task's run.
+        log: Takes one line of text.
+    """
+    try:
+        record = (cfg.ledger_topic, TOLD_KEY.encode(), encode(told_record(tally, run)))
+        write_plain(cfg.kafka_settings(), [record], timeout_s=TELL_S)
+    except CdcError as error:
+        log(f"the next run tells of these batches again: {type(error).__name__}: {error.message()}")

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, co
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
+from airflow_provider_mysql_cdc.cdc.commit.known_schemas import schema_record
 from airflow_provider_mysql_cdc.cdc.commit.known_topics import topic_record
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
@@ -85,8 +86,9 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
             lock.require()
             beside = taken_records(job, found, epoch) if found is not None else []
             ledger = job.begin(reset_plan(epoch, offset, owner, now, gapless=to == STORED), beside)
-            # Whoever resets takes the topics as they are.
-            job.commit([topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics])
+            # Whoever resets takes the topics, and the registry, as they are.
+            forgotten = [topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics]
+            job.commit([*forgotten, *(schema_record(cfg.ledger_topic, name, None) for name in ledger.schemas)])
             if to != STORED and (books := books_of(ledger)).active:
                 job.put_all(changes(books, anew(books.folded())))
                 log(f"{len(books.active)} ad-hoc snapshot(s) of tables begin anew")

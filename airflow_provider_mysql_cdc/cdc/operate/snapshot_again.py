@@ -20,7 +20,9 @@ from airflow_provider_mysql_cdc.cdc.config.pins import pins
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate.around_job import nothing_of, stream_start, synchronise
+from airflow_provider_mysql_cdc.cdc.operate.around_job import synchronise
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import nothing_of
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import stream_start
 from airflow_provider_mysql_cdc.cdc.schema.discover import base_tables, captured_tables
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit

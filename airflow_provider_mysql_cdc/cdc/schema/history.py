@@ -8,26 +8,40 @@ means different things in different sessions. Source: SCH-01 to SCH-06.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import lru_cache
 from typing import Any, Protocol
+
+import orjson
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
 from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
-from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState, Unread
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
-from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, DdlParseError, SchemaError
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
 from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.kept_history import KeptHistory, TopicEnd
+from airflow_provider_mysql_cdc.cdc.schema.replay import Replay, replay
 from airflow_provider_mysql_cdc.cdc.schema.told_changes import apply_all, read_told
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, require_settings
-from airflow_provider_mysql_cdc.cdc.sink.topics import end_offsets, partition_counts
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    TopicInfo,
+    end_offsets,
+    first_offsets,
+    partition_counts,
+    topics_there,
+)
 
+_DEFAULTS = asdict(DdlContext())
+_WHOLE = 500_000
+"""Bytes of a record with what its statement changes: a broker takes a megabyte, and DROP TABLE may name thousands."""
 _REMEDY = "rebuild the history with snapshot.mode=recovery"
 
 
@@ -100,22 +114,28 @@ class HistoryRecord:
         return cls(prefix, position, epoch, ts_ms, query.db or "", query.sql, session, described)
 
     def to_bytes(self) -> bytes:
-        """Return the record as JSON."""
+        """Return the record as JSON; the changes that a statement makes are left out where they make it too large."""
+        data = self._json(self.table_changes)
+        return data if len(data) <= _WHOLE or not self.ddl else self._json(())
+
+    def _json(self, table_changes: Sequence[dict[str, Any]]) -> bytes:
         position = {k: v for k, v in self.position.to_json().items() if v is not None}
         position |= {name: True for name in ("snapshot", "between") if getattr(self, name)}
-        defaults = asdict(DdlContext())
-        context = {k: v for k, v in asdict(self.context).items() if v != defaults[k]}
+        context = {k: v for k, default in _DEFAULTS.items() if (v := getattr(self.context, k)) != default}
         data = {
             "source": {"server": self.prefix},
             "position": position,
             "ts_ms": self.ts_ms,
             "databaseName": self.db,
             "ddl": self.ddl,
-            "tableChanges": list(self.table_changes),
+            "tableChanges": list(table_changes),
             "epoch": self.epoch,
             "context": context,
         }
-        return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+        try:
+            return orjson.dumps(data)
+        except TypeError:  # half a surrogate pair, in a name that the server wrote so
+            return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
 
     @classmethod
     def from_bytes(cls, data: bytes, where: str = "") -> HistoryRecord:
@@ -137,11 +157,7 @@ class HistoryRecord:
 
     @classmethod
     def _read(cls, data: bytes) -> HistoryRecord:
-        try:
-            text = data.decode("utf-8", "surrogatepass")
-        except UnicodeDecodeError as error:
-            raise damaged(f"it is not UTF-8: {error}") from None
-        record = Members(parse(text))
+        record = Members(_parsed(data))
         position, context = record.object("position"), record.object("context", {})
         if not isinstance(ddl := record.value("ddl"), str):
             raise record.refuse("ddl", "a text")
@@ -244,8 +260,31 @@ class HistoryRecord:
         return behind and self.epoch >= base.epoch
 
 
+def _parsed(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except ValueError:  # half a surrogate pair, in a name that the server wrote so
+        pass
+    try:
+        return parse(data.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError as error:
+        raise damaged(f"it is not UTF-8: {error}") from None
+
+
 def _context(given: Members) -> DdlContext:
     """Return a session's context; what the record does not say has its default."""
+    try:
+        return _known_context(orjson.dumps(given.as_dict()))
+    except TypeError:  # a text or a number that is damaged; the reading names it
+        return _read_context(given)
+
+
+@lru_cache(maxsize=256)
+def _known_context(text: bytes) -> DdlContext:
+    return _read_context(Members(parse(text), "context"))
+
+
+def _read_context(given: Members) -> DdlContext:
     default = DdlContext()
     return DdlContext(
         default_db=given.text("default_db", default.default_db),
@@ -260,59 +299,6 @@ def _context(given: Members) -> DdlContext:
         temporary=given.flag("temporary", default.temporary),
         atomic=given.flag("atomic", default.atomic),
     )
-
-
-def replay(
-    records: Iterable[HistoryRecord],
-    *,
-    until: BinlogOffset,
-    epoch: int,
-    skip_unparseable: bool = False,
-    state: SchemaState | None = None,
-    captures: Captures | None = None,
-) -> SchemaState:
-    """Rebuild the structures as of an offset.
-
-    The last whole description at or before the offset counts, and the statements behind it in the same binlog. A
-    statement that an abandoned attempt and its successor both recorded is applied once.
-
-    Args:
-        records: The history in the order of its topic.
-        until: The offset; statements after it are left out.
-        epoch: The epoch that starts at the offset.
-        skip_unparseable: ``schema.history.internal.skip.unparseable.ddl``.
-        state: What to start from; nothing when None.
-        captures: Which tables matter, None for all: a statement that is not understood stops only for them.
-
-    Raises:
-        DdlParseError: A statement is not understood, with its place in the history.
-    """
-    empty = SchemaState() if state is None else state
-    result, base = empty, None
-    seen: set[tuple[str | None, str, int, str, str]] = set()
-    unread: dict[TableId, Unread] = {}
-    for record in records:
-        if record.begins_description(until):
-            result, base, seen, unread = empty, record, set(), {}
-        identity = record.identity()
-        if identity in seen or not record.applies(until, epoch, base):
-            continue
-        seen.add(identity)
-        if (table_id := record.created_beside(captures)) is not None:
-            unread[table_id] = Unread(record.ddl, record.context)
-            continue
-        result, unread = result.with_unread(unread), {}
-        try:
-            result = record.after(result, captures)
-        except DdlParseError as error:
-            if not skip_unparseable:
-                raise DdlParseError(
-                    error.what,
-                    where=f"schema history, {record.position.file}:{record.position.pos}",
-                    why=error.why,
-                    remedy=error.remedy or _REMEDY,
-                ) from error
-    return result.with_unread(unread)
 
 
 def reaches(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
@@ -334,8 +320,11 @@ def reaches(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
     return known or not described
 
 
-def require_history(cfg: ConnectorConfig) -> None:
+def require_history(cfg: ConnectorConfig) -> TopicInfo:
     """Check that the history topic exists and has its one partition, before a batch is planned on top of it.
+
+    Returns:
+        What the topic is.
 
     Raises:
         SchemaError: It does not (SCH-05), or its beginning is gone.
@@ -343,20 +332,20 @@ def require_history(cfg: ConnectorConfig) -> None:
     """
     topic = cfg.history_topic
     admin = make_admin(cfg.kafka_settings())
-    count = partition_counts(admin, [topic]).get(topic)
-    if count == 1:
-        require_settings(admin, topic, HISTORY_RULE, verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
-        if first := end_offsets(admin, topic, [0])[0][0]:
-            raise SchemaError(
-                "the beginning of the schema history is gone",
-                where=f"topic {topic}, which begins with offset {first}",
-                why="its retention was finite, or somebody deleted records",
-                remedy=_REMEDY,
-            )
-    elif count is None:
+    there = topics_there(admin, [topic]).get(topic)
+    if there is None:
         raise SchemaError("the schema history topic does not exist", where=f"topic {topic}", remedy=_REMEDY)
-    else:
-        raise _no_order(topic, count)
+    if there.partitions != 1:
+        raise _no_order(topic, there.partitions)
+    require_settings(admin, topic, HISTORY_RULE, verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
+    if first := first_offsets(admin, topic, [0])[0]:
+        raise SchemaError(
+            "the beginning of the schema history is gone",
+            where=f"topic {topic}, which begins with offset {first}",
+            why="its retention was finite, or somebody deleted records",
+            remedy=_REMEDY,
+        )
+    return there
 
 
 def _no_order(topic: str, partitions: int) -> SchemaError:
@@ -368,11 +357,26 @@ def _no_order(topic: str, partitions: int) -> SchemaError:
     )
 
 
-def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
+def history_end(cfg: ConnectorConfig) -> TopicEnd:
+    """Return which topic the history is now, and where it ends.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SinkError: Kafka cannot be asked.
+    """
+    topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
+    there = topics_there(admin, [topic]).get(topic)
+    return TopicEnd(None, 0) if there is None else TopicEnd(there.id, end_offsets(admin, topic, [0])[0][1])
+
+
+def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord]:
     """Yield the committed records of the history topic in order.
 
     Args:
         cfg: The connector's configuration.
+        first: Offset of the first record that is wanted.
 
     Raises:
         SchemaError: The topic does not exist, has more than one partition (SCH-05), or a record is damaged.
@@ -380,8 +384,8 @@ def read_history(cfg: ConnectorConfig) -> Iterator[HistoryRecord]:
     """
     settings, topic = cfg.kafka_settings(), cfg.history_topic
     admin = make_admin(settings)
-    require_history(cfg)
-    for record in read_topic_committed(settings, topic, admin=admin):
+    there = require_history(cfg)
+    for record in read_topic_committed(settings, topic, admin=admin, since={0: first}, there=there):
         if record.value is not None:
             found = HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")
             _require_own(cfg, found.prefix, record.offset)
@@ -431,6 +435,7 @@ def load_state(
     until: BinlogOffset,
     epoch: int,
     look: Callable[[HistoryRecord], None] = lambda record: None,
+    kept: KeptHistory | None = None,
 ) -> SchemaState:
     """Rebuild the structures as of an offset from the history topic (SCH-03).
 
@@ -439,16 +444,19 @@ def load_state(
         until: The offset.
         epoch: The epoch that starts at it.
         look: Called with each record of the history, also those behind the offset.
+        kept: What this job has read before, and keeps for its next batch; then ``look`` is called for none of that.
 
     Raises:
         SchemaError: See ``read_history`` and ``replay``.
         SinkError: Kafka cannot be read.
     """
 
-    def records() -> Iterator[HistoryRecord]:
-        for record in read_history(cfg):
+    def records(first: int = 0) -> Iterator[HistoryRecord]:
+        for record in read_history(cfg, first):
             look(record)
             yield record
 
     skip = cfg[F.SKIP_UNPARSEABLE_DDL]
-    return replay(records(), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.follows)
+    if kept is None:
+        return replay(records(), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.follows)
+    return kept.structures(history_end(cfg), records, Replay(until, epoch, skip, cfg.follows))

@@ -14,12 +14,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import ChangeKind, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_collation, charset_name
-from airflow_provider_mysql_cdc.cdc.ddl.columns import TYPES
+from airflow_provider_mysql_cdc.cdc.ddl.data_types import TYPES
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict, column_dict
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.stored import Members
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table, TableId
 
 MAX_COLUMNS = 4096
 """Columns that MySQL allows in a table."""
@@ -28,7 +28,6 @@ MAX_BYTES = 512 * 1024
 _MAX_NAME = 64
 _KINDS: dict[str, ChangeKind] = {"CREATE": "CREATE", "ALTER": "ALTER", "DROP": "DROP"}
 _ID = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))\.(?:"((?:[^"]|"")+)"|([^".]+))')
-_CHARACTER = frozenset(("CHAR", "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "ENUM", "SET"))
 _WITH_LENGTH = frozenset(("VARCHAR", "VARBINARY", "VECTOR"))
 _TIMES = frozenset(("TIMESTAMP", "DATETIME"))
 _BITS = re.compile(r"[01]+")
@@ -153,8 +152,8 @@ def _column(given: Members, number: int, default: str | None) -> Column:
     length, scale = _size(given, declared, base)
     if base == "FLOAT" and scale is None and length is not None and length > _SINGLE_DIGITS:
         base = "DOUBLE"
-    charset = (_charset(given, "charsetName") or default) if base in _CHARACTER else None
-    if base in _CHARACTER and charset is None:
+    charset = (_charset(given, "charsetName") or default) if base in COLLATED_TYPES else None
+    if base in COLLATED_TYPES and charset is None:
         raise given.refuse("charsetName", "a character set, as the table has no default")
     automatic = given.flag("autoIncremented", False)
     nullable = given.flag("optional")

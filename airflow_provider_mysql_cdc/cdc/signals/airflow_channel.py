@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
@@ -51,7 +49,6 @@ def send(cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str = "", i
             remedy="correct it; nothing was sent",
         ) from None
     _require_ledger(cfg)
-    signal = replace(signal, sent_us=time.time_ns() // 1_000)
     key = signal.key(uuid.uuid5(_NAMES, id_).hex)
     write_plain(cfg.kafka_settings(), [(cfg.ledger_topic, key.encode(), encode(signal.to_json()))])
     return id_

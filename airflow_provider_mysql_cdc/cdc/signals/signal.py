@@ -73,7 +73,6 @@ class Signal:
         data: JSON text of its parameters; empty for none.
         channel: Where it came from.
         refused: Why nobody can make anything of it, or empty.
-        sent_us: When it was sent, microseconds since the epoch, where the channel has no order of its own; or 0.
         place: Of a row of the signal table, the boundary before its transaction.
         epoch: Epoch of the batch that found the row; or 0.
         applied: Whether its structures are in force from its place on, written by the batch that found it.
@@ -84,7 +83,6 @@ class Signal:
     data: str
     channel: Channel
     refused: str = ""
-    sent_us: int = 0
     place: BinlogOffset | None = None
     epoch: int = 0
     applied: bool = False
@@ -103,7 +101,6 @@ class Signal:
         place = None if self.place is None else self.place.to_json()
         more = {
             "refused": self.refused,
-            "sent_us": self.sent_us,
             "place": place,
             "epoch": self.epoch,
             "applied": self.applied,
@@ -121,8 +118,8 @@ class Signal:
         channel = cast(Channel, given.one_of("channel", SIGNAL_CHANNELS))
         id_, type_, data_, refused = given.text("id"), given.text("type"), given.text("data"), given.text("refused", "")
         place = None if given.value("place", None) is None else BinlogOffset.from_json(given.object("place"))
-        sent_us, epoch, applied = given.whole("sent_us", 0), given.whole("epoch", 0), given.flag("applied", False)
-        return cls(id_, type_, data_, channel, refused, sent_us, place, epoch, applied)
+        epoch, applied = given.whole("epoch", 0), given.flag("applied", False)
+        return cls(id_, type_, data_, channel, refused, place, epoch, applied)
 
 
 def received(id_: str | None, type_: str | None, data: str | None, channel: Channel, wrong: str = "") -> Signal:
@@ -153,20 +150,25 @@ def waiting(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Signal]
     """Return the signals that wait in the ledger with their keys, those of a channel in the order they came.
 
     Args:
-        records: ``LedgerState.signals``: values by key without its prefix.
+        records: ``LedgerState.signals``: values by key without its prefix, in the order of the ledger.
 
     Raises:
         DamagedRecordError: A record is not of the form of one.
     """
     found = {key: Signal.from_json(record) for key, record in records.items()}
-    return [(SIGNAL_PREFIX + key, found[key]) for key in sorted(found, key=lambda key: _order(key, found[key]))]
+    return [(SIGNAL_PREFIX + key, found[key]) for key in sorted(found, key=_order)]
 
 
-def _order(key: str, signal: Signal) -> tuple[str, int, list[int], str]:
-    """Return what sorts ``source/<epoch>-<file>-<position>-<number>``, ``kafka/<offset>`` and ``airflow/<uuid>``."""
+def _order(key: str) -> tuple[str, list[int], str]:
+    """Return what sorts ``source/<epoch>-<file>-<position>-<number>`` and ``kafka/<offset>``.
+
+    ``airflow/<uuid>`` has the ledger's order: of the hosts that send them the clocks differ.
+    """
     channel, _, name = key.partition("/")
+    if channel == "airflow":
+        return channel, [], ""
     numbers = [int(part) for part in name.split("-") if part.isdecimal() and part.isascii() and len(part) < 20]
-    return channel, signal.sent_us, numbers, name
+    return channel, numbers, name
 
 
 def read_action(signal: Signal, trusted: frozenset[str]) -> Action:

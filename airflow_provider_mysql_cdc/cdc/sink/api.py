@@ -8,6 +8,8 @@ from typing import Protocol
 Headers = Sequence[tuple[str, "bytes | None"]]
 SideRecord = tuple[str, "bytes | None", "bytes | None"]
 """Topic, key, value of a record that goes to partition 0 within a commit (marker, schema history)."""
+HeadedRecord = tuple[str, "bytes | None", "bytes | None", "Headers | None"]
+"""The same with its headers."""
 
 
 def transactional_id(prefix: str, writer: int | str) -> str:
@@ -30,7 +32,7 @@ class RecordWriter(Protocol):
     def bytes_pending(self) -> int:
         """Bytes of keys and values in the current transaction."""
 
-    def commit(self, records: Sequence[SideRecord] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
         """Add side records and commit."""
 
     def abort(self) -> None:

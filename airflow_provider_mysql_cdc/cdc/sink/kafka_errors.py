@@ -111,6 +111,13 @@ _TABLE: dict[int, tuple[type[SinkError], str, str]] = {
             "create it, or let the package do so (topic.creation.*); it must not be deleted while a batch runs",
         ),
     ),
+    # The brokers take no record that is an hour ahead (message.timestamp.after.max.ms, default since Kafka 4.0).
+    _E.INVALID_TIMESTAMP: (
+        SinkError,
+        "Kafka refuses the time of a record",
+        "correct the clock of the machine that writes (driver, executors) or those of the brokers; how far they may "
+        "differ is message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
+    ),
     _E.TOPIC_EXCEPTION: (SinkError, "Kafka refuses the topic's name", "change topic.prefix or the topic's name"),
     _E.INVALID_TRANSACTION_TIMEOUT: (
         SinkError,

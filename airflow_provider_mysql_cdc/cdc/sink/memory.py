@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 
@@ -128,10 +128,10 @@ class MemoryWriter:
         log.append((producer.current, TopicRecord(partition, len(log), key, value, 0, tuple(headers or ()))))
         self.bytes_pending += len(key or b"") + len(value or b"")
 
-    def commit(self, records: Sequence[SideRecord] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
         """Add side records and commit."""
-        for topic, key, value in records:
-            self.produce(topic, key, value, 0)
+        for topic, key, value, *headers in records:
+            self.produce(topic, key, value, 0, *headers)
         producer = self._current()
         if producer.current is not None:
             producer.current.status = "committed"

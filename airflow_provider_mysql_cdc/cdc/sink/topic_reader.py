@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Message, TopicPartition
@@ -47,7 +48,13 @@ class HiddenByTransaction(Exception):
 
 
 def read_topic_committed(
-    kafka_settings: Mapping[str, Any], topic: str, *, timeout_s: float = 60.0, admin: AdminClient | None = None
+    kafka_settings: Mapping[str, Any],
+    topic: str,
+    *,
+    timeout_s: float = 60.0,
+    admin: AdminClient | None = None,
+    since: Mapping[int, int] = MappingProxyType({}),
+    there: TopicInfo | None = None,
 ) -> Iterator[TopicRecord]:
     """Yield what is committed in a topic, up to the high watermark at the time of the call.
 
@@ -61,6 +68,8 @@ def read_topic_committed(
         topic: Topic name; it must exist.
         timeout_s: Seconds without progress after which this gives up.
         admin: An admin client to use; one is made when None.
+        since: Offset of the first record that is wanted, by partition; all where it says nothing.
+        there: What the topic is, where that was just asked; asked for when None.
 
     Returns:
         Records, in order within each partition.
@@ -70,7 +79,7 @@ def read_topic_committed(
         SinkError: The topic does not exist or may not be read.
     """
     try:
-        yield from read_topic(kafka_settings, topic, timeout_s=timeout_s, admin=admin)
+        yield from read_topic(kafka_settings, topic, timeout_s=timeout_s, admin=admin, since=since, there=there)
     except HiddenByTransaction as hidden:
         raise SinkConnectionError(
             "a topic cannot be read to its end",
@@ -90,6 +99,7 @@ def read_topic(
     stable: bool = False,
     there: TopicInfo | None = None,
     kept: KeptConsumer | None = None,
+    since: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[TopicRecord]:
     """Yield records up to the high watermark; see ``read_topic_committed``.
 
@@ -102,6 +112,7 @@ def read_topic(
         stable: Read up to the oldest open transaction only, which never waits.
         there: What the topic is, where that was just asked; asked for when None.
         kept: Lends the consumer, which must read committed records only; one is made and closed when None.
+        since: Offset of the first record that is wanted, by partition; all where it says nothing.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
@@ -112,6 +123,7 @@ def read_topic(
     if there is None:
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
     bounds = end_offsets(admin, topic, range(there.partitions), stable=stable)
+    bounds = {p: (max(first, since.get(p, 0)), end) for p, (first, end) in bounds.items()}
     yield from read_between(
         kafka_settings,
         topic,

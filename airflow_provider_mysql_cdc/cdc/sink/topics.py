@@ -30,10 +30,16 @@ _NO_LEADER = (
 _DESCRIBED_AT_ONCE = 1_000
 _MADE_AT_ONCE = 500
 """Topics in one request: a broker takes some milliseconds for each, and all have to be there within ``_TIMEOUT_S``."""
+_LOOK_S, _LONGEST_LOOK_S = 0.05, 0.5
+"""Seconds between the first two looks whether topics are there, and at most: for hundreds a broker may take seconds."""
 _NO_ID = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 """Ids of topics of brokers that give none: the UUID of zeros."""
 _METADATA_TIMEOUT_S = 15.0
+"""Seconds after which brokers that a connection failed to are given up."""
+_METADATA_SLOW_S = 45.0
+"""Seconds after which brokers that only keep us waiting are: a busy one lists 10,000 topics in some seconds."""
 _METADATA_TRY_S = 3.0
+"""Seconds of the first question; a later one, which begins anew, waits twice as long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,15 +111,17 @@ def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> list[str]:
 
 
 def _wait_visible(admin: AdminClient, names: Collection[str]) -> None:
-    deadline = time.monotonic() + _TIMEOUT_S
-    while len(partition_counts(admin, names)) < len(names):
+    deadline, pause = time.monotonic() + _TIMEOUT_S, _LOOK_S
+    missing = set(names)
+    while missing := missing - partition_counts(admin, missing).keys():
         if time.monotonic() > deadline:
             raise SinkConnectionError(
                 "topics were created but do not appear",
-                where=", ".join(sorted(names)[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else ""),
+                where=", ".join(sorted(missing)[:5]) + (f" and {len(missing) - 5} more" if len(missing) > 5 else ""),
                 why=f"the brokers' metadata does not show them after {_TIMEOUT_S:.0f} s",
             )
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(2 * pause, _LONGEST_LOOK_S)
 
 
 def partition_counts(admin: AdminClient, topics: Collection[str]) -> dict[str, int]:
@@ -190,19 +198,21 @@ def all_partition_counts(admin: AdminClient) -> dict[str, int]:
 
 
 def _metadata(admin: AdminClient) -> dict[str, Any]:
-    deadline = time.monotonic() + _METADATA_TIMEOUT_S
+    began, patience = time.monotonic(), _METADATA_TRY_S
     while True:
         try:
             # All topics: asking for a name that does not exist would create it where auto.create.topics.enable is on.
-            topics: dict[str, Any] = admin.list_topics(timeout=_METADATA_TRY_S).topics
+            topics: dict[str, Any] = admin.list_topics(timeout=patience).topics
             return topics
         except KafkaException as error:
             with contextlib.suppress(KafkaException):
                 admin.poll(0)
             hint = getattr(admin, "last_error", None)
             refused = hint is not None and hint.code() in REFUSED
-            if refused or time.monotonic() >= deadline:
+            limit = _METADATA_SLOW_S if hint is None else _METADATA_TIMEOUT_S
+            if refused or time.monotonic() >= began + limit:
                 raise named_error(error, "while listing topics", where=getattr(admin, "where", ""), hint=hint) from None
+            patience = min(2 * patience, max(_METADATA_TRY_S, began + limit - time.monotonic()))
 
 
 def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dict[str, TopicInfo]:
@@ -329,21 +339,36 @@ def end_offsets(
         partitions: Partition numbers.
         stable: Return the last stable offset instead, where the oldest open transaction begins.
     """
+    first = first_offsets(admin, topic, partitions)
+    end = _offsets(admin, topic, partitions, OffsetSpec.latest(), stable=stable)
+    return {p: (first[p], end[p]) for p in partitions}
+
+
+def first_offsets(admin: AdminClient, topic: str, partitions: Sequence[int]) -> dict[int, int]:
+    """Return where partitions begin.
+
+    Args:
+        admin: From ``clients.make_admin``.
+        topic: Topic name.
+        partitions: Partition numbers.
+    """
+    return _offsets(admin, topic, partitions, OffsetSpec.earliest())
+
+
+def _offsets(
+    admin: AdminClient, topic: str, partitions: Sequence[int], spec: OffsetSpec, *, stable: bool = False
+) -> dict[int, int]:
     from confluent_kafka import IsolationLevel
 
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-    found: list[dict[int, int]] = []
     deadline = time.monotonic() + _LEADER_S
-    for spec in (OffsetSpec.earliest(), OffsetSpec.latest()):
-        wanted = {TopicPartition(topic, p): spec for p in partitions}
-        while True:
-            futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_TIMEOUT_S)
-            try:
-                found.append({tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()})
-                break
-            except KafkaException as error:
-                # A topic that was just created is described before its partitions have leaders.
-                if first_error(error).code() not in _NO_LEADER or time.monotonic() >= deadline:
-                    raise named_error(error, "while asking for offsets", where=f"topic {topic}") from None
-                time.sleep(0.05)
-    return {p: (found[0][p], found[1][p]) for p in partitions}
+    wanted = {TopicPartition(topic, p): spec for p in partitions}
+    while True:
+        futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        try:
+            return {tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()}
+        except KafkaException as error:
+            # A topic that was just created is described before its partitions have leaders.
+            if first_error(error).code() not in _NO_LEADER or time.monotonic() >= deadline:
+                raise named_error(error, "while asking for offsets", where=f"topic {topic}") from None
+            time.sleep(0.05)

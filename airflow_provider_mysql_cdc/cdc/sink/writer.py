@@ -12,12 +12,13 @@ import contextlib
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id as writer_transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
@@ -63,7 +64,8 @@ class TransactionalWriter:
         self._began = 0.0
         self._undelivered: tuple[KafkaError, str, int] | None = None
         self._serve_at = _SERVE_BYTES
-        self._producer: Producer | None = make_producer(settings, self._on_error, self._on_undelivered)
+        self._make = partial(make_producer, settings, self._on_error, self._on_undelivered)
+        self._producer: Producer | None = self._make()
         self._produce = self._producer.produce
 
     def _on_error(self, error: KafkaError) -> None:
@@ -109,6 +111,20 @@ class TransactionalWriter:
                 refused = self._last_error is not None and self._last_error.code() in REFUSED
                 if refused or not first_error(error).retriable() or time.monotonic() >= deadline:
                     raise self._named(error, "while taking over the writer") from None
+
+    def renew(self) -> None:
+        """Replace the client by a new one, which has met no topic yet; ``init`` comes next.
+
+        Raises:
+            StateError: A transaction is open, or the writer is closed.
+        """
+        self._client()
+        if self._open:
+            raise StateError("a writer's client cannot be replaced inside a transaction", where=self._where)
+        self.close()
+        self._producer = self._make()
+        self._produce = self._producer.produce
+        self._reset()
 
     def produce(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
@@ -180,21 +196,21 @@ class TransactionalWriter:
             self.bytes_pending >= self._commit_bytes or time.monotonic() - self._began >= self._commit_interval_s
         )
 
-    def commit(self, records: Sequence[SideRecord] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
         """Add side records (the marker, schema history) on partition 0 and commit the current transaction.
 
         Without an open transaction and without records nothing happens.
 
         Args:
-            records: Topic, key, value of each.
+            records: Topic, key, value of each, and its headers where it has some.
 
         Raises:
             SinkConnectionError: Kafka did not answer in time. The commit may have happened all the same: fence the
                 writer with ``init`` and read the ledger before anything else.
             SinkError: The transaction was refused and nothing of it is visible; the named leaf says why.
         """
-        for topic, key, value in records:
-            self.produce(topic, key, value, 0)
+        for topic, key, value, *headers in records:
+            self.produce(topic, key, value, 0, *headers)
         if not self._open:
             return
         client, deadline = self._client(), time.monotonic() + self._timeout_s

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
@@ -49,3 +51,26 @@ def require_one_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epo
                 remedy="give it up (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot "
                 "with again=true); or set database.hostname to the server that still has the former binlog",
             ) from error
+
+
+def require_its_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> None:
+    """Refuse to go on with a plan on a server that cannot carry it out, before anybody is fenced.
+
+    The lock on the source does not keep two servers apart: of two connections with one topic.prefix the wrong one would
+    end the attempt of the right one again and again.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The plan, which is not finished.
+        ledger: The ledger.
+
+    Raises:
+        BinlogPurgedError: The server's binlog is not the one that the plan is about.
+    """
+    settings = cfg.connection_settings()
+    with connect(settings) as conn:
+        if plan.kind == "snapshot":
+            require_one_binlog(cfg, conn, ledger or LedgerState(), plan.epoch)
+            return
+        for offset in (plan.start, plan.end):
+            check_available(conn, settings, offset)

@@ -12,12 +12,13 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
-from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm, at_row
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 LATEST = 0.9
@@ -44,6 +45,8 @@ class EmitTo:
         partitions: Its number of partitions.
         headers: Headers of every record.
         writer: The writer's index.
+        form: The records' form; None for what the decoder gives.
+        ids: Headers that records get beside their other ones, or None.
     """
 
     sink: TransactionalWriter
@@ -51,6 +54,8 @@ class EmitTo:
     partitions: int
     headers: list[tuple[str, bytes]]
     writer: int
+    form: TableForm | None = None
+    ids: IdHeaders | None = None
 
 
 class RowEmitter:
@@ -61,6 +66,7 @@ class RowEmitter:
         table: The table.
         decode: Its compiled text decoder.
         fill: Puts the source block for a value of ``source.snapshot`` into the decoder's context.
+        op_tail: Gives what stands behind the operation at a time in nanoseconds.
         where: Place for errors.
         to: Where the records go.
         counts: Records by topic; dead letters are added.
@@ -74,6 +80,7 @@ class RowEmitter:
         table: Table,
         decode: TextDecoder,
         fill: Callable[[EventContext, str], None],
+        op_tail: Callable[[int], str],
         where: str,
         to: EmitTo,
         counts: dict[str, int],
@@ -81,9 +88,9 @@ class RowEmitter:
     ) -> None:
         self.topic, self.where = to.topic, where
         # Tables that share a topic may have equal keys.
-        self._own_topic = topic_name(cfg[F.TOPIC_PREFIX], table.id)
+        self._own_topic = wiring.own_topic(cfg, table.id)
         self._to, self._decode, self._fill = to, decode, fill
-        self._op_tail = wiring.table_source(cfg, table.id).op_tail
+        self._op_tail = op_tail
         self._identity = identity if cfg[F.CDC_ID_HEADER] else None
         self._unique = wiring.table_options(cfg, table).key_columns is None
         self._marker = ""
@@ -111,18 +118,36 @@ class RowEmitter:
             self._marker = marker
         ctx.tail = self._op_tail(time.time_ns())
         out.clear()
+        formed: list[tuple[bytes | None, bytes | None, int]] = []
         try:
             self._decode(packet, 0, ctx, out)
+            if to.form is not None:
+                formed = [self._formed(to.form, key, value) for key, value, *_ in out]
         except ValueDecodeError as error:
             if self._letters is None:
                 raise
             self.left_out += 1
-            self._letters.put(self.topic, BadRow(self._rows - 1, "r", error), ctx, to.headers)
-        for key, value, _, _, _ in out:
-            headers = to.headers
+            self._letters.put(self.topic, BadRow(self._rows - 1, "r", error), ctx.as_json(), to.headers)
+            return
+        for number, (key, value, _, _, _) in enumerate(out):
+            headers: Headers = to.headers
             if self._identity is not None:
                 # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
                 # row number tell rows apart.
                 row = key if key is not None and self._unique else f"{self.where}/{self._rows}".encode()
                 headers = [*headers, ("cdc-id", f"{self._identity}/{self._own_topic}/".encode() + row)]
-            to.sink.produce(self.topic, key, value, partition_of(key, to.partitions), headers)
+            if to.form is None:
+                name, data, partition = key, value, partition_of(key, to.partitions)
+            else:
+                name, data, partition = formed[number]
+            if to.ids is not None:
+                headers = to.ids.behind(headers, name, data)
+            to.sink.produce(self.topic, name, data, partition, headers)
+
+    def _formed(self, form: TableForm, key: Any, value: Any) -> tuple[bytes | None, bytes | None, int]:
+        """Return key, value and partition of a record in its form."""
+        try:
+            name = form.key_bytes(key)
+            return name, form.value_bytes(value), form.partition(name, key, value, self._to.partitions)
+        except ValueDecodeError as error:
+            raise at_row(error, self.where, None, key) from error

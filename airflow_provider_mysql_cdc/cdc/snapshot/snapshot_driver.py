@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,12 +11,11 @@ from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, settled_offset
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import added, new_run
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import new_run
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
-from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
@@ -29,10 +26,13 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.known_history import history_id_record, require_known_history
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
+from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics
 from airflow_provider_mysql_cdc.cdc.job.topic_partitions import topic_partitions
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, lowest, order
+from airflow_provider_mysql_cdc.cdc.model.stored import members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions, captured_tables, guard, read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
@@ -54,6 +54,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
     listed_chunks,
     rows_by_table,
 )
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue, ends_of
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import born_unseen
 from airflow_provider_mysql_cdc.cdc.snapshot.gap import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.one_binlog import offsets_of_views, require_one_binlog
@@ -71,70 +72,6 @@ LOOKS = 5
 """How often tables, definitions and view are looked at anew before the run gives up."""
 
 
-@dataclass(slots=True)
-class ChunkQueue:
-    """Hand out chunks to the tasks and count what they report.
-
-    Args:
-        waiting: Chunks nobody reads yet, in the order of the snapshot.
-        finished: Rows of chunks that are done, this attempt's and earlier ones'.
-        log: Takes one line of text.
-        total: Chunks in all.
-        ends: Ids of the first chunk of the first table with rows, and of the last chunk of the last one.
-        places: What the record of each chunk says of the list of chunks.
-    """
-
-    waiting: list[PlacedChunk]
-    finished: dict[str, int]
-    log: Log
-    total: int = 0
-    ends: tuple[str, str] = ("", "")
-    places: dict[str, Place] = field(default_factory=dict)
-    _running: dict[str, int] = field(default_factory=dict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-    _began: float = field(default_factory=time.monotonic)
-    _said: float = 0.0
-
-    def next(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Reply with the next chunk, or with none."""
-        with self._lock:
-            if not self.waiting:
-                return {"chunk": None}
-            placed = self.waiting.pop(0)
-            return {
-                "chunk": placed.to_json(),
-                "first": placed.chunk.id == self.ends[0],
-                "final": placed.chunk.id == self.ends[1],
-                "place": self.places[placed.chunk.id],
-            }
-
-    def progress(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Take a task's count of rows in its chunk."""
-        with self._lock:
-            self._running[request["chunk"]] = int(request["rows"])
-            self._say()
-        return {}
-
-    def done(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        """Take note that a chunk is committed."""
-        with self._lock:
-            self._running.pop(request["chunk"], None)
-            self.finished[request["chunk"]] = int(request["rows"])
-            self._say()
-        return {}
-
-    def _say(self) -> None:
-        now = time.monotonic()
-        if now - self._said < 5.0:
-            return
-        self._said = now
-        rows = sum(self.finished.values()) + sum(self._running.values())
-        seconds = max(now - self._began, 0.001)
-        done = len(self.finished)
-        left = f", about {seconds * (self.total - done) / done:.0f} s left" if done else ""
-        self.log(f"snapshot: {rows:,} rows, {rows / seconds:,.0f}/s, {done} of {self.total} chunks{left}")
-
-
 def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     """Take the snapshot the spec asks for, or what is left of it; return records by topic.
 
@@ -146,7 +83,7 @@ def run_snapshot(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     Raises:
         CdcError: The snapshot could not be completed; finished chunks are kept and a retry goes on from them.
     """
-    cfg = ConnectorConfig.from_properties(spec.properties)
+    cfg, log = ConnectorConfig.from_properties(spec.properties), JobLog(log)
     faults.set_this_driver()
     plan = BatchPlan.from_json(spec.plan)
     with (
@@ -172,7 +109,7 @@ class _Snapshot:
     plan: BatchPlan
     job: JobLedger
     runner: TaskRunner
-    log: Log
+    log: JobLog
     run_id: str = field(default_factory=new_run_id)
 
     def run(self) -> tuple[dict[str, int], BinlogOffset]:
@@ -220,6 +157,9 @@ class _Snapshot:
                 self.job.require(self.plan)
                 recovery.replace_history(self.cfg, self.plan.start, current_offset(conn))
             ready_topics(self.cfg, self.job, self.plan, ledger, state, self.log)
+            if self.cfg[F.SNAPSHOT_MODE].rows:
+                # One that the registry refuses stops the run here, not after hours of other tables.
+                self.job.ready_schemas(state.tables[t] for t in tables if self.cfg.reads_rows(t))
             chunks, places = self._chunks(conn, ledger, {t: state.tables[t] for t in tables})
             waiting = list(left.placed)
             if not self._schemas_written(ledger):
@@ -227,7 +167,7 @@ class _Snapshot:
             self._pass_over(left, resumption.at, ledger)
             if waiting or not self._schemas_written(ledger):
                 finished = {c: int(r["rows"]) for c, r in ledger.done_chunks(self.plan.epoch).items()}
-                ends = _ends(conn, chunks, {p.chunk.id: p.source for p in waiting}, state)
+                ends = ends_of(conn, chunks, {p.chunk.id: p.source for p in waiting}, state)
                 queue = ChunkQueue(waiting, finished, self.log, len(chunks), ends, places)
                 return chunks, self._read(queue, chunks, begin, state, definitions, conn, ledger)
         return chunks, []
@@ -313,9 +253,11 @@ class _Snapshot:
         coordinator = Coordinator(
             {
                 **hand_over,
+                **self.job.schemas.handlers(),
                 "ready": lambda task, request: rendezvous.arrive(request["stage"], task),
                 "opened": lambda task, request: rendezvous.arrive(request["stage"], task),
                 "next": queue.next,
+                "note": self._note,
                 "progress": queue.progress,
                 "done": queue.done,
             },
@@ -359,6 +301,11 @@ class _Snapshot:
         opener.finish()
         return opener.moved
 
+    def _note(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+        """Take a line of text that the job says once."""
+        self.log.once(request["once"])
+        return {}
+
     def _close_books(self, chunks: list[SnapshotChunk]) -> tuple[dict[str, int], BinlogOffset]:
         """Check that every chunk is committed, and write where the drain begins."""
         faults.fault_point("snapshot.before_books")
@@ -379,20 +326,30 @@ class _Snapshot:
                 require_one_binlog(self.cfg, conn, ledger, self.plan.epoch)
         first = lowest(offsets)
         repeated = self.plan.gapless
-        self.job.put(SNAPSHOT_KEY, done_record(self.plan.epoch, first, repeated=repeated))
+        rows = self._rows(ledger)
+        if native := self.job.native.text():
+            self.log(f"snapshot {self.plan.epoch}: {native}")
+        self.job.put_counted(SNAPSHOT_KEY, done_record(self.plan.epoch, first, repeated=repeated), self.plan, rows)
         later = [r for r in done.values() if order(BinlogOffset.from_json(held_back(r)["offset"]), first) > 0]
         forget_chunks(self.job, ledger, [] if repeated else later)
-        return self._rows(ledger), first
+        return rows, first
 
     def _rows(self, ledger: LedgerState) -> dict[str, int]:
         """Return the rows of each topic, and those left out; take note of those of each table."""
         counts: dict[str, int] = {}
+        tables: dict[str, int] = {}
         for record in ledger.done_chunks(self.plan.epoch).values():
             for table, (rows, left_out) in rows_by_table(record).items():
-                topic = self.cfg.route(topic_name(self.cfg.topic_prefix, table)).topic
-                found = {topic: rows, topic + SKIPPED: left_out}
-                counts = added(counts, {name: n for name, n in found.items() if n})
-                self.job.note_tables({table.path(): rows} if rows else {})
+                topic = wiring.topic_of(self.cfg, table)
+                for counted, name, n in (
+                    (counts, topic, rows),
+                    (counts, topic + SKIPPED, left_out),
+                    (tables, table.path(), rows),
+                ):
+                    if n:
+                        counted[name] = counted.get(name, 0) + n
+            self.job.note_native(NativeCounts.of_members(members(record)))
+        self.job.note_tables(tables)
         return counts
 
     def write_schemas(self, view: View, described: Described, rowless: bool) -> None:
@@ -410,22 +367,3 @@ class _Snapshot:
         record = {"epoch": plan.epoch, "offset": offset.to_json(), "ts_ms": view.ts_ms}
         records += [self.job.record(VIEW_KEY, record), history_id_record(cfg, self.job)]
         self.job.commit(records, {wiring.schema_topic(cfg): wiring.headers(cfg, self.run_id)})
-
-
-def _ends(conn: Any, chunks: list[SnapshotChunk], sources: dict[str, TableId], state: SchemaState) -> tuple[str, str]:
-    """Return the ids of the chunks that hold the snapshot's first and last row.
-
-    The first is the first table's, and no row is marked when that table is empty; the last is that of the last table
-    with rows (read from Debezium 3.6.1).
-    """
-
-    def filled(chunk: SnapshotChunk) -> bool:
-        table = sources.get(chunk.id, chunk.table)
-        if table not in state.tables:
-            return False
-        with conn.cursor() as cursor:
-            cursor.execute(f"SELECT 1 FROM {table.quoted()} LIMIT 1")
-            return cursor.fetchone() is not None
-
-    last = next((c for c in reversed(chunks) if c.last and filled(c)), None)
-    return (chunks[0].id if chunks else "", last.id if last else "")

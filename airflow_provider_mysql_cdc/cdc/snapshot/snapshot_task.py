@@ -12,15 +12,18 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.emit import source as source_of
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import TextRows, snapshot_source, text_rows
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.schema_book import ask_driver
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -35,6 +38,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.view import require_server
 
 PROGRESS_ROWS = 10_000  # SNAP-56
+_DECODERS = 64
+"""Decoders that a task keeps: chunks of a table come one after the other, and there may be thousands of tables."""
 
 
 def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
@@ -63,6 +68,7 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
                 task = SnapshotTask(
                     cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers
                 )
+                task.forms = Forms.wanted(cfg, ask_driver(channel))
                 return task.run()
 
 
@@ -98,6 +104,7 @@ class SnapshotTask:
         partitions: Partition count of each topic.
         view: The view: ``offset`` and ``ts_ms``.
         headers: Headers of every record.
+        forms: The forms of records; None when all is JSON.
     """
 
     cfg: ConnectorConfig
@@ -111,12 +118,16 @@ class SnapshotTask:
     view: dict[str, Any]
     headers: list[tuple[str, bytes]]
     counts: dict[str, int] = field(default_factory=dict)
-    _decoders: dict[tuple[TableId, TableId], Any] = field(default_factory=dict)
+    forms: Forms | None = None
+    _decoders: dict[tuple[TableId, TableId], TextRows] = field(default_factory=dict)
     _left_out: int = 0
+    _tally: Tally | None = field(default_factory=lambda: kernel().tally())
+    _counted: NativeCounts = field(default_factory=NativeCounts)
     _written: dict[TableId, tuple[int, int]] = field(default_factory=dict)
 
     def run(self) -> dict[str, int]:
         """Ask for chunks and read them; return rows per topic."""
+        self.channel.call("note", once=f"rows are decoded by {kernel().text}")
         while True:
             reply = self.channel.call("next")
             if reply.get("chunk") is None:
@@ -139,6 +150,7 @@ class SnapshotTask:
             "writer": self.index,
             "attempt": self.plan.attempt,
             **names_record(chunk, self._written),
+            **self._natively().members(),
         }
         if placed.spans:
             record["spans"] = spans_to_json(placed.spans)
@@ -148,27 +160,39 @@ class SnapshotTask:
         self.sink.commit()
         faults.fault_point("snapshot.after_chunk", self.index)
 
-    def _decoder(self, table: Table, source: TableId) -> Any:
+    def _natively(self) -> NativeCounts:
+        """Return what the native kernel has decoded since this was asked before."""
+        if self._tally is None:
+            return self._counted
+        before, self._counted = self._counted, self._tally.counts()
+        return self._counted.since(before)
+
+    def _reader(self, table: Table, source: TableId, topic: str) -> TextRows:
         found = self._decoders.get((source, table.id))
         if found is None:
             options = wiring.table_options(self.cfg, table)
-            found = compile_text_decoder(table, options, wiring.envelope_text(self.cfg, table, options))
+            form = None if self.forms is None else self.forms.of_table(table, options, topic)
+            found = text_rows(self.cfg, form, table, options, tally=self._tally)
+            if len(self._decoders) >= _DECODERS:
+                self._decoders.clear()
             self._decoders[source, table.id] = found
         return found
 
     def _emitter(self, table: Table, source: TableId, where: str) -> RowEmitter:
-        cfg, block = self.cfg, wiring.table_source(self.cfg, table.id)
+        cfg = self.cfg
         offset, ts_ms = BinlogOffset.from_json(self.view["offset"]), int(self.view["ts_ms"])
         topic = wiring.topic_of(cfg, table.id)
+        partitions = self.partitions.get(topic, cfg[F.TOPIC_CREATION_PARTITIONS])
+        reader = self._reader(table, source, topic)
+        fill, op_tail = snapshot_source(cfg, table.id, direct=reader.direct)
         return RowEmitter(
             cfg=cfg,
             table=table,
-            decode=self._decoder(table, source),
-            fill=lambda ctx, marker: source_of.fill_snapshot(ctx, block, offset, ts_ms, marker),
+            decode=reader.decode,
+            fill=lambda ctx, marker: fill(ctx, offset, ts_ms, marker),
+            op_tail=op_tail,
             where=where,
-            to=EmitTo(
-                self.sink, topic, self.partitions.get(topic, cfg[F.TOPIC_CREATION_PARTITIONS]), self.headers, self.index
-            ),
+            to=EmitTo(self.sink, topic, partitions, self.headers, self.index, reader.form, reader.ids),
             counts=self.counts,
             identity=f"snapshot/{self.plan.epoch}",
         )
@@ -212,6 +236,9 @@ class SnapshotTask:
             ]
             faults.fault_point("snapshot.chunk_read", self.index)
             for table, source, spool in read:
+                if not spool.rows:  # of thousands of tables many may be empty
+                    self._written[table.id] = 0, 0
+                    continue
                 emit = self._emitter(table, source, where)
                 self._produce(placed, spool, emit, first, final)
                 self._left_out += emit.left_out

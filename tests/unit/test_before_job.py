@@ -13,11 +13,13 @@ from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import VIEW_KEY, BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, RunInProgressError, StateError
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.operate import around_job
-from airflow_provider_mysql_cdc.cdc.operate.around_job import prepare_drain, prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import before_drain, before_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 CFG = config()
@@ -40,14 +42,17 @@ class Rig:
         self.undrained = False
         self.lines: list[str] = []
         nothing: Callable[..., Any] = lambda *_, **__: None  # noqa: E731
-        for name in ("require_kept", "require", "preflight", "require_own_history", "require_history"):
-            monkeypatch.setattr(around_job, name, nothing)
-        monkeypatch.setattr(around_job, "connect", lambda _: contextlib.nullcontext())
-        monkeypatch.setattr(around_job, "end_of_binlog", lambda *_: HERE)
-        monkeypatch.setattr(around_job, "check_available", self._available)
-        monkeypatch.setattr(around_job, "require_drained", self._drained)
-        monkeypatch.setattr(around_job, "reset_offset", self._reset)
-        monkeypatch.setattr(around_job, "plan_drain", nothing)
+        for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
+            for name in ("require_kept", "require", "preflight", own):
+                monkeypatch.setattr(module, name, nothing)
+            monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
+            monkeypatch.setattr(module, "reset_offset", self._reset)
+        for name in ("require_no_other", "require_nobody_else"):
+            monkeypatch.setattr(run_lock, name, nothing)
+        monkeypatch.setattr(before_snapshot, "end_of_binlog", lambda *_: HERE)
+        monkeypatch.setattr(before_snapshot, "check_available", self._available)
+        monkeypatch.setattr(before_snapshot, "require_drained", self._drained)
+        monkeypatch.setattr(before_drain, "plan_drain", nothing)
 
     def _available(self, conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
         if offset in self.gone:
@@ -154,3 +159,27 @@ def test_a_snapshot_that_waits_for_the_drain_is_set_aside_and_one_that_has_begun
     with pytest.raises(NoOffsetError, match="snapshot 4 is not finished"):
         stream.drain()
     assert stream.resets == [OWNER]
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["one to be resumed", "a first one"])
+def test_a_snapshot_beside_another_run_is_refused_before_a_plan_is_stored(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """Taking a plan over before the lock is asked for would fence the writers of the run that is at work."""
+    if begun:
+        rig.begin(replace(plan(1, END, HERE, writers=1), kind="snapshot", owner="another/run/task/-1"), done=False)
+        rig.job.put(VIEW_KEY, {"epoch": 1, "offset": HERE.to_json(), "ts_ms": 7})
+    before, asked = rig.store.load(), []
+
+    def refuse(*arguments: Any) -> None:
+        asked.append(arguments[-1])
+        raise RunInProgressError("another run is at work")
+
+    monkeypatch.setattr(before_snapshot, "require_its_binlog", lambda *_: None)
+    for name in ("require_no_other", "require_nobody_else"):
+        monkeypatch.setattr(run_lock, name, refuse)
+    with pytest.raises(RunInProgressError) as caught:
+        rig.snapshot(again=False)
+    assert caught.value.can_retry and asked == [OWNER]
+    after = rig.store.load()
+    assert (after and after.pending) == (before and before.pending) and rig.resets == []

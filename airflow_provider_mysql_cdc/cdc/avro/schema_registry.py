@@ -1,0 +1,271 @@
+"""Ask a schema registry for the ids of schemas, through confluent_kafka's client.
+
+It comes with the extra ``avro`` of this package, and takes a second to import (HTTP, OAuth), so it is imported by the
+one process of a job that needs it: the driver.
+"""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_mysql_cdc.cdc.avro.schema_shape import differences, same_meaning
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ConfigError,
+    IncompatibleSchemaError,
+    RegistryAuthError,
+    RegistryConnectionError,
+    RegistryError,
+)
+from airflow_provider_mysql_cdc.cdc.model.registry import RegistrySettings, SchemaId
+
+MAX_ID = 2**31 - 1
+"""Confluent's wire format has four bytes for an id, a signed int of Java's."""
+_LISTED, _SHOWN = 10, 500
+# Versions before the latest one that are looked at.
+_VERSIONS = 20
+
+
+class Registry:
+    """Ask one registry.
+
+    Args:
+        settings: How to reach it, and what to ask.
+
+    Raises:
+        ConfigError: The client is not installed, or cannot be made with these settings.
+    """
+
+    def __init__(self, settings: RegistrySettings) -> None:
+        self._settings = settings
+        try:
+            from confluent_kafka.schema_registry import Schema, SchemaRegistryClient
+            from confluent_kafka.schema_registry.error import OAuthTokenError, SchemaRegistryError
+        except ImportError as error:
+            raise ConfigError(
+                "the client of the schema registry is not installed",
+                why=str(error),
+                remedy="install airflow-provider-mysql-cdc[avro] where the Spark driver runs (docs/avro.md)",
+            ) from error
+        self._schema, self._refusal, self._no_token = Schema, SchemaRegistryError, OAuthTokenError
+        try:
+            self._client: Any = SchemaRegistryClient(client_settings(settings))
+        except (ValueError, TypeError, OSError) as error:  # OSError: a file of certificates or the key in it
+            raise ConfigError(
+                "the client of the schema registry cannot be made",
+                where=settings.url,
+                why=f"{type(error).__name__}: {error}",
+                remedy="correct the properties of the registry (docs/avro.md); the files of certificates have to be on "
+                "the machine of the Spark driver",
+            ) from error
+
+    def id_of(self, subject: str, text: str, about: str) -> SchemaId:
+        """Return the id of a schema, which is registered if that is asked for; with its GUID if that is.
+
+        Args:
+            subject: Its subject.
+            text: Its JSON text.
+            about: Whose records it is for, for errors: a table or a topic.
+
+        Raises:
+            IncompatibleSchemaError: The registry refuses it; or it is not the subject's latest, which is asked for.
+            RegistryError: It is not there, and must not be registered; or the answer cannot be used.
+            RegistryAuthError: The registry refuses the account.
+            RegistryConnectionError: The registry cannot be reached, or fails.
+        """
+        schema, settings = self._schema(text, "AVRO"), self._settings
+        try:
+            if settings.use_latest:
+                found = self._latest(subject, text, about)
+            elif settings.register:
+                found = self._registered(subject, schema)
+            else:
+                found = self._client.lookup_schema(subject, schema, normalize_schemas=settings.normalize)
+        except CdcError:
+            raise
+        except Exception as error:
+            raise self._named(error, subject, text, about) from error
+        number = found.schema_id
+        if not isinstance(number, int) or not 0 <= number <= MAX_ID:
+            raise RegistryError(
+                "the registry gives an id that Confluent's wire format cannot hold",
+                where=self._place(subject, about),
+                why=f"it is {number!r:.100}",
+                remedy="let the registry give ids of 32 bits (Apicurio: content ids)",
+            )
+        return SchemaId(number, self._guid(found, subject, about) if settings.guids_for else None)
+
+    def _registered(self, subject: str, schema: Any) -> Any:
+        """Register a schema; return the answer, of which clients before 2.9 give the id alone."""
+        ask, normalize = self._client, self._settings.normalize
+        if not hasattr(ask, "register_schema_full_response"):
+            return SimpleNamespace(schema_id=ask.register_schema(subject, schema, normalize_schemas=normalize))
+        return ask.register_schema_full_response(subject, schema, normalize_schemas=normalize)
+
+    def _guid(self, found: Any, subject: str, about: str) -> str:
+        """Return the GUID in an answer; Confluent's registry has them since 8.0, its client since 2.11."""
+        given = getattr(found, "guid", None)
+        try:
+            return str(UUID(given))
+        except (TypeError, ValueError, AttributeError):
+            wanted = self._settings.guids_for
+            raise RegistryError(
+                f"the registry gives no GUID for the schema, which {wanted} asks to be put into headers",
+                where=self._place(subject, about),
+                why=f"its answer for id {found.schema_id} has {'none' if given is None else f'{given!r:.100}'}: "
+                "registries other than Confluent's (Apicurio's among them), Confluent's before 8.0 and "
+                "confluent-kafka before 2.11 know none",
+                remedy=f"remove {wanted}, so that ids stand before the bytes, or name a registry that gives GUIDs",
+            ) from None
+
+    def subjects(self) -> int:
+        """Return how many subjects the registry has; it shows that address and account are right.
+
+        Raises:
+            RegistryError: The answer cannot be used.
+            RegistryAuthError: The registry refuses the account.
+            RegistryConnectionError: The registry cannot be reached, or fails.
+        """
+        try:
+            return len(self._client.get_subjects())
+        except Exception as error:
+            raise self._named(error, "(all)", "null", "its subjects") from error
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _latest(self, subject: str, text: str, about: str) -> Any:
+        """Return the subject's latest version, or for rows from before it was made the last one that fits them."""
+        here, newest = json.loads(text), self._client.get_latest_version(subject)
+        there = json.loads(newest.schema.schema_str)
+        if same_meaning(there, here):
+            return newest
+        older = (v for v in self._client.get_versions(subject) if v != newest.version)
+        for version in sorted(older, reverse=True)[:_VERSIONS]:
+            found = self._client.get_version(subject, version)
+            if same_meaning(json.loads(found.schema.schema_str), here):
+                return found
+        raise IncompatibleSchemaError(
+            "the subject's latest schema is another one than the table's, and so are those before",
+            where=self._place(subject, about),
+            why="use.latest.version takes it as it is; " + _listed(differences(there, here)),
+            remedy="register the table's schema, or set use.latest.version=false",
+        )
+
+    def _place(self, subject: str, about: str) -> str:
+        return f"{about}, subject {subject}, registry {self._settings.url}"
+
+    def _named(self, error: Exception, subject: str, text: str, about: str) -> CdcError:
+        place = self._place(subject, about)
+        if isinstance(error, self._no_token):
+            client = self._settings.oauth
+            return RegistryConnectionError(
+                "the token server gives no token for the schema registry",
+                where=f"{place}, token server {client.issuer if client else ''}",
+                why=f"{error}"[:_SHOWN],
+                remedy="correct bearer.auth.client.id, bearer.auth.client.secret and bearer.auth.scope, or look "
+                "whether the token server runs; nothing of this schema was written",
+            )
+        if not isinstance(error, self._refusal):
+            return RegistryConnectionError(
+                "the schema registry cannot be reached",
+                where=place,
+                why=f"{type(error).__name__}: {error}"[:_SHOWN],
+                remedy="look whether it runs and whether its address, TLS files and the network are right; nothing of "
+                "this schema was written",
+            )
+        status, said = int(error.http_status_code), f"HTTP {error.http_status_code}, {error.error_message}"[:_SHOWN]
+        if status in (401, 403):
+            return RegistryAuthError(
+                "the schema registry refuses the account",
+                where=place,
+                why=said,
+                remedy="correct basic.auth.user.info, the token's properties or the client's certificate, or grant the "
+                "account to read and write this subject",
+            )
+        if status in (409, 422):
+            return IncompatibleSchemaError(
+                "the schema registry refuses the table's schema",
+                where=place,
+                why=f"{said}; {self._against_latest(subject, text)}",
+                remedy="give the new column a default or make it nullable, take the change back, or let the subject's "
+                "compatibility allow it (PUT /config/<subject>); then run the task again, which goes on from what is "
+                "committed",
+            )
+        if status == 404:
+            return RegistryError(
+                "the schema registry does not have the table's schema",
+                where=place,
+                why=f"{said}; {self._against_latest(subject, text)}",
+                remedy="register it, set auto.register.schemas=true, or correct the address: it ends where /subjects "
+                "begins",
+            )
+        return RegistryConnectionError(
+            "the schema registry fails",
+            where=place,
+            why=said,
+            remedy="look into the registry's log; nothing of this schema was written",
+            retriable=status >= 500 or status in (408, 429),
+        )
+
+    def _against_latest(self, subject: str, text: str) -> str:
+        """Return how a schema differs from the subject's latest, as far as the registry tells."""
+        try:
+            there = json.loads(self._client.get_latest_version(subject).schema.schema_str)
+            return _listed(differences(there, json.loads(text)))
+        except Exception:
+            return "the subject has no schema to compare with"
+
+
+def _listed(texts: list[str]) -> str:
+    if not texts:
+        return "no column differs from the subject's latest schema"
+    more = f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
+    return "; ".join(texts[:_LISTED]) + more
+
+
+def client_settings(settings: RegistrySettings) -> dict[str, Any]:
+    """Return the settings of confluent_kafka's client, **secrets in clear**.
+
+    Args:
+        settings: How to reach the registry.
+    """
+    secrets = {
+        "basic.auth.user.info": settings.user_info,
+        "bearer.auth.token": settings.token,
+        "ssl.key.password": settings.ssl_key_password,
+    }
+    texts = {
+        "ssl.ca.location": settings.ssl_ca,
+        "ssl.certificate.location": settings.ssl_cert,
+        "ssl.key.location": settings.ssl_key,
+    }
+    bearer: dict[str, str | None] = {
+        "bearer.auth.credentials.source": "STATIC_TOKEN",
+        "bearer.auth.logical.cluster": settings.cluster,
+        "bearer.auth.identity.pool.id": settings.pool,
+    }
+    if (client := settings.oauth) is not None:
+        bearer |= {
+            "bearer.auth.credentials.source": "OAUTHBEARER",
+            "bearer.auth.issuer.endpoint.url": client.issuer,
+            "bearer.auth.client.id": client.id,
+            "bearer.auth.client.secret": client.secret.reveal(),
+            "bearer.auth.scope": client.scope,
+        }
+    return {
+        "url": settings.url,
+        "timeout": settings.timeout_s,
+        "max.retries": settings.retries,
+        "retries.wait.ms": settings.retry_wait_ms,
+        "retries.max.wait.ms": settings.retry_max_wait_ms,
+        # What somebody else registers meanwhile counts at once.
+        "cache.latest.ttl.sec": 0,
+        **{name: value.reveal() for name, value in secrets.items() if value},
+        **{name: value for name, value in texts.items() if value},
+        **({name: value for name, value in bearer.items() if value is not None} if settings.token or client else {}),
+    }

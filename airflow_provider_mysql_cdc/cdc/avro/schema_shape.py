@@ -1,0 +1,134 @@
+"""What an Avro schema means to a reader, and how two of them differ, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+_MEANING = ("logicalType", "precision", "scale")
+_IMAGES = ("before", "after")
+
+
+def shape(schema: Any, space: str = "") -> Any:
+    """Return a schema without what changes neither bytes nor values: names in full, no defaults, texts or properties.
+
+    Args:
+        schema: The parsed schema.
+        space: The namespace around it.
+
+    Source: Avro specification 1.11, "Parsing Canonical Form", and beyond it the logical types.
+    """
+    if isinstance(schema, list):
+        return [shape(branch, space) for branch in schema]
+    if isinstance(schema, str):
+        return schema if schema in _PRIMITIVES else _full(schema, space)
+    kind = schema["type"]
+    if not isinstance(kind, str):
+        return shape(kind, space)
+    out: dict[str, Any] = {"type": kind}
+    if "name" in schema:
+        out["name"] = _full(schema["name"], schema.get("namespace", space))
+        space = out["name"].rpartition(".")[0]
+    if kind == "record":
+        out["fields"] = [{"name": f["name"], "type": shape(f["type"], space)} for f in schema["fields"]]
+    out |= {name: shape(schema[name], space) for name in ("items", "values") if name in schema}
+    out |= {name: schema[name] for name in ("symbols", "size", *_MEANING) if name in schema}
+    return kind if len(out) == 1 else out
+
+
+def same_meaning(one: Any, other: Any) -> bool:
+    """Return whether a reader of either schema reads the bytes of the other, and takes its values for the same.
+
+    What a number or a text stands for (milliseconds or microseconds, signed or not) says the type's name of Connect, or
+    TiDB's; somebody who registers schemas may have left it out.
+
+    Args:
+        one: A parsed schema.
+        other: Another one.
+    """
+    if shape(one) != shape(other):
+        return False
+    pairs = zip(_semantics(one), _semantics(other), strict=True)
+    return all(a == b or a is None or b is None for a, b in pairs)
+
+
+def _semantics(schema: Any) -> Iterator[str | None]:
+    """Yield what each type in a schema stands for, in its order; equal shapes yield as many."""
+    if isinstance(schema, list):
+        for branch in schema:
+            yield from _semantics(branch)
+        return
+    if isinstance(schema, str):
+        yield None
+        return
+    if not isinstance(schema["type"], str):
+        yield from _semantics(schema["type"])
+        return
+    # Records and enumerations are known by the names that they have in Avro.
+    yield None if "name" in schema else _semantic(schema)
+    for inner in (*(f["type"] for f in schema.get("fields", ())), schema.get("items"), schema.get("values")):
+        if inner is not None:
+            yield from _semantics(inner)
+
+
+def _semantic(kind: Mapping[str, Any]) -> str | None:
+    return kind.get("connect.name") or (kind.get("connect.parameters") or {}).get("tidb_type")
+
+
+_PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
+
+
+def _full(name: str, space: str) -> str:
+    return name if "." in name or not space else f"{space}.{name}"
+
+
+def differences(old: Any, new: Any) -> list[str]:
+    """Return how the columns of two schemas differ, one text each.
+
+    Args:
+        old: The schema that the registry has, parsed.
+        new: The one that it refuses.
+    """
+    before, after = dict(_columns(old)), dict(_columns(new))
+    out = []
+    for name in dict.fromkeys([*before, *after]):
+        then, now = before.get(name), after.get(name)
+        if then is None:
+            out.append(f"{name} is new: {now}")
+        elif now is None:
+            out.append(f"{name} is gone, it was {then}")
+        elif then != now:
+            out.append(f"{name} was {then}, is {now}")
+    return out
+
+
+def _columns(schema: Any) -> Iterator[tuple[str, str]]:
+    """Yield what a person calls the columns of a key or of an event, with their types; then its other members."""
+    fields: Mapping[str, Any] = {f["name"]: f for f in schema["fields"]} if isinstance(schema, dict) else {}
+    row = _record(fields["before"]["type"]) if set(_IMAGES) <= fields.keys() else None
+    for column in (row or {}).get("fields", ()):
+        yield f"column {column['name']}", _told(column)
+    for name, member in fields.items():
+        if row is None or name not in _IMAGES:
+            yield (f"column {name}" if row is None else f"member {name}"), _told(member)
+
+
+def _record(kind: Any) -> dict[str, Any] | None:
+    branches = kind if isinstance(kind, list) else [kind]
+    return next((b for b in branches if isinstance(b, dict) and b.get("type") == "record"), None)
+
+
+def _told(member: Mapping[str, Any]) -> str:
+    kind = member["type"]
+    branches = kind if isinstance(kind, list) else [kind]
+    text = " or ".join(map(_type_text, branches))
+    return text if "default" not in member else f"{text} with default {member['default']!r}"
+
+
+def _type_text(kind: Any) -> str:
+    if not isinstance(kind, dict):
+        return str(kind)
+    if kind.get("logicalType") == "decimal":
+        return f"decimal({kind['precision']},{kind['scale']})"
+    named = kind.get("name") or _semantic(kind) or kind.get("logicalType")
+    return f"{kind['type']} {named}" if named else str(kind["type"])

@@ -1,0 +1,185 @@
+"""Row events through the native kernel, and through Python where it declines.
+
+The kernel declines a table when it has nothing for one of its columns, and an event whose rows are not as they should
+be, whose images leave columns out, or that changes a key: the Python decoder then reads it, and raises its errors. A
+record is the same from both, byte for byte (``tests/native_identity.py``).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined, Dialect
+from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode
+from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import op_of
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
+from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+
+log = logging.getLogger(__name__)
+# buffer, first row, end, text before the row number, text behind it, the number, records: rows, or why it declines
+Rows = Callable[[Buffer, int, int, str, str, int, list[Any]], int]
+GivenColumn = tuple[bytes, bytes | None, bool, bytes | None, str, list[int], list[bytes]]
+"""Label, NULL if it can stand, whether it is in the value, constant, operation."""
+_BYTES = "latin-1"
+
+
+def unknown(column: Column) -> Declined:
+    """Return why a table with a column that the kernel has nothing for is declined."""
+    kind = f"{column.type_name} {column.charset}" if column.charset else column.type_name
+    return Declined(f"column {column.name} is {kind}")
+
+
+class NativeDecoder(RowDecoder):
+    """Decode the row events of one table version, as ``RowDecoder`` does.
+
+    Args:
+        table: The table.
+        wires: Wire types of its columns.
+        options: Modes.
+        envelope: Constant text around the rows.
+        module: The kernel.
+        tally: Counts what the kernel decodes and declines.
+        dialect: How records are put together.
+        heads: What keys and values begin with; None for what ``envelope`` says.
+
+    Raises:
+        Declined: The kernel does not know the table's columns or modes.
+    """
+
+    native = True
+
+    def __init__(
+        self,
+        table: Table,
+        wires: tuple[WireType, ...],
+        options: DecoderOptions,
+        envelope: EnvelopeText,
+        module: Any,
+        tally: Tally | None = None,
+        dialect: Dialect = JSON,
+        heads: tuple[str, str] | None = None,
+    ) -> None:
+        super().__init__(table, wires, options, envelope, dialect, heads)
+        if options.flat:
+            raise Declined("records are those of another protocol")
+        columns = [self._given(*given, options) for given in zip(table.columns, wires, self._columns, strict=True)]
+        self._tally = tally or Tally(module.Tally())
+        made = module.plan(
+            columns, list(self._keys), self._texts(), self._number is not None, options.tombstones, self._tally.native
+        )
+        if made is None:
+            raise Declined("the kernel does not know one of its columns")
+        self._failed = False
+        self._native: dict[str, Rows] = {"c": made.write, "u": made.update, "d": made.delete}
+        for op in options.skipped_ops:
+            self._native.pop(op, None)
+
+    def _given(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> GivenColumn:
+        """Return what the kernel is told of a column.
+
+        Raises:
+            Declined: It has nothing for it.
+        """
+        if code.convert is not None or code.refuse_null is not None:
+            raise Declined(f"a converter handles column {column.name}")
+        if code.change is not None:
+            raise Declined(f"column {column.name} is cut or hashed")
+        op = op_of(Request(column, wire, options, code.null))
+        if op is None:
+            raise unknown(column)
+        constant = None if code.constant is None else code.constant.encode(_BYTES)
+        label, null = code.label.encode(_BYTES), code.null.encode(_BYTES)
+        return label, null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
+
+    def _texts(self) -> list[bytes]:
+        """Return what stands around keys, images and their members."""
+        dialect = self._dialect
+        texts = (
+            self._key_wrap[0] + dialect.key.head,
+            self._key_more + dialect.key.tail + self._key_wrap[1],
+            self._value_wrap[0],
+            dialect.insert(),
+            dialect.before,
+            dialect.after,
+            *dialect.image,
+        )
+        return [text.encode(_BYTES) for text in texts]
+
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a WRITE_ROWS event; arguments and errors as for ``RowDecoder.write``."""
+        rows = self.natively("c", buf, pos, end, ctx, out)
+        return super().write(buf, pos, end, ctx, out) if rows < 0 else rows
+
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
+        rows = self.natively("u", buf, pos, end, ctx, out)
+        return super().update(buf, pos, end, ctx, out) if rows < 0 else rows
+
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
+        rows = self.natively("d", buf, pos, end, ctx, out)
+        return super().delete(buf, pos, end, ctx, out) if rows < 0 else rows
+
+    def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of an event and return its rows, or return a number below zero and append nothing.
+
+        Args:
+            op: Operation letter of the event; the others are as for ``write``.
+            buf: Bytes that hold the event.
+            pos: Offset of the first row.
+            end: Offset after the last row.
+            ctx: Text around the rows.
+            out: Gets the records.
+        """
+        decode, first = self._native.get(op), ctx.first_row
+        # A number without a text (HiddenRow) is one of Python's.
+        if decode is None:
+            if self._failed:
+                self._tally.left("defect")
+            return -1
+        if type(first) is not int:
+            self._tally.left("row_number")
+            return -1
+        before, behind = self._around(ctx, op)
+        rows = decode(buf, pos, end, before, behind, first, out)
+        if rows == PANIC:
+            self._failed = True
+            self._native.clear()
+            log.warning(
+                "rows of %s are decoded in Python from %s on: the native kernel failed", self.table.id, ctx.where
+            )
+        return rows
+
+
+def decoder(
+    table: Table,
+    wires: tuple[WireType, ...],
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    tally: Tally | None = None,
+) -> RowDecoder:
+    """Return the decoder of a table version: the native one where there is a kernel and it knows the table.
+
+    Args:
+        table: The table.
+        wires: Wire types of its columns.
+        options: Modes.
+        envelope: Constant text around the rows.
+        tally: The kernel's counters.
+    """
+    module = kernel().module
+    if module is not None:
+        try:
+            return NativeDecoder(table, wires, options, envelope, module, tally)
+        except Declined as reason:
+            log.info("rows of %s are decoded in Python: %s", table.id, reason)
+    return RowDecoder(table, wires, options, envelope)

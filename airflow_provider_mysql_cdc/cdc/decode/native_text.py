@@ -1,0 +1,269 @@
+"""Rows of the text protocol through the native kernel, and through Python where it declines (``native_rows``)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
+from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes, schema_wrap
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, datetime_unit, time_unit
+from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, included_columns
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table
+
+log = logging.getLogger(__name__)
+_BYTES = "latin-1"  # byte text has one character a byte
+
+
+class _Request(NamedTuple):
+    column: Column
+    options: DecoderOptions
+    null: str
+
+
+def _integer(request: _Request) -> Op:
+    return Op("plain" if request.column.zerofill else "copy")
+
+
+def _tinyint(request: _Request) -> Op:
+    test = request.options.boolean_test(request.column)
+    return _integer(request) if test is None else Op("boolean", (int(test == "> 0"),))
+
+
+def _bigint(request: _Request) -> Op:
+    if not request.column.unsigned:
+        return _integer(request)
+    if request.options.bigint_unsigned_mode == "precise":
+        return Op("unsigned_base64")
+    return Op("wrapped", (int(request.column.zerofill),))
+
+
+def _decimal(request: _Request) -> Op:
+    return Op(f"decimal_{request.options.decimal_mode}", (request.column.scale or 0,))
+
+
+def _float(request: _Request) -> Op:
+    return Op("float" if request.options.single_float(request.column) else "double")
+
+
+def _double(request: _Request) -> Op:
+    return Op("double_as_float" if request.options.single_float(request.column) else "double")
+
+
+def _bit(request: _Request) -> Op:
+    return Op("bit" if (request.column.length or 1) == 1 else "bits")
+
+
+def _string(request: _Request) -> Op:
+    if request.column.charset == "binary":
+        return Op(request.options.binary_mode)
+    return Op("text", (int(request.column.type_name == "CHAR"),))
+
+
+def _clock(kind: str, request: _Request) -> Op:
+    column, options = request.column, request.options
+    mode, digits, of_day = options.time_mode, column.length or 0, 0
+    iso = mode == "isostring"
+    unit = 0 if iso or kind in ("date", "timestamp") else datetime_unit(mode, digits)
+    if kind == "date":
+        unit = 0 if iso else 1000
+    if kind == "time":
+        of_day = 1 + TIMES_OF_DAY.index(mode) if mode in TIMES_OF_DAY else 0
+        unit = 0 if of_day else time_unit(mode, digits)
+    epoch = {"date": '"1970-01-01Z"' if iso else "0", "datetime": '"1970-01-01T00:00:00Z"' if iso else "0"}
+    zero = request.null if column.nullable else epoch.get(kind, '"1970-01-01T00:00:00Z"')
+    numbers = (digits, unit, int(options.time_adjuster), int(column.nullable), of_day)
+    return Op(kind, numbers, (zero.encode(_BYTES), request.null.encode(_BYTES)))
+
+
+_OF_TYPE: dict[str, Callable[[_Request], Op]] = {
+    **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
+    **dict.fromkeys(COLLATED_TYPES, _string),
+    **dict.fromkeys(BINARY_TYPES, lambda request: Op(request.options.binary_mode)),
+    **dict.fromkeys(
+        ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
+        lambda request: Op("geometry"),
+    ),
+    "TINYINT": _tinyint,
+    "BIGINT": _bigint,
+    "DECIMAL": _decimal,
+    "FLOAT": _float,
+    "DOUBLE": _double,
+    "BIT": _bit,
+    "YEAR": lambda request: Op("plain"),
+    "JSON": lambda request: Op("json"),
+    "POINT": lambda request: Op("point"),
+    "VECTOR": lambda request: Op("vector"),
+    "DATE": partial(_clock, "date"),
+    "TIME": partial(_clock, "time"),
+    "DATETIME": partial(_clock, "datetime"),
+    "TIMESTAMP": partial(_clock, "timestamp"),
+}
+
+
+def _column(request: _Request) -> tuple[Any, ...]:
+    """Return what the kernel is told of a column of the SELECT.
+
+    Raises:
+        Declined: It has nothing for it.
+    """
+    column, options = request.column, request.options
+    if options.custom(column) is not None:
+        raise Declined(f"a converter handles column {column.name}")
+    change = options.treatment(column).change
+    if change is not None and constant_text(change) is None:
+        raise Declined(f"column {column.name} is cut or hashed")
+    make = _OF_TYPE.get(column.type_name)
+    if make is None:
+        raise Declined(f"column {column.name} is {column.type_name}")
+    op = make(request)
+    return column.nullable, request.null.encode(_BYTES), op.name, list(op.numbers), list(op.texts)
+
+
+class NativeText:
+    """Read row packets of one table, as the decoder does that ``compile_text_decoder`` makes.
+
+    Args:
+        plain: That decoder.
+        table: The table.
+        options: Modes, key and included columns.
+        envelope: Constant schema text.
+        columns: The columns that the SELECT gives, in its order.
+        module: The kernel.
+        tally: Counts what the kernel decodes and declines.
+
+    Raises:
+        Declined: The kernel does not know the table's columns or modes.
+    """
+
+    def __init__(
+        self,
+        plain: TextDecoder,
+        table: Table,
+        options: DecoderOptions,
+        envelope: EnvelopeText,
+        columns: tuple[Column, ...],
+        module: Any,
+        tally: Tally | None = None,
+    ) -> None:
+        if options.flat:
+            raise Declined("records are those of another protocol")
+        self.plain, self._table, self._op = plain, table, options.read_op
+        self._tally = tally or Tally(module.Tally())
+        self._after_row = JSON.after_row(options)
+        key_wrap, value_wrap = schema_wrap(envelope.key_schema), schema_wrap(envelope.value_schema)
+        self._before, self._tail = JSON.behind("r"), value_wrap[1]
+        texts = (
+            key_wrap[0] + JSON.key.head,
+            JSON.key_members(options) + JSON.key.tail + key_wrap[1],
+            value_wrap[0] + JSON.insert(),
+        )
+        keys = [
+            (_label(table.columns[i], options), columns.index(table.columns[i])) for i in key_indexes(table, options)
+        ]
+        made = module.text_plan(
+            [_column(_Request(column, options, _null(column, options, envelope))) for column in columns],
+            [_member(column, options, columns) for column in included_columns(table, options)],
+            [(label, place, b"") for label, place in keys],
+            [text.encode(_BYTES) for text in texts],
+            self._tally.native,
+        )
+        if made is None:
+            raise Declined("the kernel does not know one of its columns")
+        self._row: Callable[..., int] | None = made.row
+
+    def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        """Append the record of a row; arguments and errors as for the decoder in Python."""
+        if self.natively(packet, pos, ctx, out) < 0:
+            self.plain(packet, pos, ctx, out)
+
+    def natively(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the record of a row and return 1, or return a number below zero and append nothing.
+
+        Args:
+            packet: The row.
+            pos: Offset of its first value.
+            ctx: What its records have in common.
+            out: Gets the record.
+        """
+        row, number = self._row, ctx.first_row
+        if row is None:
+            self._tally.left("defect")
+            return -1
+        if type(number) is not int:
+            self._tally.left("row_number")
+            return -1
+        behind = self._after_row(ctx, self._op)
+        before = self._before + ctx.src_head
+        if not behind.isascii():
+            behind = to_byte_text(behind)
+        if not before.isascii():
+            before = to_byte_text(before)
+        found = row(packet, pos, before, behind + self._tail, number, out)
+        if found == PANIC:
+            self._row = None
+            where = (self._table.id, ctx.where)
+            log.warning("rows of %s are decoded in Python from %s on: the native kernel failed", *where)
+        return found
+
+
+def _label(column: Column, options: DecoderOptions) -> bytes:
+    return (quote_byte_text(field_name(column.name, options.field_names)) + ":").encode(_BYTES)
+
+
+def _null(column: Column, options: DecoderOptions, envelope: EnvelopeText) -> str:
+    return to_byte_text(envelope.null_text.get(column.name, "null")) if options.replace_null_with_default else "null"
+
+
+def _member(column: Column, options: DecoderOptions, columns: tuple[Column, ...]) -> tuple[bytes, int | None, bytes]:
+    """Return the label of a column of values, its place in the row, and what stands there where it has none."""
+    constant = constant_text(options.treatment(column).change)
+    if constant is None:
+        return _label(column, options), columns.index(column), b""
+    return _label(column, options), None, constant.encode(_BYTES)
+
+
+def _counted(plain: TextDecoder, tally: Tally) -> TextDecoder:
+    def counted(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        tally.left("table")
+        plain(packet, pos, ctx, out)
+
+    return counted
+
+
+def text_decoder(
+    plain: TextDecoder,
+    table: Table,
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    columns: tuple[Column, ...],
+    tally: Tally | None = None,
+) -> TextDecoder:
+    """Return the decoder of a table's rows: the native one where there is a kernel and it knows the table.
+
+    Args:
+        plain: The decoder in Python.
+        table: The table.
+        options: Modes, key and included columns.
+        envelope: Constant schema text.
+        columns: The columns that the SELECT gives, in its order.
+        tally: Counts what the kernel decodes.
+    """
+    module = kernel().module
+    if module is None:
+        return plain
+    try:
+        return NativeText(plain, table, options, envelope, columns, module, tally)
+    except Declined as reason:
+        log.info("rows of %s are decoded in Python: %s", table.id, reason)
+    return plain if tally is None else _counted(plain, tally)

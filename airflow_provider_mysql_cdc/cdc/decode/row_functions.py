@@ -1,0 +1,40 @@
+"""What turns the row events of one table version into records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+
+Buffer = bytes | bytearray
+AppendRows = Callable[[Buffer, int, int, EventContext, list[Any]], int]
+"""Appends the records of one kind of event and returns the number of rows; see ``RowFunctions.write``."""
+
+
+class RowFunctions(Protocol):
+    """Describe what ``RowDecoder`` and what is put in its place offer."""
+
+    @property
+    def table(self) -> Table:
+        """The table version."""
+
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of inserts."""
+
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of deletes."""
+
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of updates."""
+
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of partial updates."""
+
+    def key_bytes(self, key: str | None) -> bytes | None:
+        """Return a record key in JSON."""
+
+    def salvage(self) -> Salvage:
+        """Return what reads rows value by value."""

@@ -1,0 +1,237 @@
+"""Rows that are written as Avro at once, and by way of JSON where that cannot be."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder, key_indexes
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer
+from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage
+from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
+from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, wire_types
+from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.job import avro_source, wiring
+from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm
+from airflow_provider_mysql_cdc.cdc.job.direct_decoder import DirectDecoder, NotDirect
+from airflow_provider_mysql_cdc.cdc.job.native_avro import direct_decoder
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+
+log = logging.getLogger(__name__)
+
+
+class AvroRows:
+    """Turn row events of one table version into records in Avro.
+
+    Row images that leave columns out, updates that change the key, and rows that fail become JSON first, which then
+    tells errors, headers and dead letters as without Avro.
+
+    Args:
+        direct: Writes Avro at once.
+        plain: Makes the decoder that writes JSON.
+        form: Turns that into Avro.
+    """
+
+    def __init__(self, direct: DirectDecoder, plain: Callable[[], RowDecoder], form: TableForm) -> None:
+        self.table, self.native = direct.table, direct.native
+        self._direct, self._make, self._form = direct, plain, form
+        self._told = False
+        self.write, self.update, self.delete = map(self._at_once, ("write", "update", "delete"))
+
+    @cached_property
+    def _plain(self) -> RowDecoder:
+        return self._make()
+
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a PARTIAL_UPDATE_ROWS event; arguments and errors as for ``RowDecoder.write``."""
+        return self._slowly(self._plain.partial_update, buf, pos, end, ctx, out)
+
+    def key_bytes(self, key: str | None) -> bytes | None:
+        """Return a record key in JSON, as dead letters have it."""
+        return self._plain.key_bytes(key)
+
+    def salvage(self) -> Salvage:
+        """Return what reads rows of this table value by value."""
+        return self._plain.salvage()
+
+    def _at_once(self, name: str) -> AppendRows:
+        """Return what appends the records of one kind of event; arguments and errors as for ``RowDecoder.write``.
+
+        Args:
+            name: The method of ``RowDecoder`` for this kind.
+        """
+        direct: AppendRows = getattr(self._direct, name)
+
+        def rows(buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+            made = len(out)
+            try:
+                if ctx.plain is not None:
+                    return direct(buf, pos, end, ctx, out)
+            except NotDirect as reason:
+                del out[made:]
+                self._tell(reason)
+            return self._slowly(getattr(self._plain, name), buf, pos, end, ctx, out)
+
+        return rows
+
+    def _tell(self, reason: NotDirect) -> None:
+        if reason.error is not None and not self._told:
+            self._told = True
+            log.warning("rows of %s are written by way of JSON: %r", self.table.id, reason.error)
+
+    def _slowly(self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        rows: list[Any] = []
+        count = decode(buf, pos, end, ctx.as_json(), rows)
+        out.extend(self._form.records(rows, ctx.where))
+        return count
+
+
+def direct_rows(
+    cfg: ConnectorConfig,
+    form: TableForm,
+    table: Table,
+    table_map: TableMapLike,
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    tally: Tally | None = None,
+) -> AvroRows | None:
+    """Return what writes the rows of a table version as Avro at once, or None where they go by way of JSON.
+
+    Args:
+        cfg: The connector's configuration.
+        form: The form of the table's records.
+        table: The table.
+        table_map: The TABLE_MAP event that announced the rows.
+        options: From ``wiring.table_options``.
+        envelope: From ``wiring.envelope_text``.
+        tally: Counts what the native kernel decodes.
+
+    Raises:
+        SchemaMismatchError: The TABLE_MAP contradicts the table.
+    """
+    require_width(table, len(table_map.column_types))
+    try:
+        heads = _heads(cfg, form, table, options)
+        direct = direct_decoder(table, wire_types(table_map), options, envelope, heads, tally)
+    except Declined as reason:
+        _declined(table, reason)
+        return None
+    log.debug("rows of %s are written as Avro at once", table.id)
+    return AvroRows(direct, lambda: compile_decoder(table, table_map, options, envelope), form)
+
+
+def _heads(cfg: ConnectorConfig, form: TableForm, table: Table, options: DecoderOptions) -> tuple[str, str]:
+    """Return what keys and values begin with.
+
+    Raises:
+        Declined: They are not written at once.
+    """
+    if cfg[F.PROVIDE_TRANSACTION_METADATA]:
+        raise Declined("provide.transaction.metadata is on")
+    heads = form.heads(keyed=bool(key_indexes(table, options)))
+    if heads is None:
+        raise Declined("keys or values are not Confluent's Avro")
+    return heads
+
+
+def _declined(table: Table, reason: Declined) -> None:
+    log.info("rows of %s are written as Avro by way of JSON: %s", table.id, reason)
+
+
+@dataclass(frozen=True, slots=True)
+class TextRows:
+    """Hold what makes records of a table's rows in the text protocol.
+
+    Args:
+        decode: Makes them.
+        form: The form that they are given then; None for what ``decode`` gives.
+        direct: Whether ``decode`` writes Avro.
+        ids: Headers that records get beside their other ones, or None.
+    """
+
+    decode: TextDecoder
+    form: TableForm | None
+    direct: bool = False
+    ids: IdHeaders | None = None
+
+
+def text_rows(
+    cfg: ConnectorConfig,
+    form: TableForm | None,
+    table: Table,
+    options: DecoderOptions,
+    columns: tuple[Column, ...] | None = None,
+    tally: Tally | None = None,
+) -> TextRows:
+    """Return what makes records of a table's rows in the text protocol.
+
+    Args:
+        cfg: The connector's configuration.
+        form: The form of the table's records; None when all is JSON.
+        table: The table.
+        options: From ``wiring.table_options``.
+        columns: The columns that the SELECT gives, in its order; None means those of ``select_list``.
+        tally: Counts what the native kernel decodes.
+
+    Raises:
+        SchemaError: A column's type is not known.
+    """
+    envelope = wiring.envelope_text(cfg, table, options)
+    plain = compile_text_decoder(table, options, envelope, columns, tally=tally)
+    if form is None:
+        return TextRows(plain, None)
+    try:
+        heads = _heads(cfg, form, table, options)
+        if cfg[F.CDC_ID_HEADER]:
+            raise Declined("cdc.id.header shows keys in JSON")
+        slowly = by_way_of_json(plain, form)
+        direct = compile_text_decoder(table, options, envelope, columns, AVRO, heads, slowly)
+        return TextRows(direct, None, direct=True, ids=form.ids())
+    except Declined as reason:
+        _declined(table, reason)
+        return TextRows(plain, form, ids=form.ids())
+
+
+FillSnapshot = Callable[..., None]
+
+
+def snapshot_source(cfg: ConnectorConfig, table: TableId, *, direct: bool) -> tuple[FillSnapshot, Callable[[int], str]]:
+    """Return what puts the source block of snapshot rows into a context, and what writes their time.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        direct: Whether rows are written as Avro at once.
+    """
+    plain = wiring.table_source(cfg, table)
+    if not direct:
+        return lambda ctx, *given: source.fill_snapshot(ctx, plain, *given), plain.op_tail
+    block = avro_source.avro_source(table, cfg[F.TOPIC_PREFIX], plain)
+    return lambda ctx, *given: avro_source.fill_snapshot(ctx, block, *given), block.op_tail
+
+
+def by_way_of_json(plain: TextDecoder, form: TableForm) -> TextDecoder:
+    """Return what reads rows of the text protocol with a decoder that writes JSON.
+
+    Args:
+        plain: The decoder.
+        form: Turns its records into Avro.
+    """
+
+    def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        rows: list[Any] = []
+        plain(packet, pos, ctx.as_json(), rows)
+        out.extend(form.records(rows, ctx.where, numbered=False))
+
+    return decode

@@ -1,0 +1,68 @@
+"""What the native kernel has decoded, and what it has left to Python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.model.stored import Members
+
+
+@dataclass(frozen=True, slots=True)
+class NativeCounts:
+    """Count what the kernel has done.
+
+    Args:
+        rows: Rows that it has decoded.
+        declined: Row events that Python has decoded although there is a kernel, by reason (docs/native.md).
+    """
+
+    rows: int = 0
+    declined: Mapping[str, int] = field(default_factory=dict)
+
+    def add(self, other: NativeCounts) -> NativeCounts:
+        """Return both together.
+
+        Args:
+            other: The others.
+        """
+        declined = dict(self.declined)
+        for reason, events in other.declined.items():
+            declined[reason] = declined.get(reason, 0) + events
+        return NativeCounts(self.rows + other.rows, declined)
+
+    def since(self, before: NativeCounts) -> NativeCounts:
+        """Return what has come to an earlier count.
+
+        Args:
+            before: The earlier count.
+        """
+        more = {reason: n - before.declined.get(reason, 0) for reason, n in self.declined.items()}
+        return NativeCounts(self.rows - before.rows, {reason: n for reason, n in more.items() if n})
+
+    def members(self) -> dict[str, Any]:
+        """Return members of a JSON object; none where there is nothing to tell."""
+        found = {"native_rows": self.rows, "native_declined": dict(self.declined)}
+        return {name: value for name, value in found.items() if value}
+
+    @classmethod
+    def of_members(cls, given: Members) -> NativeCounts:
+        """Read what ``members`` returned.
+
+        Args:
+            given: The object that they are part of.
+
+        Raises:
+            DamagedRecordError: They are something else.
+        """
+        return cls(given.whole("native_rows", 0), given.each("native_declined", Members.whole))
+
+    def text(self) -> str:
+        """Return what the job's log says of them; empty where there is nothing to tell."""
+        if not self.rows and not self.declined:
+            return ""
+        events = sum(self.declined.values())
+        reasons = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in sorted(self.declined.items()))
+        left = f", {events:,} row events left to Python ({reasons})" if events else ""
+        return f"the native kernel decoded {self.rows:,} rows{left}"

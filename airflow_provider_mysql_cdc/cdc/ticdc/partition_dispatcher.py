@@ -1,0 +1,129 @@
+"""Partition dispatchers: to which partition of its topic a row goes.
+
+==============  ======================================================================================================
+dispatcher      rows that share a partition
+==============  ======================================================================================================
+default, table  all rows of a table, so that each of its changes stays in order
+index-value     those with the same values of the key, or of the unique index that is named
+columns         those with the same values in the named columns
+ts              those of one transaction
+==============  ======================================================================================================
+
+The hash is TiCDC's: the exclusive or of CRC-32 sums, one of database and table, one of each column's name and value
+(``pkg/hash/position_inertia.go``). Only ``table`` and ``index-value`` over the key keep the order of a key's changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from zlib import crc32
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs
+
+# Values of the columns as ``value_text`` gives them, the transaction, number of partitions -> partition
+Dispatch = Callable[[Mapping[str, object], CommitTs, int], int]
+
+
+class AbsentValueError(ValueError):
+    """Say that a row lacks a value that decides where it goes."""
+
+
+def value_text(value: object) -> str:
+    """Return a value as the hash takes it.
+
+    Args:
+        value: None, a bool, an int, a float, or text.
+
+    Raises:
+        AbsentValueError: The row image leaves the column out.
+    """
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, float):
+        return _plain_float(value)
+    if value == {}:  # decode.unavailable.ABSENT
+        raise AbsentValueError
+    return str(value)
+
+
+def _plain_float(value: float) -> str:
+    """Return a float in its shortest form without an exponent."""
+    text = repr(value)
+    if "e" in text:
+        digits, _, power = text.partition("e")
+        sign, digits = ("-", digits[1:]) if digits[0] == "-" else ("", digits)
+        whole, _, fraction = digits.partition(".")
+        point = len(whole) + int(power)
+        digits = whole + fraction.rstrip("0")
+        padded = digits.rjust(len(digits) + 1 - point, "0") if point < 1 else digits.ljust(point, "0")
+        point = max(point, 1)
+        text = sign + padded[:point] + ("." + padded[point:] if padded[point:] else "")
+    return text.removesuffix(".0")
+
+
+def dispatcher(table: Table, key: Sequence[str], rule: PartitionRule, where: str) -> Dispatch:
+    """Return the function that gives a row's partition.
+
+    Args:
+        table: The table.
+        key: Names of its key columns.
+        rule: How rows are spread.
+        where: The property, for errors.
+
+    Raises:
+        ConfigError: The rule names a column or an index that the table does not have.
+    """
+    if rule.name == "ts":
+        return lambda row, at, count: at.value % count
+    names = _columns_of(table, key, rule, where)
+    base = crc32(table.id.table.encode(), crc32(table.id.db.encode()))
+    heads = [(name, crc32(name.encode())) for name in names]
+
+    def dispatch(row: Mapping[str, object], at: CommitTs, count: int) -> int:
+        """Return a row's partition; ``AbsentValueError`` says that it cannot be told."""
+        found = base
+        for name, head in heads:
+            found ^= crc32(value_text(row[name]).encode("utf-8", "replace"), head)
+        return found % count
+
+    return dispatch
+
+
+def _columns_of(table: Table, key: Sequence[str], rule: PartitionRule, where: str) -> tuple[str, ...]:
+    if rule.name in ("default", "table"):
+        return ()
+    if rule.name == "index-value":
+        return _index_columns(table, key, rule.index, where)
+    known = {column.name.lower(): column.name for column in table.columns}
+    missing = [name for name in rule.columns if name.lower() not in known]
+    if missing or not rule.columns:
+        raise ConfigError(
+            f"the dispatcher 'columns' names {', '.join(missing) or 'no column'}",
+            where=f"{where}, table {table.id}",
+            why=f"the table's columns are {', '.join(known.values())}",
+            remedy="correct the columns of the dispatcher, or give the table a rule of its own before this one",
+        )
+    return tuple(known[name.lower()] for name in rule.columns)
+
+
+def _index_columns(table: Table, key: Sequence[str], index: str, where: str) -> tuple[str, ...]:
+    if not index:
+        # Columns count in the table's order.
+        return tuple(column.name for column in table.columns if column.name in set(key))
+    indexes = {i.name.lower(): i.columns for i in table.unique_keys}
+    if table.primary_key:
+        indexes["primary"] = table.primary_key
+    found = indexes.get(index.lower())
+    if found is None or any(table.column(name) is None for name in found):
+        raise ConfigError(
+            f"the dispatcher 'index-value' names the index {index}",
+            where=f"{where}, table {table.id}",
+            why=f"the table's unique indexes are {', '.join(indexes) or 'none'}",
+            remedy="correct the index of the dispatcher, or give the table a rule of its own before this one",
+        )
+    return tuple(found)

@@ -1,0 +1,173 @@
+"""Encoders of rows: from the members of a row image to byte text.
+
+A row image comes as ``decode`` writes it with ``row_options``: numbers, text, Base64 for bytes and unscaled decimals,
+MySQL's own text for dates and times.
+"""
+
+from __future__ import annotations
+
+from binascii import a2b_base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from struct import Struct
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs
+from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
+
+Encode = Callable[[Any], str]
+Row = Mapping[str, Any]
+_FLOAT = Struct("<f")
+_NULL, _PRESENT = "\x00", "\x02"
+
+
+def row_options(options: DecoderOptions, modes: TicdcModes) -> DecoderOptions:
+    """Return the options of decoders whose row images are encoded here.
+
+    Args:
+        options: Key, included columns and treatments; type modes are replaced.
+        modes: How values are written.
+    """
+    return replace(
+        options,
+        decimal_mode=modes.decimal,
+        bigint_unsigned_mode="long",
+        binary_mode="bytes",
+        field_names="none",
+        replace_null_with_default=False,
+        tombstones=False,
+        flat=True,
+    )
+
+
+def columns_encoder(columns: Sequence[Column], modes: TicdcModes) -> Callable[[Row], str]:
+    """Return the function that encodes these columns of a row: generated code, without a call for each column.
+
+    The functions of the columns say what the code means; they take over when it fails, so that errors name the column.
+
+    Args:
+        columns: Key or value columns in the order of the schema.
+        modes: How values are written.
+
+    Raises:
+        SchemaError: A type is not known.
+    """
+    parts = [(column.name, _column(column, modes)) for column in columns]
+    lines, bodies, namespace = list[str](), list[str](), dict(_NAMES)
+    for number, column in enumerate(columns):
+        encode, value = _encode_of(column, modes), f"v{number}"
+        namespace[f"encode{number}"] = encode
+        body = _FAST.get(encode, f"encode{number}({{0}})").format(value)
+        lines.append(f" {value} = row[{column.name!r}]")
+        bodies.append(f"{{(NULL if {value} is None else PRESENT + {body})}}" if column.nullable else f"{{{body}}}")
+    source = "\n".join(["def run(row):", *lines, f" return f'{''.join(bodies)}'"])
+    exec(compile(source, "<ticdc encoder>", "exec"), namespace)  # names of columns are values in it
+    fast: Callable[[Row], str] = namespace["run"]
+
+    def encode_row(row: Row) -> str:
+        try:
+            return fast(row)
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
+            return "".join(part(row[name]) for name, part in parts)
+
+    return encode_row
+
+
+def extension_text(operation: str, at: CommitTs) -> str:
+    """Return the fields behind the columns (AVRO-09 to AVRO-12).
+
+    Args:
+        operation: ``c`` for an insert or a row of a snapshot, ``u`` for an update.
+        at: The transaction's timestamp.
+    """
+    return binary.text(operation) + binary.varint(at.value) + binary.varint(at.physical_ms)
+
+
+def _column(column: Column, modes: TicdcModes) -> Encode:
+    encode = _encode_of(column, modes)
+    if not column.nullable:
+        return _required(column.name, encode)
+    return lambda value: _NULL if value is None else _PRESENT + encode(value)
+
+
+def _required(name: str, encode: Encode) -> Encode:
+    def required(value: Any) -> str:
+        if value is None:
+            raise ValueError(f"column {name} is NULL, and it is declared NOT NULL")
+        return encode(value)
+
+    return required
+
+
+def _encode_of(column: Column, modes: TicdcModes) -> Encode:
+    special = _SPECIAL.get(column.type_name)
+    if special is not None:
+        return special
+    kind = tidb_type(column, modes)
+    if kind.name == "BIGINT UNSIGNED" and kind.avro == "string":
+        return _unsigned_text
+    return _BY_AVRO[kind.avro]
+
+
+def _unsigned_text(value: int) -> str:
+    """Return an unsigned 64-bit number, which comes as the signed one of the same bits, as a string."""
+    return binary.text(str(value + (1 << 64) if value < 0 else value))
+
+
+def _bit(value: bool | str) -> str:
+    """Return a BIT: big-endian without leading zero bytes, one byte at least; it comes little-endian."""
+    data = bytes([value]) if isinstance(value, bool) else a2b_base64(value)[::-1]
+    return binary.data(data.lstrip(b"\0") or b"\0")
+
+
+def _single(value: float) -> str:
+    """Return a FLOAT as the double of the same value."""
+    return binary.double(_FLOAT.unpack(_FLOAT.pack(value))[0])
+
+
+def _vector(value: Sequence[float]) -> str:
+    """Return a VECTOR as TiDB prints it: the shortest text of each 32-bit float."""
+    return binary.text("[" + ",".join(f"{number:.9g}" for number in value) + "]")
+
+
+def _whole(value: int) -> str:
+    return binary.varint(value)
+
+
+def _double(value: float) -> str:
+    return binary.double(float(value))
+
+
+def _bytes(value: str) -> str:
+    return binary.data(a2b_base64(value))
+
+
+_SPECIAL: dict[str, Encode] = {"BIT": _bit, "FLOAT": _single, "VECTOR": _vector}
+_BY_AVRO: dict[str, Encode] = {
+    "int": _whole,
+    "long": _whole,
+    "double": _double,
+    "string": binary.text,
+    "bytes": _bytes,
+}
+# The code of some of them.
+_FAST: Mapping[Encode, str] = {
+    _whole: "(S[{0}] if -8192 <= {0} < 8192 else varint({0}))",
+    _double: "double(float({0}))",
+    _bytes: "data(a2b_base64({0}))",
+    binary.text: "(V[len({0})] + {0} if {0}.isascii() else text({0}))",
+}
+_NAMES: Mapping[str, Any] = {
+    "V": binary.VARINTS,
+    "S": binary.SMALL,
+    "varint": binary.varint,
+    "text": binary.text,
+    "double": binary.double,
+    "data": binary.data,
+    "a2b_base64": a2b_base64,
+    "NULL": _NULL,
+    "PRESENT": _PRESENT,
+}

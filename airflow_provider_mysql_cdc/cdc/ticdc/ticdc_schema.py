@@ -1,0 +1,103 @@
+"""Avro schemas of keys and values (AVRO-05 to AVRO-19, EX-24 to EX-31)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
+from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
+
+EXTENSION = (("_tidb_op", "string"), ("_tidb_commit_ts", "long"), ("_tidb_commit_physical_time", "long"))
+"""Fields behind the columns of a value, with their Avro types (AVRO-09 to AVRO-12)."""
+
+
+def key_schema(table: Table, columns: Sequence[Column], modes: TicdcModes) -> str | None:
+    """Return the Avro schema of keys as JSON text, or None for a table without a key.
+
+    Args:
+        table: The table.
+        columns: Its key columns; they stand in the table's order.
+        modes: How values are written.
+
+    Raises:
+        SchemaError: A type is not known, or two columns get one name.
+    """
+    ordered = sorted(columns, key=lambda column: column.position)
+    return dumps(_record(table, ordered, modes)) if columns else None
+
+
+def value_schema(table: Table, columns: Sequence[Column], modes: TicdcModes) -> str:
+    """Return the Avro schema of values as JSON text.
+
+    Args:
+        table: The table.
+        columns: The columns of values, in the table's order.
+        modes: How values are written.
+
+    Raises:
+        SchemaError: As for ``key_schema``.
+    """
+    record = _record(table, columns, modes)
+    if modes.extension:
+        record["fields"] += [{"name": name, "type": kind} for name, kind in EXTENSION]
+    return dumps(record)
+
+
+def field_of(column: Column, modes: TicdcModes) -> dict[str, Any]:
+    """Return the field of a column (EX-27 to EX-31).
+
+    Args:
+        column: The column.
+        modes: How values are written.
+    """
+    kind = tidb_type(column, modes)
+    described = {
+        "connect.parameters": {"tidb_type": kind.name, **kind.parameters},
+        **kind.members,
+        "type": kind.avro,
+    }
+    name = avro_name(column.name)
+    if column.nullable:
+        return {"default": None, "name": name, "type": ["null", described]}
+    return {"name": name, "type": described}
+
+
+def avro_name(name: str) -> str:
+    """Return a table's, database's or column's name as Avro allows it: an underscore for what is not allowed."""
+    return field_name(name, "avro")
+
+
+def _record(table: Table, columns: Sequence[Column], modes: TicdcModes) -> dict[str, Any]:
+    _require_distinct(table, columns, modes)
+    database = avro_name(table.id.db)
+    return {
+        "name": avro_name(table.id.table),
+        "namespace": f"{avro_name(modes.namespace)}.{database}" if modes.namespace else database,
+        "type": "record",
+        "fields": [_located(table, column, modes) for column in columns],
+    }
+
+
+def _located(table: Table, column: Column, modes: TicdcModes) -> dict[str, Any]:
+    try:
+        return field_of(column, modes)
+    except SchemaError as error:
+        raise SchemaError(error.what, where=f"table {table.id}", remedy=error.remedy) from None
+
+
+def _require_distinct(table: Table, columns: Sequence[Column], modes: TicdcModes) -> None:
+    found: dict[str, str] = {name: "the extension" for name, _ in EXTENSION} if modes.extension else {}
+    for column in columns:
+        name = avro_name(column.name)
+        if name in found:
+            raise SchemaError(
+                f"columns {found[name]} and {column.name} get the same field name {name}",
+                where=f"table {table.id}",
+                why="Avro names have letters, digits and underscores only; other characters become underscores",
+                remedy="rename one of them, or leave one out (column.exclude.list)",
+            )
+        found[name] = column.name

@@ -1,0 +1,185 @@
+"""The hook of the connection type ``schema_registry``: where a registry is, and who asks it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow.providers.common.compat.sdk import BaseHook
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.config.sources import Source
+
+REGISTRY_CONN_ID = "schema_registry_conn_id"
+"""Key of a task's properties, and of the extra of a ``mysql_cdc`` connection, that names such a connection."""
+_URL, _SOURCE, _ACCOUNT = "schema.registry.url", "basic.auth.credentials.source", "basic.auth.user.info"
+
+
+class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
+    """Read a ``schema_registry`` connection.
+
+    Its host is the registry's address (``https://registry:8081``; several, comma-separated), login and password are its
+    account. Its extra holds what else says how to reach it, in Confluent's names without ``value.converter.`` before
+    them: ``bearer.auth.token``, ``schema.registry.ssl.ca.location``, ``http.read.timeout.ms`` ...
+
+    Args:
+        schema_registry_conn_id: The connection.
+    """
+
+    conn_name_attr = REGISTRY_CONN_ID
+    default_conn_name = "schema_registry_default"
+    conn_type = "schema_registry"
+    hook_name = "Schema registry"
+
+    def __init__(self, schema_registry_conn_id: str = default_conn_name, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.schema_registry_conn_id = schema_registry_conn_id
+
+    def settings(self) -> dict[str, str]:
+        """Return a converter's properties, without the converter's name before theirs, **secrets in clear**.
+
+        Raises:
+            ConfigError: The connection does not exist, or its fields do not go together.
+        """
+        from airflow_provider_mysql_cdc.cdc.config.registry_fields import reaching_names
+        from airflow_provider_mysql_cdc.hooks.mysql_cdc import find_connection, read_extra
+
+        conn = find_connection(self.schema_registry_conn_id, "schema registry")
+        extra = {name: str(value) for name, value in read_extra(conn).items() if value not in (None, "")}
+        if strange := sorted(extra.keys() - reaching_names()):
+            raise self._wrong(
+                "the connection's extra has settings that do not say how to reach the registry",
+                ", ".join(strange),
+                "put those of converters, such as auto.register.schemas, into the task's properties; the extra takes "
+                + ", ".join(sorted(reaching_names())),
+            )
+        settings = {_URL: self._url(conn), **self._account(conn, extra), **extra}
+        return {name: value for name, value in settings.items() if value}
+
+    def _url(self, conn: Any) -> str:
+        host, port, scheme = (conn.host or "").strip(), conn.port, (conn.schema or "").strip().lower()
+        if "://" not in host and host and scheme in ("http", "https"):
+            host = f"{scheme}://{host}"
+        if "://" not in host:
+            raise self._wrong(
+                "the connection has no address", f"host is {host!r}", "write it as https://registry.example.com:8081"
+            )
+        if port and ("," in host or urlsplit(host).port):
+            raise self._wrong("a port stands in the address and beside it", f"port is {port}", "empty the field port")
+        if "@" in urlsplit(host).netloc and (conn.login or conn.password):
+            raise self._wrong(
+                "an account stands in the address and beside it", "", "take it out of the address, which Airflow shows"
+            )
+        head, slash, path = host.partition("://")[2].partition("/")
+        return f"{host.partition('://')[0]}://{head}:{port}{slash}{path}" if port else host
+
+    def _account(self, conn: Any, extra: Mapping[str, str]) -> dict[str, str]:
+        login, password = conn.login or "", conn.password or ""
+        if not login and not password:
+            return {}
+        if not login or ":" in login:
+            raise self._wrong(
+                "the connection has a password without a user" if not login else "the user's name has a colon",
+                "",
+                "fill in the user; a token belongs into the field bearer.auth.token",
+            )
+        if clash := sorted(n for n in extra if n.startswith(("basic.auth.", "bearer.auth."))):
+            raise self._wrong(
+                "the connection has an account twice",
+                f"user and password stand beside {', '.join(clash)}",
+                "keep one: user and password, or a token",
+            )
+        return {_SOURCE: "USER_INFO", _ACCOUNT: f"{login}:{password}"}
+
+    def _wrong(self, what: str, why: str, remedy: str) -> ConfigError:
+        return ConfigError(what, where=f"connection {self.schema_registry_conn_id}", why=why, remedy=remedy)
+
+    def source(self, others: Sequence[Source]) -> Source:
+        """Return the properties of the converters that write Avro.
+
+        Args:
+            others: The other places that properties come from.
+
+        Raises:
+            ConfigError: Nothing is written as Avro, another place says too how to reach the registry, or see
+                ``settings``.
+        """
+        from airflow_provider_mysql_cdc.cdc.config import read, sources
+        from airflow_provider_mysql_cdc.cdc.config.field import Lookup
+        from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS, is_avro, reaching_names
+        from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import is_ticdc
+
+        resolved = sources.resolve(others)
+        get = Lookup(read.read(resolved.properties, None).values)
+        parts = ("value",) if is_ticdc(get) else tuple(part for part in PARTS if is_avro(get, part))
+        if not parts:
+            raise self._wrong(
+                "a schema registry is named, and neither keys nor values are written as Avro",
+                "",
+                "set key.converter and value.converter to io.confluent.connect.avro.AvroConverter, or value.format to "
+                f"ticdc-avro, or leave out {REGISTRY_CONN_ID}",
+            )
+        said = {f"{part}.converter.{name}" for part in PARTS for name in reaching_names(patience=False)}
+        if twice := sorted(name for name in resolved.properties if read.canonical(name) in said):
+            raise ConfigError(
+                "two places say how to reach the schema registry",
+                where=", ".join(f"{name} ({resolved.trace[name]})" for name in twice),
+                why=f"connection {self.schema_registry_conn_id} does so as well",
+                remedy=f"leave these properties out, or {REGISTRY_CONN_ID}",
+            )
+        values = {f"{part}.converter.{name}": value for part in parts for name, value in self.settings().items()}
+        places = {name: name.partition(".converter.")[2] for name in values}
+        return sources.Source(f"connection {self.schema_registry_conn_id}", values, places)
+
+    def test_connection(self) -> tuple[bool, str]:
+        """Ask the registry for its subjects."""
+        from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+
+        try:
+            given = {f"value.converter.{name}": value for name, value in self.settings().items()}
+            return check_registry(ConnectorConfig.from_properties({**_REST, **given}))
+        except CdcError as error:
+            return False, str(error)
+
+
+# What a configuration needs beside the registry's settings, which alone are looked at.
+_REST = {
+    "topic.prefix": "test",
+    "database.hostname": "localhost",
+    "database.user": "nobody",
+    "database.password": "none",
+    "kafka.bootstrap.servers": "localhost:9092",
+    "value.converter": "io.confluent.connect.avro.AvroConverter",
+}
+
+
+def check_registry(cfg: ConnectorConfig) -> tuple[bool, str]:
+    """Ask the registries of a configuration for their subjects.
+
+    Args:
+        cfg: The configuration.
+
+    Returns:
+        Whether all answer, and a line for each.
+    """
+    from airflow_provider_mysql_cdc.cdc.avro.schema_registry import Registry
+    from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS
+
+    found: dict[Any, tuple[bool, str]] = {}
+    for settings in (cfg.registry_settings(part) for part in PARTS):
+        if settings is None or settings in found:
+            continue
+        try:
+            registry = Registry(settings)
+            try:
+                count = registry.subjects()
+            finally:
+                registry.close()
+            found[settings] = True, f"Schema registry: reachable at {settings.url}, {count} subject(s)."
+        except CdcError as error:
+            found[settings] = False, f"Schema registry: {error}"
+    return all(ok for ok, _ in found.values()), "\n".join(line for _, line in found.values())

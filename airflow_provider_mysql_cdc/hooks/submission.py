@@ -1,0 +1,141 @@
+"""A driver that outlives the process of its task, as the processes that come after this one find it.
+
+The triggerer reads this too, so nothing here imports Spark's provider, which takes seconds.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from airflow_provider_mysql_cdc.hooks.application_end import end_group, end_in_cluster
+from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, forget
+
+STATE_KEY = "mysql_cdc_submission"
+"""Key of the task's state store; what it holds is kept over tries."""
+SHOWN_LINES = 500
+"""Last lines of a driver's output that come to the task log."""
+STARTS_S = 300.0
+"""Seconds for which a driver that nobody can see may still be starting on another host."""
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """Remember a driver for the tries and processes that come after this one; it is written before the driver starts.
+
+    Args:
+        job: The submission's id (``JobSpec.id``).
+        name: Name of the Spark application, which no other try has.
+        host: The worker's host.
+        output: File with the output of spark-submit.
+        pid: Process id of spark-submit there, which leads a group of its own; 0 when it was not known yet.
+        run: The task instance with the number of times it was cleared (``common.run_of``).
+        at: When it was written, in seconds since 1970 by the source server's clock: those of two hosts may differ.
+        worked: Whether its driver was seen at work.
+        cluster: By what its driver is found on a cluster (``CdcSparkSubmitHook.in_cluster``).
+    """
+
+    job: str
+    name: str
+    host: str
+    output: str
+    pid: int = 0
+    run: str = ""
+    at: float = 0.0
+    worked: bool = False
+    cluster: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, context: Any) -> Submission | None:
+        """Return what this task instance has started last, or None when it is not known."""
+        store = context.get("task_state_store")
+        found = None if store is None else store.get(STATE_KEY)
+        return cls.read(found) if found else None
+
+    @classmethod
+    def read(cls, found: Mapping[str, Any]) -> Submission:
+        """Return what ``to_json`` gave; what other versions have added is left out.
+
+        Args:
+            found: A mapping.
+        """
+        return cls(**{name: found[name] for name in (f.name for f in fields(cls)) if name in found})
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as a mapping."""
+        return asdict(self)
+
+    def remember(self, context: Any) -> Submission:
+        """Keep it over tries; return it."""
+        store = context.get("task_state_store")
+        if store is not None:
+            store.set(STATE_KEY, self.to_json())
+        return self
+
+    def seen(self, context: Any) -> Submission:
+        """Remember that its driver was seen at work."""
+        return replace(self, worked=True).remember(context)
+
+    @property
+    def here(self) -> bool:
+        """Whether it was started on this host."""
+        return self.host == socket.gethostname()
+
+    def process(self) -> int | None:
+        """Return its process on this host, if it is there; one that has its number by chance has another name.
+
+        Source: proc(5), /proc/pid/cmdline.
+        """
+        if not self.here:
+            return None
+        numbers = [self.pid] if self.pid else [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+        return next((pid for pid in numbers if self.name.encode() in _words(pid)), None)
+
+    def may_start(self, age_s: float = 0.0) -> bool:
+        """Return whether its driver, which is not at work, may come to work yet.
+
+        Args:
+            age_s: Seconds since it was written.
+        """
+        if self.here:
+            return self.process() is not None
+        return not self.worked and age_s < STARTS_S
+
+    def end(self) -> None:
+        """End spark-submit with all its processes, where this is its host, and a driver on a cluster from anywhere."""
+        if (pid := self.process()) is not None:
+            end_group(pid, lambda: self.process() is not None)
+        end_in_cluster(self.cluster)
+
+    def forget_secret(self) -> None:
+        """Delete the Secret that a driver at work has read, where its task died before it could."""
+        if "secret" in self.cluster:
+            forget(core_api(), self.cluster["namespace"], self.cluster["secret"])
+
+    def relay(self, log: Callable[..., None]) -> list[str]:
+        """Bring the driver's last lines to the task log and remove the file; return them.
+
+        Args:
+            log: Takes a line.
+        """
+        path = Path(self.output)
+        if not self.here or not path.is_file():
+            log("The driver's output stands on %s: %s", self.host, self.output)
+            return []
+        with path.open(errors="replace") as lines:
+            last = [line.rstrip("\n") for line in deque(lines, SHOWN_LINES)]
+        for line in last:
+            log("%s", line)
+        path.unlink(missing_ok=True)
+        return last
+
+
+def _words(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,27 @@
+"""A job that does nothing but what each job's start does: ``spark-submit empty_job.py``."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark import SparkConf, SparkContext
+
+from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
+
+
+def nothing(index: int, arguments: Mapping[str, Any]) -> int:
+    """Return the task's number.
+
+    Args:
+        index: The number.
+        arguments: Not looked at.
+    """
+    return index
+
+
+if __name__ == "__main__":
+    context = SparkContext(conf=SparkConf())
+    try:
+        runner = SparkRunner(context)
+        runner.run(nothing, runner.slots(1), {}, gang=True)
+    finally:
+        context.stop()

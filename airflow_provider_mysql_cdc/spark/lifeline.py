@@ -1,0 +1,29 @@
+"""End a driver's Python with the JVM that has started it."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+
+LOOK_S = 1.0
+"""Seconds between two looks at the JVM."""
+
+
+def end_with_parent(code: int) -> None:
+    """End this process once the one that has started it is gone.
+
+    spark-submit's JVM starts the driver's Python (org.apache.spark.deploy.PythonRunner) and ends it in a shutdown hook.
+    A JVM that is killed, by a person or because the machine is out of memory, runs none: Python would find out at its
+    next call of Spark, and hold the stream's lock until then, which without new events is the end of ``run_for``.
+
+    Args:
+        code: Exit code. What is committed stays, everything else ends as if this process had been killed.
+    """
+    threading.Thread(target=_watch, args=(os.getppid(), code), name="cdc-lifeline", daemon=True).start()
+
+
+def _watch(parent: int, code: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(LOOK_S)
+    os._exit(code)

@@ -1,0 +1,330 @@
+//! Decodes row events, and rows of snapshots, into the records that airflow-provider-mysql-cdc writes, byte for byte as its Python decoder does.
+//!
+//! The kernel *declines* what it does not do, and whatever is not as it should be: then it has added nothing, and the
+//! Python decoder reads the event, and raises its errors. It raises nothing about data itself.
+
+#![forbid(unsafe_code)]
+
+mod avro;
+mod charset;
+mod json;
+mod kernel;
+mod number;
+mod op;
+mod select;
+mod spatial;
+mod temporal;
+mod text;
+
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use kernel::{Around, Column, Declined, Kernel, Kind, Rows, Scratch};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyList};
+use select::{Member, TextColumn, TextKernel};
+
+/// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
+const FORM: i64 = 3;
+
+/// A column's label, what stands for NULL if anything can, whether it is in the value, its constant, and its operation: name, numbers, texts.
+type GivenColumn = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<i64>, Vec<Vec<u8>>);
+
+thread_local! {
+    /// Buffers for all tables; while they are in use, and behind a panic, empty ones stand here.
+    static SCRATCH: Cell<Scratch> = Cell::default();
+}
+
+/// What the decoders of a writer have done: rows decoded, and events declined by reason.
+#[pyclass(frozen)]
+#[derive(Default)]
+struct Tally {
+    rows: AtomicU64,
+    declined: [AtomicU64; 5],
+}
+
+#[pymethods]
+impl Tally {
+    #[new]
+    fn new() -> Tally {
+        Tally::default()
+    }
+
+    #[getter]
+    fn rows(&self) -> u64 {
+        self.rows.load(Ordering::Relaxed)
+    }
+
+    /// Events by reason, that of -1 first.
+    #[getter]
+    fn declined(&self) -> Vec<u64> {
+        self.declined.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    }
+}
+
+impl Tally {
+    fn count(&self, result: Result<i64, Declined>) {
+        let (counter, more) = match result {
+            Ok(rows) => (&self.rows, rows as u64),
+            Err(why) => (&self.declined[why.index()], 1),
+        };
+        counter.fetch_add(more, Ordering::Relaxed);
+    }
+}
+
+/// The decoder of one table version.
+#[pyclass(frozen)]
+struct RowKernel {
+    kernel: Kernel,
+    tombstones: bool,
+    tally: Py<Tally>,
+}
+
+/// Return the decoder of a table version, or None for one with something that is not known here.
+///
+/// `around` has what stands before and behind keys, what values begin with, and what stands then before the image of an
+/// insert, before another first image, and between two; then what stands before, between and behind the members of images.
+/// `binary` says that row numbers are written as Avro writes them.
+#[pyfunction]
+fn plan(
+    columns: Vec<GivenColumn>,
+    keys: Vec<usize>,
+    around: Vec<Vec<u8>>,
+    binary: bool,
+    tombstones: bool,
+    tally: Py<Tally>,
+) -> Option<RowKernel> {
+    let made = columns.into_iter().enumerate().map(|(index, column)| {
+        let (label, null, in_value, constant, name, numbers, texts) = column;
+        let (layout, op) = op::op_of(&name, &numbers, texts)?;
+        let in_key = keys.iter().position(|&key| key == index);
+        Some(Column { label, null, in_value, in_key, constant, layout, op })
+    });
+    let columns: Vec<Column> = made.collect::<Option<_>>()?;
+    if columns.is_empty() || keys.iter().any(|&key| key >= columns.len()) {
+        return None;
+    }
+    let [key_head, key_tail, value_head, insert, before, between, open, comma, close]: [Vec<u8>; 9] =
+        around.try_into().ok()?;
+    let around = Around { key_head, key_tail, value_head, insert, before, between, open, comma, close, binary };
+    Some(RowKernel { kernel: Kernel { columns, keys: keys.len(), around }, tombstones, tally })
+}
+
+#[pymethods]
+impl RowKernel {
+    /// Append the records of inserts; return the number of rows, or a number below zero when they are left to Python.
+    ///
+    /// `before` and `behind` are the texts around the row number, one character a byte.
+    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn write(
+        &self,
+        buf: &Bound<'_, PyAny>,
+        pos: usize,
+        end: usize,
+        before: &str,
+        behind: &str,
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        self.rows(Kind::Insert, buf, (pos, end), (before, behind), first, out)
+    }
+
+    /// Append the records of updates; see `write`.
+    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn update(
+        &self,
+        buf: &Bound<'_, PyAny>,
+        pos: usize,
+        end: usize,
+        before: &str,
+        behind: &str,
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        self.rows(Kind::Update, buf, (pos, end), (before, behind), first, out)
+    }
+
+    /// Append the records of deletes; see `write`.
+    #[pyo3(signature = (buf, pos, end, before, behind, first, out, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn delete(
+        &self,
+        buf: &Bound<'_, PyAny>,
+        pos: usize,
+        end: usize,
+        before: &str,
+        behind: &str,
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        self.rows(Kind::Delete, buf, (pos, end), (before, behind), first, out)
+    }
+}
+
+impl RowKernel {
+    fn rows(
+        &self,
+        kind: Kind,
+        buf: &Bound<'_, PyAny>,
+        (pos, end): (usize, usize),
+        (before, behind): (&str, &str),
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        let made = out.len();
+        let result = guarded(|| self.decode(kind, buf, (pos, end), (before, behind), first, out));
+        self.tally.get().count(result);
+        result.unwrap_or_else(|why| match out.del_slice(made, out.len()) {
+            Ok(()) => why as i64,
+            Err(_) => Declined::Panic as i64,
+        })
+    }
+
+    fn decode(
+        &self,
+        kind: Kind,
+        buf: &Bound<'_, PyAny>,
+        (pos, end): (usize, usize),
+        (before, behind): (&str, &str),
+        first: i64,
+        out: &Bound<'_, PyList>,
+    ) -> Result<i64, Declined> {
+        let py = out.py();
+        let buf = buf.cast::<PyBytes>().map_err(|_| Declined::Given)?.as_bytes();
+        let images = if kind == Kind::Update { 2 } else { 1 };
+        let bitmaps = self.kernel.columns.len().div_ceil(8) * images;
+        let from = pos.checked_sub(bitmaps).ok_or(Declined::Given)?;
+        let (before, behind) = (bytes_of(before)?, bytes_of(behind)?);
+        let rows = Rows {
+            bitmaps: buf.get(from..pos).ok_or(Declined::Given)?,
+            data: buf.get(pos..end).ok_or(Declined::Given)?,
+            before_number: &before,
+            behind_number: &behind,
+            first,
+        };
+        let tombstone = self.tombstones && kind == Kind::Delete;
+        let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
+            let key = key.map(|key| PyBytes::new(py, key));
+            if tombstone {
+                let none = py.None();
+                out.append((&key, PyBytes::new(py, value), row, 0, &none)).ok()?;
+                return out.append((&key, &none, row, 1, &none)).ok();
+            }
+            out.append((key, PyBytes::new(py, value), row, 0, py.None())).ok()
+        };
+        let mut scratch = SCRATCH.take();
+        let count = self.kernel.run(kind, &rows, &mut scratch, &mut take);
+        scratch.shrink();
+        SCRATCH.set(scratch);
+        count
+    }
+}
+
+/// A column of a SELECT: whether it may be NULL, the text of NULL, and its operation: name, numbers, texts.
+type GivenText = (bool, Vec<u8>, String, Vec<i64>, Vec<Vec<u8>>);
+/// A member of a value or a key: its label, and the place of its column or what stands there for it.
+type GivenMember = (Vec<u8>, Option<usize>, Vec<u8>);
+
+/// The decoder of the rows of one table in the text protocol.
+#[pyclass(frozen)]
+struct TextRows {
+    kernel: TextKernel,
+    tally: Py<Tally>,
+}
+
+/// Return the decoder of rows of a SELECT, or None for one with something that is not known here.
+///
+/// `around` has what stands before and behind keys, and before the image in values.
+#[pyfunction]
+fn text_plan(
+    columns: Vec<GivenText>,
+    value: Vec<GivenMember>,
+    key: Vec<GivenMember>,
+    around: Vec<Vec<u8>>,
+    tally: Py<Tally>,
+) -> Option<TextRows> {
+    let made = columns.into_iter().map(|(nullable, null, name, numbers, texts)| {
+        select::text_op_of(&name, &numbers, texts).map(|op| TextColumn { nullable, null, op })
+    });
+    let columns: Vec<TextColumn> = made.collect::<Option<_>>()?;
+    let count = columns.len();
+    let members = |given: Vec<GivenMember>| -> Option<Vec<Member>> {
+        let known = given.iter().all(|(_, column, _)| column.is_none_or(|place| place < count));
+        let member = |(label, column, constant)| Member { label, column, constant };
+        known.then(|| given.into_iter().map(member).collect())
+    };
+    let [key_head, key_tail, value_head]: [Vec<u8>; 3] = around.try_into().ok()?;
+    let kernel = TextKernel { columns, value: members(value)?, key: members(key)?, key_head, key_tail, value_head };
+    Some(TextRows { kernel, tally })
+}
+
+#[pymethods]
+impl TextRows {
+    /// Append the record of a row; return 1, or a number below zero when it is left to Python.
+    ///
+    /// `before` and `behind` are the texts around the row number, one character a byte.
+    #[pyo3(signature = (packet, pos, before, behind, row, out, /))]
+    fn row(
+        &self,
+        packet: &Bound<'_, PyAny>,
+        pos: usize,
+        before: &str,
+        behind: &str,
+        row: i64,
+        out: &Bound<'_, PyList>,
+    ) -> i64 {
+        let result = guarded(|| {
+            let data = packet.cast::<PyBytes>().map_err(|_| Declined::Given)?.as_bytes();
+            let (before, behind) = (bytes_of(before)?, bytes_of(behind)?);
+            let mut scratch = SCRATCH.take();
+            let made = self.kernel.run(data, pos, (&before, &behind), &mut scratch, row).and_then(|()| {
+                let py = out.py();
+                let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
+                let value = PyBytes::new(py, &scratch.value);
+                out.append((key, value, row, 0, py.None())).map_err(|_| Declined::Given)
+            });
+            scratch.shrink();
+            SCRATCH.set(scratch);
+            made.map(|()| 1)
+        });
+        self.tally.get().count(result);
+        result.unwrap_or_else(|why| why as i64)
+    }
+}
+
+/// Return the bytes of a text with one character a byte.
+fn bytes_of(text: &str) -> Result<std::borrow::Cow<'_, [u8]>, Declined> {
+    if text.is_ascii() {
+        return Ok(text.as_bytes().into());
+    }
+    let bytes: Result<Vec<u8>, _> = text.chars().map(|c| u8::try_from(u32::from(c))).collect();
+    bytes.map(Into::into).map_err(|_| Declined::Given)
+}
+
+fn guarded(work: impl FnOnce() -> Result<i64, Declined>) -> Result<i64, Declined> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Declined::Panic))
+}
+
+/// Panic, and return what a decoder would return.
+#[pyfunction]
+fn panic() -> i64 {
+    guarded(|| panic!("asked for")).unwrap_or_else(|why| why as i64)
+}
+
+#[pymodule]
+fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    // What a panic says goes into the log of the job, once, and not to stderr for each event.
+    std::panic::set_hook(Box::new(|_| {}));
+    module.add("FORM", FORM)?;
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<RowKernel>()?;
+    module.add_class::<Tally>()?;
+    module.add_class::<TextRows>()?;
+    module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(text_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(panic, module)?)?;
+    Ok(())
+}

@@ -1,0 +1,325 @@
+//! DECIMAL, FLOAT and DOUBLE.
+
+use crate::text;
+
+/// What becomes of a DECIMAL.
+#[derive(Clone, Copy)]
+pub enum DecimalMode {
+    Precise,
+    Text,
+    Double,
+}
+
+/// The packed form of a DECIMAL: groups of digits and the bytes that hold them, the first ones before.
+pub struct Decimal {
+    words: Vec<(u32, usize)>,
+    scale: usize,
+    digits: u32,
+}
+
+/// A number of up to 256 bits without a sign, lowest part first.
+type Wide = [u64; 4];
+
+enum Unscaled {
+    Short(i128),
+    Long(bool, Wide),
+}
+
+impl Decimal {
+    /// Return the form of `DECIMAL(precision, scale)`, or None when there is no such type.
+    pub fn new(precision: i64, scale: i64) -> Option<Decimal> {
+        const BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
+        if !(1..=65).contains(&precision) || !(0..=precision).contains(&scale) {
+            return None;
+        }
+        let (whole, scale) = ((precision - scale) as usize, scale as usize);
+        let mut words = Vec::new();
+        let mut add = |digits: usize| {
+            if digits > 0 {
+                words.push((digits as u32, BYTES[digits]));
+            }
+        };
+        add(whole % 9);
+        (0..whole / 9 + scale / 9).for_each(|_| add(9));
+        add(scale % 9);
+        Some(Decimal { words, scale, digits: precision as u32 })
+    }
+
+    /// Return the bytes that a value takes.
+    pub fn size(&self) -> usize {
+        self.words.iter().map(|word| word.1).sum()
+    }
+
+    fn parts<'a>(&'a self, data: &'a [u8], negative: bool) -> impl Iterator<Item = (u32, u64)> + 'a {
+        let mut at = 0;
+        self.words.iter().enumerate().map(move |(index, &(digits, size))| {
+            let mut word = data[at..at + size].iter().fold(0u64, |sum, &byte| sum << 8 | u64::from(byte));
+            at += size;
+            if index == 0 {
+                word ^= 1 << (8 * size - 1);
+            }
+            if negative {
+                word ^= (1 << (8 * size)) - 1;
+            }
+            (digits, word)
+        })
+    }
+
+    fn unscaled(&self, data: &[u8]) -> Unscaled {
+        // The top bit is inverted; of negative numbers all bits are.
+        let negative = data[0] & 0x80 == 0;
+        // A damaged group holds more than its digits: four bytes for seven digits 214 times as much.
+        if self.digits <= 34 {
+            let sum = self
+                .parts(data, negative)
+                .fold(0i128, |sum, (digits, word)| sum * i128::from(10u64.pow(digits)) + i128::from(word));
+            return Unscaled::Short(if negative { -sum } else { sum });
+        }
+        let mut sum: Wide = [0; 4];
+        for (digits, word) in self.parts(data, negative) {
+            let mut carry = u128::from(word);
+            for limb in &mut sum {
+                carry += u128::from(*limb) * u128::from(10u64.pow(digits));
+                *limb = carry as u64;
+                carry >>= 64;
+            }
+        }
+        Unscaled::Long(negative && sum != [0; 4], sum)
+    }
+
+    /// Hand the unscaled number of a value to `take`, as a big-endian two's complement form.
+    pub fn with_complement(&self, data: &[u8], take: impl FnOnce(&[u8])) {
+        self.unscaled(data).with_complement(take);
+    }
+
+    /// Add a value without quotes; None for one that Python cannot write either.
+    pub fn write(&self, out: &mut Vec<u8>, data: &[u8], mode: DecimalMode) -> Option<()> {
+        let value = self.unscaled(data);
+        match mode {
+            DecimalMode::Precise => value.base64(out),
+            DecimalMode::Text => value.text(out, self.scale),
+            DecimalMode::Double => {
+                let mut digits = Vec::with_capacity(80);
+                value.text(&mut digits, 0);
+                digits.extend_from_slice(format!("e-{}", self.scale).as_bytes());
+                // Rounded to the nearest, as Python divides; zero has no sign in Python.
+                let value: f64 = std::str::from_utf8(&digits).ok()?.parse().ok()?;
+                java_double(out, value)?;
+            }
+        }
+        Some(())
+    }
+}
+
+impl Unscaled {
+    /// Add Base64 of the shortest big-endian two's complement form.
+    fn base64(&self, out: &mut Vec<u8>) {
+        self.with_complement(|bytes| twos_complement(out, bytes));
+    }
+
+    /// Hand a big-endian two's complement form to `take`.
+    fn with_complement(&self, take: impl FnOnce(&[u8])) {
+        match self {
+            Unscaled::Short(value) => take(&value.to_be_bytes()),
+            Unscaled::Long(negative, sum) => {
+                let mut bytes = [0u8; 40];
+                for (index, limb) in sum.iter().enumerate() {
+                    bytes[32 - 8 * index..40 - 8 * index].copy_from_slice(&limb.to_be_bytes());
+                }
+                if *negative {
+                    let mut carry = true;
+                    for byte in bytes.iter_mut().rev() {
+                        let (inverted, over) = (!*byte).overflowing_add(u8::from(carry));
+                        *byte = inverted;
+                        carry = over;
+                    }
+                }
+                take(&bytes);
+            }
+        }
+    }
+
+    /// Add the plain text with all digits after the point.
+    fn text(&self, out: &mut Vec<u8>, scale: usize) {
+        let mut digits = Vec::with_capacity(80);
+        let negative = match self {
+            Unscaled::Short(value) => {
+                match u64::try_from(value.unsigned_abs()) {
+                    Ok(short) => text::padded(&mut digits, short, 1),
+                    Err(_) => digits.extend_from_slice(value.unsigned_abs().to_string().as_bytes()),
+                }
+                *value < 0
+            }
+            Unscaled::Long(negative, sum) => {
+                wide_text(&mut digits, *sum);
+                *negative
+            }
+        };
+        if negative {
+            out.push(b'-');
+        }
+        if scale == 0 {
+            out.extend_from_slice(&digits);
+            return;
+        }
+        let whole = digits.len().saturating_sub(scale);
+        if whole == 0 {
+            out.push(b'0');
+        }
+        out.extend_from_slice(&digits[..whole]);
+        out.push(b'.');
+        out.resize(out.len() + scale.saturating_sub(digits.len()), b'0');
+        out.extend_from_slice(&digits[whole..]);
+    }
+}
+
+fn wide_text(out: &mut Vec<u8>, mut value: Wide) {
+    let mut groups = Vec::with_capacity(16);
+    while value != [0; 4] {
+        let mut rest = 0u128;
+        for limb in value.iter_mut().rev() {
+            let part = rest << 64 | u128::from(*limb);
+            *limb = (part / 1_000_000_000) as u64;
+            rest = part % 1_000_000_000;
+        }
+        groups.push(rest as u64);
+    }
+    let mut groups = groups.iter().rev();
+    text::unsigned(out, *groups.next().unwrap_or(&0));
+    groups.for_each(|&group| text::padded(out, group, 9));
+}
+
+fn twos_complement(out: &mut Vec<u8>, bytes: &[u8]) {
+    text::base64(out, shortest_complement(bytes));
+}
+
+/// Return a number's bytes without those before its shortest two's complement form.
+pub fn shortest_complement(bytes: &[u8]) -> &[u8] {
+    let fill = if bytes[0] & 0x80 == 0 { 0 } else { 0xFF };
+    let mut first = 0;
+    while first + 1 < bytes.len() && bytes[first] == fill && (bytes[first + 1] ^ fill) & 0x80 == 0 {
+        first += 1;
+    }
+    &bytes[first..]
+}
+
+/// Add a DECIMAL of at most 70 digits, the last `scale` of them behind the point, without quotes.
+pub fn decimal_digits(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: usize, mode: DecimalMode) {
+    let value = if digits.len() <= 36 {
+        let sum = digits.iter().fold(0i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
+        Unscaled::Short(if negative { -sum } else { sum })
+    } else {
+        let mut sum: Wide = [0; 4];
+        for digit in digits {
+            let mut carry = u128::from(digit - b'0');
+            for limb in &mut sum {
+                carry += u128::from(*limb) * 10;
+                *limb = carry as u64;
+                carry >>= 64;
+            }
+        }
+        Unscaled::Long(negative && sum != [0; 4], sum)
+    };
+    match mode {
+        DecimalMode::Precise => value.base64(out),
+        DecimalMode::Text | DecimalMode::Double => value.text(out, scale),
+    }
+}
+
+/// Add Base64 of an unsigned number's shortest two's complement form.
+pub fn base64_unsigned(out: &mut Vec<u8>, value: u64) {
+    twos_complement(out, &u128::from(value).to_be_bytes());
+}
+
+/// Add a double as Java's `Double.toString` of JDK 19 and later writes it; None for what MySQL does not store.
+pub fn java_double(out: &mut Vec<u8>, value: f64) -> Option<()> {
+    if !value.is_finite() {
+        return None;
+    }
+    let size = value.abs();
+    if size == 0.0 || (1e-3..1e7).contains(&size) {
+        // Shortest digits, without an exponent in this range.
+        out.extend_from_slice(ryu::Buffer::new().format_finite(value).as_bytes());
+        return Some(());
+    }
+    if value < 0.0 {
+        out.push(b'-');
+    }
+    java(out, ryu::Buffer::new().format_finite(size), size);
+    Some(())
+}
+
+/// Add the nearest 4-byte float of a double as Java prints it; None when the double is too large.
+pub fn narrowed(out: &mut Vec<u8>, value: f64) -> Option<()> {
+    java_float(out, value as f32)
+}
+
+/// Add a float as Java's `Float.toString` of JDK 19 and later writes it; None for what MySQL does not store.
+pub fn java_float(out: &mut Vec<u8>, value: f32) -> Option<()> {
+    if !value.is_finite() {
+        return None;
+    }
+    if value == 0.0 {
+        out.extend_from_slice(if value.is_sign_negative() { b"-0.0" } else { b"0.0" });
+        return Some(());
+    }
+    if value < 0.0 {
+        out.push(b'-');
+    }
+    let size = value.abs();
+    java(out, &shortest(size), f64::from(size));
+    Some(())
+}
+
+/// Return the shortest correctly rounded decimal that reads back as the same float.
+fn shortest(value: f32) -> String {
+    let wide = f64::from(value);
+    let least = if value < f32::MIN_POSITIVE { 1 } else { 6 };
+    for digits in least..9usize {
+        let text = format!("{wide:.*e}", digits - 1);
+        if text.parse::<f64>().is_ok_and(|read| read as f32 == value) {
+            return text;
+        }
+    }
+    format!("{wide:.8e}")
+}
+
+/// Add Java's notation of a positive decimal given as `d.ddde-n`.
+fn java(out: &mut Vec<u8>, decimal: &str, value: f64) {
+    let (mut digits, mut exponent) = parts(decimal);
+    if digits.len() == 1 {
+        // Java looks for the closest decimal of two digits where one would do.
+        (digits, exponent) = parts(&format!("{value:.1e}"));
+    }
+    let count = digits.len() as i32;
+    let push = |out: &mut Vec<u8>, range: &[u8]| out.extend_from_slice(range);
+    if (-3..0).contains(&exponent) {
+        push(out, b"0.");
+        out.resize(out.len() + (-exponent - 1) as usize, b'0');
+        push(out, &digits);
+    } else if (0..7).contains(&exponent) {
+        digits.resize(digits.len().max(exponent as usize + 1), b'0');
+        push(out, &digits[..exponent as usize + 1]);
+        out.push(b'.');
+        push(out, if count > exponent + 1 { &digits[exponent as usize + 1..] } else { b"0" });
+    } else {
+        out.push(digits[0]);
+        out.push(b'.');
+        push(out, if count > 1 { &digits[1..] } else { b"0" });
+        out.push(b'E');
+        text::signed(out, i64::from(exponent));
+    }
+}
+
+/// Return a decimal's digits without zeros before and behind them, and the exponent of the first one.
+pub fn parts(decimal: &str) -> (Vec<u8>, i32) {
+    let (mantissa, exponent) = decimal.split_once('e').unwrap_or((decimal, "0"));
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let zeros = whole.bytes().chain(fraction.bytes()).take_while(|&digit| digit == b'0').count();
+    let mut digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).skip(zeros).collect();
+    while digits.len() > 1 && digits.last() == Some(&b'0') {
+        digits.pop();
+    }
+    let exponent: i32 = exponent.parse().unwrap_or(0);
+    (digits, exponent + whole.len() as i32 - 1 - zeros as i32)
+}

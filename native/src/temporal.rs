@@ -1,0 +1,407 @@
+//! Dates and times by `time.precision.mode`.
+
+use crate::text;
+
+const CUMULATED: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+const LENGTHS: [i64; 12] = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+const NANO: i64 = 1_000_000_000;
+const DAY_MICROS: i64 = 86_400_000_000;
+
+/// What a column of a temporal type is written as.
+pub struct Temporal {
+    /// Fraction digits.
+    pub digits: usize,
+    /// Units a second; 0 for ISO texts.
+    pub unit: i64,
+    /// Whether years 1 to 99 count as 1970 to 2069.
+    pub adjust: bool,
+    pub nullable: bool,
+    /// What stands for MySQL's zero dates.
+    pub zero: Box<[u8]>,
+    pub null: Box<[u8]>,
+    /// What a TIME of a mode that only holds times of day is: none, milliseconds, or a text.
+    pub of_day: OfDay,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+pub enum OfDay {
+    No,
+    Millis,
+    Text,
+}
+
+/// Return the bytes that hold a fraction of so many digits.
+pub fn fraction_bytes(digits: usize) -> usize {
+    digits.div_ceil(2)
+}
+
+fn big(data: &[u8]) -> i64 {
+    data.iter().fold(0, |sum, &byte| sum << 8 | i64::from(byte))
+}
+
+enum Day {
+    Zero,
+    Of { year: i64, month: i64, day: i64 },
+}
+
+/// Return a day, years adjusted; None for one that no calendar has.
+fn day_of(year: i64, month: i64, day: i64, adjust: bool) -> Option<Day> {
+    if year == 0 || month == 0 || day == 0 {
+        return Some(Day::Zero);
+    }
+    let year = if adjust && year < 100 { year + if year < 70 { 2000 } else { 1900 } } else { year };
+    let leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    let longest = LENGTHS.get(month as usize - 1)? + i64::from(leap && month == 2);
+    (day <= longest).then_some(Day::Of { year, month, day })
+}
+
+fn epoch_days(year: i64, month: i64, day: i64) -> i64 {
+    let (y, leap) = (year - 1, (year % 4 == 0 && year % 100 != 0) || year % 400 == 0);
+    let before = CUMULATED[month as usize - 1] + i64::from(leap && month > 2);
+    y * 365 + y / 4 - y / 100 + y / 400 + before + day - 719_163
+}
+
+fn civil(days: i64) -> (i64, i64, i64) {
+    let z = days + 719_468;
+    let era = z.div_euclid(146_097);
+    let doe = z.rem_euclid(146_097);
+    let yoe = (doe - doe / 1460 + doe / 36_524 - doe / 146_096) / 365;
+    let doy = doe - (365 * yoe + yoe / 4 - yoe / 100);
+    let mp = (5 * doy + 2) / 153;
+    let month = if mp < 10 { mp + 3 } else { mp - 9 };
+    (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
+}
+
+fn date(out: &mut Vec<u8>, (year, month, day): (i64, i64, i64)) {
+    text::padded(out, year as u64, 4);
+    out.push(b'-');
+    text::padded(out, month as u64, 2);
+    out.push(b'-');
+    text::padded(out, day as u64, 2);
+}
+
+fn clock(out: &mut Vec<u8>, hours: i64, minutes: i64, seconds: i64) {
+    text::padded(out, hours as u64, 2);
+    out.push(b':');
+    text::padded(out, minutes as u64, 2);
+    out.push(b':');
+    text::padded(out, seconds as u64, 2);
+}
+
+/// Remove zeros at the end of a fraction that begins behind `from`, and its point when nothing is left.
+fn without_zeros(out: &mut Vec<u8>, from: usize) {
+    if out[from..].contains(&b'.') {
+        while out.last() == Some(&b'0') {
+            out.pop();
+        }
+        if out.last() == Some(&b'.') {
+            out.pop();
+        }
+    }
+}
+
+/// Return a number of digits alone.
+fn digits_of(data: &[u8]) -> Option<i64> {
+    let good = !data.is_empty() && data.len() <= 9 && data.iter().all(u8::is_ascii_digit);
+    good.then(|| data.iter().fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')))
+}
+
+/// Return year, month and day of `YYYY-MM-DD`.
+fn day_text(data: &[u8]) -> Option<(i64, i64, i64)> {
+    let &[y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2] = data else { return None };
+    Some((digits_of(&[y1, y2, y3, y4])?, digits_of(&[m1, m2])?, digits_of(&[d1, d2])?))
+}
+
+impl Temporal {
+    /// Return what a column is written as, from numbers: digits, units a second (0 for ISO texts), whether two-digit
+    /// years are adjusted, whether the column may be NULL, and what a TIME of a time of day is (0 none, 1 milliseconds,
+    /// 2 text); and texts: of zero dates, and of NULL. None when they are not known here.
+    pub fn new(numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<Temporal> {
+        let &[digits, unit, adjust, nullable, of_day] = numbers else { return None };
+        let [zero, null]: [Vec<u8>; 2] = texts.try_into().ok()?;
+        if ![0, 1_000, 1_000_000, 1_000_000_000].contains(&unit) {
+            return None;
+        }
+        Some(Temporal {
+            digits: usize::try_from(digits).ok().filter(|&digits| digits <= 6)?,
+            unit,
+            adjust: adjust != 0,
+            nullable: nullable != 0,
+            zero: zero.into_boxed_slice(),
+            null: null.into_boxed_slice(),
+            of_day: match of_day {
+                0 => OfDay::No,
+                1 => OfDay::Millis,
+                2 => OfDay::Text,
+                _ => return None,
+            },
+        })
+    }
+
+    /// Add a DATE given as text.
+    pub fn date_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        let (year, month, day) = day_text(data)?;
+        self.day(out, day_of(year, month, day, self.adjust)?);
+        Some(())
+    }
+
+    /// Add a DATETIME given as text, with as many digits behind the point as the column has.
+    pub fn datetime_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        let (head, rest) = data.split_at_checked(10)?;
+        let (time, fraction) = rest.split_at_checked(9)?;
+        let (year, month, day) = day_text(head)?;
+        let &[b' ', h1, h2, b':', m1, m2, b':', s1, s2] = time else { return None };
+        let (hours, minutes, seconds) = (digits_of(&[h1, h2])?, digits_of(&[m1, m2])?, digits_of(&[s1, s2])?);
+        let stored = match fraction.split_first() {
+            None if self.digits == 0 => 0,
+            Some((b'.', digits)) if digits.len() == self.digits => digits_of(digits)?,
+            _ => return None,
+        };
+        if minutes > 59 || seconds > 59 {
+            return None;
+        }
+        let Day::Of { year, month, day } = day_of(year, month, day, self.adjust)? else {
+            out.extend_from_slice(&self.zero);
+            return Some(());
+        };
+        if self.unit == 0 {
+            out.push(b'"');
+            let from = out.len();
+            date(out, (year, month, day));
+            out.push(b'T');
+            out.extend_from_slice(&data[11..]);
+            without_zeros(out, from);
+            out.extend_from_slice(b"Z\"");
+            return Some(());
+        }
+        let parts = 10i64.pow(self.digits as u32);
+        let part = if self.unit >= parts { stored * (self.unit / parts) } else { stored / (parts / self.unit) };
+        let whole = (epoch_days(year, month, day) * 24 + hours) * 3600 + minutes * 60 + seconds;
+        let value = i128::from(whole) * i128::from(self.unit) + i128::from(part);
+        if self.unit == NANO {
+            return self.number(out, value);
+        }
+        text::signed_wide(out, value);
+        Some(())
+    }
+
+    /// Add a TIMESTAMP given as text in UTC.
+    pub fn timestamp_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        if data.len() < 19 {
+            return None;
+        }
+        if data.starts_with(b"0000") {
+            out.extend_from_slice(&self.zero);
+            return Some(());
+        }
+        out.push(b'"');
+        out.extend_from_slice(&data[..10]);
+        out.push(b'T');
+        out.extend_from_slice(&data[11..]);
+        out.extend_from_slice(b"Z\"");
+        Some(())
+    }
+
+    /// Add a TIME given as `[-]hh:mm:ss[.f]`.
+    pub fn time_of_text(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        let (negative, rest) = match data.split_first() {
+            Some((b'-', rest)) => (true, rest),
+            _ => (false, data),
+        };
+        let mut parts = rest.splitn(3, |&byte| byte == b':');
+        let (hours, minutes) = (digits_of(parts.next()?)?, digits_of(parts.next()?)?);
+        let mut ends = parts.next()?.splitn(2, |&byte| byte == b'.');
+        let seconds = digits_of(ends.next()?)?;
+        if hours > 9999 || minutes > 59 || seconds > 59 {
+            return None;
+        }
+        let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
+        let mut units = (hours * 3600 + minutes * 60 + seconds) * unit;
+        if let Some(fraction) = ends.next() {
+            units += digits_of(fraction).filter(|_| fraction.len() <= 6)? * unit / 10i64.pow(fraction.len() as u32);
+        }
+        self.time_value(out, if negative { -units } else { units })
+    }
+
+    fn day(&self, out: &mut Vec<u8>, found: Day) {
+        match found {
+            Day::Zero => out.extend_from_slice(&self.zero),
+            Day::Of { year, month, day } if self.unit == 0 => {
+                out.push(b'"');
+                date(out, (year, month, day));
+                out.extend_from_slice(b"Z\"");
+            }
+            Day::Of { year, month, day } => text::signed(out, epoch_days(year, month, day)),
+        }
+    }
+
+    /// Add `.f` with as many digits as the column has; None for a fraction that its digits cannot hold.
+    fn fraction(&self, out: &mut Vec<u8>, stored: i64) -> Option<()> {
+        let size = fraction_bytes(self.digits);
+        if size == 0 {
+            return Some(());
+        }
+        if size < 3 && stored >= 100i64.pow(size as u32) {
+            return None;
+        }
+        out.push(b'.');
+        let from = out.len();
+        match self.digits {
+            6 => text::padded(out, stored as u64, 6),
+            5 => text::padded(out, stored as u64 / 10, 5),
+            // An odd number of digits is stored as if it were one digit more.
+            _ => {
+                text::padded(out, stored as u64, 2 * size);
+                out.truncate(from + self.digits);
+            }
+        }
+        Some(())
+    }
+
+    fn scaled(&self, stored: i64) -> i64 {
+        let parts = 100i64.pow(fraction_bytes(self.digits) as u32);
+        if self.unit >= parts {
+            stored * (self.unit / parts)
+        } else {
+            stored / (parts / self.unit)
+        }
+    }
+
+    fn number(&self, out: &mut Vec<u8>, value: i128) -> Option<()> {
+        match i64::try_from(value) {
+            Ok(short) => text::signed(out, short),
+            Err(_) if self.nullable => out.extend_from_slice(&self.null),
+            Err(_) => return None,
+        }
+        Some(())
+    }
+
+    /// Add a DATE: days since the epoch, or an ISO text.
+    pub fn date(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        let packed = i64::from(data[0]) | i64::from(data[1]) << 8 | i64::from(data[2]) << 16;
+        self.day(out, day_of(packed >> 9, packed >> 5 & 15, packed & 31, self.adjust)?);
+        Some(())
+    }
+
+    /// Add a DATETIME2: a number, or an ISO text.
+    pub fn datetime(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        let packed = big(&data[..5]);
+        let stored = big(&data[5..]);
+        let months = packed >> 22 & 0x1FFFF;
+        let found = day_of(months / 13, months % 13, packed >> 17 & 31, self.adjust)?;
+        let Day::Of { year, month, day } = found else {
+            out.extend_from_slice(&self.zero);
+            return Some(());
+        };
+        let (hours, minutes, seconds) = (packed >> 12 & 31, packed >> 6 & 63, packed & 63);
+        if self.unit == 0 {
+            out.push(b'"');
+            let from = out.len();
+            date(out, (year, month, day));
+            out.push(b'T');
+            clock(out, hours, minutes, seconds);
+            self.fraction(out, stored)?;
+            without_zeros(out, from);
+            out.extend_from_slice(b"Z\"");
+            return Some(());
+        }
+        let whole = (epoch_days(year, month, day) * 24 + hours) * 3600 + minutes * 60 + seconds;
+        let value = i128::from(whole) * i128::from(self.unit) + i128::from(self.scaled(stored));
+        if self.unit == NANO {
+            return self.number(out, value);
+        }
+        text::signed_wide(out, value);
+        Some(())
+    }
+
+    /// Add a TIMESTAMP of seconds and a stored fraction.
+    pub fn timestamp(&self, out: &mut Vec<u8>, seconds: i64, fraction: &[u8]) -> Option<()> {
+        let stored = big(fraction);
+        // 0000-00-00 is stored as second 0; MySQL accepts no other TIMESTAMP before 1970-01-01 00:00:01.
+        if seconds == 0 && stored == 0 {
+            out.extend_from_slice(&self.zero);
+            return Some(());
+        }
+        out.push(b'"');
+        self.moment(out, seconds);
+        self.fraction(out, stored)?;
+        out.extend_from_slice(b"Z\"");
+        Some(())
+    }
+
+    fn moment(&self, out: &mut Vec<u8>, seconds: i64) {
+        let (day, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+        date(out, civil(day));
+        out.push(b'T');
+        clock(out, rest / 3600, rest / 60 % 60, rest % 60);
+    }
+
+    /// Add a TIMESTAMP2.
+    pub fn timestamp2(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        self.timestamp(out, big(&data[..4]), &data[4..])
+    }
+
+    /// Add a TIME2.
+    pub fn time(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+        let bits = 8 * fraction_bytes(self.digits);
+        let value = big(data) - (0x80_0000 << bits);
+        let size = value.abs();
+        let whole = size >> bits;
+        let fraction = size - (whole << bits);
+        let seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 0x3F) * 60 + (whole & 0x3F);
+        let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
+        let parts = 100i64.pow(fraction_bytes(self.digits) as u32);
+        let units = seconds * unit + fraction * unit / parts;
+        self.time_value(out, if value < 0 { -units } else { units })
+    }
+
+    fn time_value(&self, out: &mut Vec<u8>, value: i64) -> Option<()> {
+        match self.of_day {
+            OfDay::No => text::signed(out, value),
+            OfDay::Millis if (0..=DAY_MICROS).contains(&value) => text::signed(out, value / 1000),
+            OfDay::Text if (0..DAY_MICROS).contains(&value) => {
+                let (seconds, micros) = (value / 1_000_000, value % 1_000_000);
+                out.push(b'"');
+                let from = out.len();
+                clock(out, seconds / 3600, seconds / 60 % 60, seconds % 60);
+                if self.digits > 0 {
+                    out.push(b'.');
+                    let at = out.len();
+                    text::padded(out, micros as u64, 6);
+                    out.truncate(at + self.digits);
+                }
+                without_zeros(out, from);
+                out.extend_from_slice(b"Z\"");
+            }
+            _ if self.nullable => out.extend_from_slice(&self.null),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// Add a DATETIME of MySQL 5.5: `YYYYMMDDhhmmss` as a number.
+    pub fn old_datetime(&self, out: &mut Vec<u8>, value: u64) -> Option<()> {
+        let (day, time) = ((value / 1_000_000) as i64, (value % 1_000_000) as i64);
+        let found = day_of(day / 10_000, day / 100 % 100, day % 100, self.adjust)?;
+        let Day::Of { year, month, day } = found else {
+            out.extend_from_slice(&self.zero);
+            return Some(());
+        };
+        let seconds = epoch_days(year, month, day) * 86_400 + time / 10_000 * 3600 + time / 100 % 100 * 60 + time % 100;
+        if self.unit == 0 {
+            out.push(b'"');
+            self.moment(out, seconds);
+            out.extend_from_slice(b"Z\"");
+            return Some(());
+        }
+        self.number(out, i128::from(seconds) * i128::from(self.unit))
+    }
+
+    /// Add a TIME of MySQL 5.5: `[-]hhhmmss` as a number.
+    pub fn old_time(&self, out: &mut Vec<u8>, value: i64) -> Option<()> {
+        let size = value.abs();
+        let seconds = size / 10_000 * 3600 + size / 100 % 100 * 60 + size % 100;
+        let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
+        self.time_value(out, if value < 0 { -seconds } else { seconds } * unit)
+    }
+}

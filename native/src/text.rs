@@ -1,0 +1,198 @@
+//! Texts as JSON holds them: digits, Base64 and strings with their escapes.
+
+/// Two digits each of 0 to 99.
+const PAIRS: &[u8; 200] = b"00010203040506070809101112131415161718192021222324252627282930313233343536373839\
+40414243444546474849505152535455565758596061626364656667686970717273747576777879\
+8081828384858687888990919293949596979899";
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+const UPPER: &[u8; 16] = b"0123456789ABCDEF";
+const LOWER: &[u8; 16] = b"0123456789abcdef";
+
+/// Add a number.
+pub fn unsigned(out: &mut Vec<u8>, value: u64) {
+    padded(out, value, 1);
+}
+
+/// Add a number with at least so many digits.
+pub fn padded(out: &mut Vec<u8>, value: u64, digits: usize) {
+    let mut buffer = [b'0'; 40];
+    let mut at = buffer.len();
+    let mut rest = value;
+    while rest >= 100 {
+        let pair = (rest % 100) as usize * 2;
+        rest /= 100;
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    }
+    if rest >= 10 {
+        let pair = rest as usize * 2;
+        at -= 2;
+        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    } else {
+        at -= 1;
+        buffer[at] = b'0' + rest as u8;
+    }
+    // All digits before `at` are zeros.
+    at = at.min(buffer.len() - digits.min(buffer.len()));
+    out.extend_from_slice(&buffer[at..]);
+}
+
+/// Add a number that may be below zero.
+pub fn signed(out: &mut Vec<u8>, value: i64) {
+    if value < 0 {
+        out.push(b'-');
+    }
+    unsigned(out, value.unsigned_abs());
+}
+
+/// Add a number of more than 64 bits.
+pub fn signed_wide(out: &mut Vec<u8>, value: i128) {
+    match i64::try_from(value) {
+        Ok(short) => signed(out, short),
+        Err(_) => out.extend_from_slice(value.to_string().as_bytes()),
+    }
+}
+
+/// Add bytes as Base64, with padding.
+pub fn base64(out: &mut Vec<u8>, data: &[u8]) {
+    base64_with(out, data, STANDARD);
+}
+
+/// Add bytes as Base64 with the alphabet for addresses, with padding.
+pub fn base64_url(out: &mut Vec<u8>, data: &[u8]) {
+    base64_with(out, data, URL_SAFE);
+}
+
+fn base64_with(out: &mut Vec<u8>, data: &[u8], alphabet: &[u8; 64]) {
+    out.reserve(data.len().div_ceil(3) * 4);
+    let chunks = data.chunks_exact(3);
+    let rest = chunks.remainder();
+    for three in chunks {
+        let bits = u32::from(three[0]) << 16 | u32::from(three[1]) << 8 | u32::from(three[2]);
+        out.extend_from_slice(&[
+            alphabet[(bits >> 18) as usize & 63],
+            alphabet[(bits >> 12) as usize & 63],
+            alphabet[(bits >> 6) as usize & 63],
+            alphabet[bits as usize & 63],
+        ]);
+    }
+    match rest {
+        [one] => {
+            out.extend_from_slice(&[alphabet[(one >> 2) as usize], alphabet[(one << 4) as usize & 63], b'=', b'='])
+        }
+        [one, two] => out.extend_from_slice(&[
+            alphabet[(one >> 2) as usize],
+            alphabet[(one << 4 | two >> 4) as usize & 63],
+            alphabet[(two << 2) as usize & 63],
+            b'=',
+        ]),
+        _ => {}
+    }
+}
+
+/// Add bytes in hexadecimal.
+pub fn hex(out: &mut Vec<u8>, data: &[u8]) {
+    out.reserve(data.len() * 2);
+    for byte in data {
+        out.push(LOWER[usize::from(byte >> 4)]);
+        out.push(LOWER[usize::from(byte & 15)]);
+    }
+}
+
+fn short_escape(byte: u8) -> Option<u8> {
+    Some(match byte {
+        b'"' => b'"',
+        b'\\' => b'\\',
+        8 => b'b',
+        12 => b'f',
+        b'\n' => b'n',
+        b'\r' => b'r',
+        b'\t' => b't',
+        _ => return None,
+    })
+}
+
+fn control(out: &mut Vec<u8>, byte: u8, digits: &[u8; 16]) {
+    out.push(b'\\');
+    match short_escape(byte) {
+        Some(letter) => out.push(letter),
+        None => {
+            out.extend_from_slice(&[b'u', b'0', b'0', digits[usize::from(byte >> 4)], digits[usize::from(byte & 15)]])
+        }
+    }
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte >= 0x20 && byte != b'"' && byte != b'\\'
+}
+
+/// Add text as the inside of a JSON string as Jackson writes it: upper case escapes, pairs of surrogates above U+FFFF.
+pub fn escaped(out: &mut Vec<u8>, text: &str) {
+    let data = text.as_bytes();
+    let mut done = 0;
+    while done < data.len() {
+        let plain = data[done..].iter().position(|&b| !is_plain(b) || b >= 0xF0).unwrap_or(data.len() - done);
+        out.extend_from_slice(&data[done..done + plain]);
+        done += plain;
+        let Some(&byte) = data.get(done) else { break };
+        if byte < 0xF0 {
+            control(out, byte, UPPER);
+            done += 1;
+        } else {
+            escaped_char(out, text[done..].chars().next().unwrap_or_default());
+            done += 4;
+        }
+    }
+}
+
+/// Add a character as the inside of a JSON string.
+pub fn escaped_char(out: &mut Vec<u8>, character: char) {
+    let code = character as u32;
+    if code < 0x80 {
+        let byte = code as u8;
+        if is_plain(byte) {
+            out.push(byte);
+        } else {
+            control(out, byte, UPPER);
+        }
+    } else if code < 0x10000 {
+        out.extend_from_slice(character.encode_utf8(&mut [0; 4]).as_bytes());
+    } else {
+        for unit in character.encode_utf16(&mut [0; 2]) {
+            out.extend_from_slice(b"\\u");
+            for shift in [12, 8, 4, 0] {
+                out.push(UPPER[usize::from(*unit >> shift & 15)]);
+            }
+        }
+    }
+}
+
+/// Add UTF-8 as the inside of a JSON string; None when it is not UTF-8.
+pub fn escaped_utf8(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+    escaped(out, std::str::from_utf8(data).ok()?);
+    Some(())
+}
+
+/// Add UTF-8 as MySQL quotes it in JSON documents: lower case escapes, everything else as it is.
+pub fn quoted_by_mysql(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+    std::str::from_utf8(data).ok()?;
+    out.push(b'"');
+    let mut done = 0;
+    while done < data.len() {
+        let plain = data[done..].iter().position(|&b| !is_plain(b)).unwrap_or(data.len() - done);
+        out.extend_from_slice(&data[done..done + plain]);
+        done += plain;
+        if let Some(&byte) = data.get(done) {
+            control(out, byte, LOWER);
+            done += 1;
+        }
+    }
+    out.push(b'"');
+    Some(())
+}
+
+/// Return whether a JSON string holds these bytes as they are: ASCII without anything to escape.
+pub fn is_plain_ascii(data: &[u8]) -> bool {
+    data.iter().all(|&b| is_plain(b) && b < 0x80)
+}

@@ -1,0 +1,66 @@
+"""One job of this provider on Spark, sampled from spark-submit to its end, and what its connector is given."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from kit import submit_command, submit_env
+
+from benchlib.process_tree import Sample, watch
+from benchlib.source import DATABASE, Source
+
+NAME = "this provider"
+
+
+def run_job(spec: Any, cores: int) -> tuple[list[Sample], str]:
+    """Run a job as the operator does; return what its processes used, and what it printed.
+
+    Args:
+        spec: The job's spec.
+        cores: Spark's ``local[N]``.
+
+    Raises:
+        RuntimeError: It failed.
+    """
+    with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
+        process = subprocess.Popen(
+            submit_command(spec, Path(folder), cores=cores),
+            env=submit_env(),
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+        )
+        samples = watch(process.pid, lambda: process.poll() is not None)
+        log.seek(0)
+        lines = log.read()
+    if process.returncode:
+        raise RuntimeError(f"the Spark job ended with code {process.returncode}:\n{lines}")
+    return samples, lines
+
+
+def properties(source: Source, kafka: str, prefix: str, *, schemas: bool = False) -> dict[str, str]:
+    """Return the properties that all measurements share; what Debezium is given as well is the same.
+
+    Args:
+        source: The server.
+        kafka: Bootstrap servers.
+        prefix: ``topic.prefix``.
+        schemas: Whether records carry their schemas.
+    """
+    return {
+        "topic.prefix": prefix,
+        "database.hostname": source.host,
+        "database.port": str(source.port),
+        "database.user": source.user,
+        "database.password": source.password,
+        "database.include.list": DATABASE,
+        "kafka.bootstrap.servers": kafka,
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+        "snapshot.mode": "no_data",
+        "key.converter.schemas.enable": str(schemas).lower(),
+        "value.converter.schemas.enable": str(schemas).lower(),
+    }

@@ -1,0 +1,96 @@
+"""A writer that meets very many tables replaces its Kafka client on the way: each row comes once all the same."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import pytest
+from kit import Pipeline, duplicates, execute
+
+from airflow_provider_mysql_cdc.cdc.commit import ledger_values
+from airflow_provider_mysql_cdc.cdc.drain import client_turn, one_batch
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+from airflow_provider_mysql_cdc.cdc.job import wiring
+
+TABLES = 12
+
+
+@pytest.fixture
+def pipeline(properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
+    monkeypatch.setattr(client_turn, "TABLES", 3)
+    made = Pipeline(properties | {"cdc.id.header": "true"}, slots=1)
+    execute(root, f"CREATE TABLE `{database}`.first (id INT PRIMARY KEY)")
+    made.snapshot()
+    for n in range(TABLES):
+        execute(root, f"CREATE TABLE `{database}`.t{n} (id INT PRIMARY KEY)")
+        # The clock and the number of tables are looked at once in 64 events.
+        for row in range(20):
+            execute(root, f"INSERT INTO `{database}`.t{n} VALUES ({row})")
+    return made
+
+
+def require_each_once(pipeline: Pipeline) -> None:
+    for n in range(TABLES):
+        records = pipeline.records(f"t{n}")
+        assert len(records) == 20
+        assert duplicates(records) == []
+
+
+def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    joined: list[int] = []
+    join, read_on, again = one_batch.join, ledger_values._read_on, list[bool]()
+
+    def counted(book: Any, plan: Any, sink: Any, index: int) -> Any:
+        joined.append(index)
+        again.clear()
+        found = join(book, plan, sink, index)
+        # Only the first reads the whole ledger, and it reads on from what it has peeked at.
+        assert again == [True] * (1 if len(joined) == 1 else 2)
+        return found
+
+    def told(kept: Any, last: Any, read: Any) -> Any:
+        found = read_on(kept, last, read)
+        again.append(found is not None)
+        return found
+
+    monkeypatch.setattr(one_batch, "join", counted)
+    monkeypatch.setattr(ledger_values, "_read_on", told)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    assert len(joined) >= 4
+    assert sum(n for topic, n in outcome.counts.items() if ".t" in topic) == 20 * TABLES
+    require_each_once(pipeline)
+
+
+def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark takes an executor for lost and starts its task again; the first copy lives, and replaces its client."""
+    joins: list[int] = []
+    join, write = one_batch.join, one_batch.write_batch
+    given: list[Any] = []
+
+    def both(cfg: Any, index: int, sink: Any, channel: Any, arguments: Any, touched: Any = None) -> Any:
+        given[:] = [cfg, index, channel, arguments]
+        return write(cfg, index, sink, channel, arguments, touched)
+
+    def second_copy_first(book: Any, plan: Any, sink: Any, index: int) -> Any:
+        joins.append(index)
+        if len(joins) == 2:
+            monkeypatch.setattr(client_turn, "TABLES", 1000)
+            cfg, _, channel, arguments = given
+            with contextlib.closing(wiring.record_writer(cfg, index)) as other:
+                write(cfg, index, other, channel, arguments)
+        return join(book, plan, sink, index)
+
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.drain.drain_driver.write_batch", both)
+    monkeypatch.setattr(one_batch, "join", second_copy_first)
+    with pytest.raises(CdcError, match="another copy of this writer"):
+        pipeline.drain()
+    monkeypatch.setattr(one_batch, "join", join)
+    pipeline.settle()
+    require_each_once(pipeline)
+    if (outcome := pipeline.drain()) is not None:
+        assert outcome.complete
+    require_each_once(pipeline)

@@ -1,0 +1,47 @@
+"""Listing the topics of a cluster: a busy broker with very many is waited for, one that cannot be reached is not."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
+from airflow_provider_mysql_cdc.cdc.sink import topics
+
+
+class Slow:
+    """An admin client whose broker needs so many seconds to list its topics."""
+
+    def __init__(self, needs_s: float, last_error: KafkaError | None = None) -> None:
+        self.now = 0.0
+        self.needs_s, self.last_error = needs_s, last_error
+
+    def list_topics(self, timeout: float) -> Any:
+        self.now += min(timeout, self.needs_s)
+        if timeout < self.needs_s:
+            raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+        return SimpleNamespace(topics={"a": SimpleNamespace(partitions={0: None, 1: None})})
+
+    def poll(self, timeout: float) -> None:
+        pass
+
+
+def listed(monkeypatch: pytest.MonkeyPatch, admin: Slow) -> dict[str, int]:
+    monkeypatch.setattr(topics.time, "monotonic", lambda: admin.now)
+    return topics.all_partition_counts(admin)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("needs_s", [0.1, 4, 11])
+def test_a_busy_broker_is_given_longer_each_time(monkeypatch: pytest.MonkeyPatch, needs_s: float) -> None:
+    assert listed(monkeypatch, Slow(needs_s)) == {"a": 2}
+
+
+@pytest.mark.parametrize(("told", "within"), [(KafkaError._ALL_BROKERS_DOWN, 15), (None, 50)])
+def test_one_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch, told: int | None, within: float) -> None:
+    admin = Slow(1e6, None if told is None else KafkaError(told))
+    with pytest.raises(SinkConnectionError, match="listing topics"):
+        listed(monkeypatch, admin)
+    assert 15 <= admin.now <= within
