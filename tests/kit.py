@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
-from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, topics_there
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -184,6 +186,19 @@ def start_process(
         env["MYSQL_CDC_FAULT"] = json.dumps(fault)
     command = [sys.executable, "-c", PROCESS, str(path), str(slots)]
     return subprocess.Popen(command, env=env, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def delete_topics(kafka_settings: Mapping[str, Any], *topics: str) -> None:
+    """Delete topics, and wait until the broker no longer names them.
+
+    The broker answers before it has heard of the deletion itself: asked at once it may say that the topic is there, and
+    a moment later that it is not.
+    """
+    admin = make_admin(kafka_settings)
+    for future in admin.delete_topics(list(topics)).values():
+        future.result(30)
+    while topics_there(admin, topics):
+        time.sleep(0.02)
 
 
 def payload(data: bytes | None) -> Any:

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute, rows, start_process
+from kit import Pipeline, delete_topics, execute, rows, start_process
 
 from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 
 SMALL, BIG = 100_000, 1_000_000
@@ -29,8 +28,7 @@ def pipeline(properties: dict[str, str]) -> Any:
     )
     yield made
     # Hundreds of megabytes that nobody needs any more.
-    for future in make_admin(made.cfg.kafka_settings()).delete_topics(list(made.topics())).values():
-        future.result(30)
+    delete_topics(made.cfg.kafka_settings(), *made.topics())
 
 
 def insert(root: Any, database: str, first: int, count: int) -> None:

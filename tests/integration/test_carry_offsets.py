@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
-from kit import Pipeline, execute, payload
+from kit import Pipeline, delete_topics, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, OffsetStore, StoredState
@@ -21,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.operate.carry_offsets import bring_in, document, past_offsets, read_document
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.commands.program import main
 
 
@@ -117,8 +116,7 @@ def test_what_is_refused_leaves_the_store_as_it_was(
     assert database_store.load() == stored
     assert carry(pipeline, data, database_store, replace=True).revision == stored.revision + 1
 
-    for future in make_admin(pipeline.cfg.kafka_settings()).delete_topics([pipeline.cfg.ledger_topic]).values():
-        future.result(30)
+    delete_topics(pipeline.cfg.kafka_settings(), pipeline.cfg.ledger_topic)
     empty = MemoryOffsetStore()
     with pytest.raises(LedgerMissingError):
         carry(pipeline, data, empty)

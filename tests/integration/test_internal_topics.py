@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, NewPartitions, ResourceType
-from kit import Pipeline, execute
+from kit import Pipeline, delete_topics, execute
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -81,8 +81,7 @@ def test_the_history_has_one_partition(properties: dict[str, str], root: Any, da
         pipeline.snapshot()
     assert topic in caught.value.where and "2 partitions" in caught.value.why and pipeline.store.load() is None
     assert "delete the topic" in caught.value.remedy
-    for future in admin.delete_topics([topic]).values():
-        future.result(30)
+    delete_topics(pipeline.cfg.kafka_settings(), topic)
 
     assert pipeline.snapshot().complete
     table = pipeline.table_topic("t")

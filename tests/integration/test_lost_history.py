@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
+from kit import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
@@ -51,8 +51,7 @@ def lose_history(pipeline: Pipeline, how: str) -> None:
         pipeline.properties["schema.history.internal.kafka.topic"] = f"{topic}.new"
         make(pipeline, f"{topic}.new")
         return
-    for future in make_admin(pipeline.cfg.kafka_settings()).delete_topics([topic]).values():
-        future.result(30)
+    delete_topics(pipeline.cfg.kafka_settings(), topic)
     if how == "made anew":
         make(pipeline, topic)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute, payload, rows
+from kit import Pipeline, delete_topics, execute, payload, rows
 from private_mysql import PrivateServer
 from stacklib.ports import any_free
 
@@ -220,8 +220,7 @@ def test_recovery_rebuilds_a_lost_history_and_keeps_the_offset(pipeline: Pipelin
     pipeline.snapshot()
     before = pipeline.store.load()
     work(root, database)
-    for future in make_admin(pipeline.cfg.kafka_settings()).delete_topics([pipeline.cfg.history_topic]).values():
-        future.result(30)
+    delete_topics(pipeline.cfg.kafka_settings(), pipeline.cfg.history_topic)
     with pytest.raises(SchemaError, match=r"snapshot\.mode=recovery"):
         pipeline.drain()
     pipeline.properties["snapshot.mode"] = "recovery"

@@ -9,7 +9,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
+from kit import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
@@ -24,7 +24,6 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 TABLES = {
     "orders": "CREATE TABLE `{db}`.orders "
@@ -305,9 +304,7 @@ def test_crash_between_kafka_and_airflow_is_finished_by_the_next_run(
 def test_lost_ledger_stops_until_a_person_decides(pipeline: Pipeline, root: Any, database: str) -> None:
     fill(root, database, 10)
     pipeline.snapshot()
-    admin = make_admin(pipeline.cfg.kafka_settings())
-    for future in admin.delete_topics([pipeline.cfg.ledger_topic]).values():
-        future.result(30)
+    delete_topics(pipeline.cfg.kafka_settings(), pipeline.cfg.ledger_topic)
     with pytest.raises(LedgerMissingError) as caught:
         pipeline.drain()
     assert not caught.value.can_retry and "reset" in caught.value.remedy

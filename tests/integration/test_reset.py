@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute, payload, rows
+from kit import Pipeline, delete_topics, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -20,7 +20,6 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 
 @pytest.fixture
@@ -47,8 +46,7 @@ def insert(root: Any, database: str, *values: int) -> None:
 
 def test_a_lost_ledger_goes_on_from_the_stored_offset(pipeline: Pipeline, root: Any, database: str) -> None:
     insert(root, database, 2)
-    for future in make_admin(pipeline.cfg.kafka_settings()).delete_topics([pipeline.cfg.ledger_topic]).values():
-        future.result(30)
+    delete_topics(pipeline.cfg.kafka_settings(), pipeline.cfg.ledger_topic)
     with pytest.raises(LedgerMissingError, match="mysql_cdc_reset_offset"):
         pipeline.drain()
     reset(pipeline, "stored")

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute, payload, rows
+from kit import Pipeline, delete_topics, execute, payload, rows
 from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 RESET = "RESET BINARY LOGS AND GTIDS"
@@ -151,8 +150,7 @@ def test_truncate_changes_no_structure(pipeline: Pipeline, root: Any, database: 
 
 
 def test_current_repairs_a_lost_history(pipeline: Pipeline, root: Any, database: str) -> None:
-    for future in make_admin(pipeline.cfg.kafka_settings()).delete_topics([pipeline.cfg.history_topic]).values():
-        future.result(30)
+    delete_topics(pipeline.cfg.kafka_settings(), pipeline.cfg.history_topic)
     swap(root, database)
     with pytest.raises(SchemaError):
         pipeline.drain()

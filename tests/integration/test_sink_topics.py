@@ -42,6 +42,12 @@ def test_missing_topics_are_created_as_asked_and_existing_ones_left_alone(
     assert ensure_topics(admin, {a: TopicSpec(3, 1)}) == ()
 
 
+def test_a_topic_deleted_between_two_questions_is_named(settings: dict[str, str], unique: str) -> None:
+    with pytest.raises(SinkError, match="deleted while") as caught:
+        topic_config(make_admin(settings), f"{unique}.gone")
+    assert type(caught.value) is SinkError and unique in caught.value.where and caught.value.can_retry
+
+
 def test_several_may_create_the_same_topics_at_once(settings: dict[str, str], unique: str) -> None:
     specs = {f"{unique}.{n}": TopicSpec(2, 1) for n in range(4)}
     barrier, created, errors = threading.Barrier(3), [], []

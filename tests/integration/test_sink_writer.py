@@ -234,16 +234,20 @@ def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_v
     assert values(settings, topic) == [b"next"]
 
 
+@pytest.mark.parametrize("known", [False, True], ids=["asked", "known"])
 def test_a_partition_that_does_not_exist_fails_the_transaction(
-    settings: dict[str, str], topic: str, unique: str
+    settings: dict[str, str], topic: str, unique: str, known: bool
 ) -> None:
+    """The client refuses the record at once where it knows the topic, and otherwise when the brokers have answered."""
     with writer(settings | {"topic.metadata.propagation.max.ms": "500"}, f"{unique}.0") as w:
+        if known:
+            w.commit([(topic, b"k", b"before")])
         w.produce(topic, b"k", b"good", 0)
         with pytest.raises(SinkError, match="does not exist") as caught:
             w.produce(topic, b"k", b"v", 99)
             w.commit()
     assert type(caught.value) is SinkError and f"{topic}, partition 99" in caught.value.where
-    assert values(settings, topic) == []
+    assert values(settings, topic) == [b"before"] * known
 
 
 def test_a_topic_that_does_not_exist_fails_the_transaction(settings: dict[str, str], unique: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
-from kit import Pipeline, duplicates, execute, payload
+from kit import Pipeline, delete_topics, duplicates, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
@@ -40,12 +40,7 @@ def pipeline(properties: dict[str, str], root: Any, database: str) -> Pipeline:
 
 
 def delete(pipeline: Pipeline, topic: str) -> None:
-    admin = make_admin(pipeline.cfg.kafka_settings())
-    for future in admin.delete_topics([topic]).values():
-        future.result(30)
-    # The broker names it until it has heard of the deletion; made anew before that, it would be taken as there.
-    while describe_topics(admin, [topic], ""):
-        pass
+    delete_topics(pipeline.cfg.kafka_settings(), topic)
 
 
 def enlarge(pipeline: Pipeline, topic: str, count: int) -> None:

@@ -312,7 +312,11 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
 
     Args:
         admin: From ``clients.make_admin``.
-        topic: Topic name.
+        topic: Topic name; it was there a moment ago.
+
+    Raises:
+        SinkError: The topic is gone, or Kafka refuses for another reason.
+        SinkConnectionError: Kafka cannot be reached.
     """
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
@@ -324,6 +328,14 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
         ):
             log.info("the settings of topic %s may not be read by this account; they were not checked", topic)
             return None
+        if first_error(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            raise SinkError(
+                "a topic was deleted while its settings were read",
+                where=f"topic {topic}",
+                why="the brokers named it a moment ago, and no longer know it",
+                remedy="find out who deletes it; the next try says what is lost with it, and how to go on",
+                retriable=True,
+            ) from None
         raise named_error(error, "while reading topic settings", where=f"topic {topic}") from None
     return {name: str(entry.value) for name, entry in entries.items()}
 

@@ -27,6 +27,7 @@ SHORT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
 _SERVE_BYTES = 4 << 20
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+_MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class TransactionalWriter:
@@ -152,7 +153,7 @@ class TransactionalWriter:
         except BufferError:
             self._produce_slowly(topic, key, value, partition, headers)
         except KafkaException as error:
-            raise self._refused(error, topic, key, value) from None
+            raise self._refused(error, topic, key, value, partition) from None
         size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
         self.records_pending += 1
         self.bytes_pending += size
@@ -175,7 +176,7 @@ class TransactionalWriter:
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue stays full"))
                 raise self._named(error, f"while writing to {topic}") from None
             except KafkaException as error:
-                raise self._refused(error, topic, key, value) from None
+                raise self._refused(error, topic, key, value, partition) from None
 
     def _begin(self) -> None:
         try:
@@ -272,15 +273,20 @@ class TransactionalWriter:
         self._serve_at = _SERVE_BYTES
         self._last_error = self._undelivered = None
 
-    def _refused(self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None) -> CdcError:
-        code = first_error(error).code()
-        if code == KafkaError.MSG_SIZE_TOO_LARGE:
+    def _refused(
+        self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None, partition: int
+    ) -> CdcError:
+        cause, size = first_error(error), len(value or b"") + len(key or b"")
+        if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             return RecordTooLargeError(
                 "a record is larger than Kafka takes",
                 where=f"topic {topic}",
-                why=f"it has {len(value or b'') + len(key or b'')} bytes; kafka.message.max.bytes is {self._max_bytes}",
+                why=f"it has {size} bytes; kafka.message.max.bytes is {self._max_bytes}",
                 remedy="raise kafka.message.max.bytes and max.message.bytes of the topic, or exclude the column",
             )
+        # The client refuses at once what it knows to be missing, and otherwise when it has asked the brokers.
+        if self._undelivered is None and cause.code() in _MISSING:
+            self._undelivered = cause, f"topic {topic}, partition {partition}", size
         return self._failed(error, f"while writing to {topic}")
 
     def _failed(self, error: KafkaException, doing: str) -> CdcError:
