@@ -19,6 +19,9 @@ from benchlib.figures import Measured, written
 from benchlib.process_tree import Sample, usage
 from benchlib.source import DATABASE, TABLE, Source, signal_table
 
+RATE = 100.0
+"""Changes a second beside the snapshot, each a transaction."""
+
 
 def properties(source: Source, kafka: str, prefix: str, more: Mapping[str, str]) -> dict[str, str]:
     """Return the connector's properties; what Debezium is given as well is the same.
@@ -49,6 +52,8 @@ class Ours:
         beside_s: CPU seconds of this process for planning and looking, which an Airflow task does.
         jobs: Number of Spark jobs.
         status: How the snapshot stands.
+        native: Whether the native kernel decodes where it is installed.
+        native_rows: Rows that it has decoded.
     """
 
     pipeline: Pipeline
@@ -57,6 +62,8 @@ class Ours:
     beside_s: float = 0.0
     jobs: int = 0
     status: SnapshotStatus | None = None
+    native: bool = True
+    native_rows: int = 0
 
     def measure(self) -> Measured:
         """Let the stream find its place, ask for the snapshot, and measure until the ledger says that it is done."""
@@ -81,7 +88,8 @@ class Ours:
             self.beside_s += time.process_time() - begun
             self._submit(job.spec)
             begun = time.process_time()
-            self.pipeline.settle()
+            outcome = self.pipeline.settle()
+            self.native_rows += outcome.tally.native.rows if outcome.tally else 0
             self.status = status_in(look_at_ledger(cfg), asked)
             if over(self.status, asked):
                 self.beside_s += time.process_time() - begun
@@ -89,7 +97,7 @@ class Ours:
 
     def _submit(self, spec: object) -> None:
         """Run one Spark job as the operator does, and sample its processes."""
-        samples, lines = spark_job.run_job(spec, self.cores)
+        samples, lines = spark_job.run_job(spec, self.cores, native=self.native)
         self.samples += samples
         self.jobs += 1
         self.pipeline.lines += lines.splitlines()

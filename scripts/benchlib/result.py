@@ -1,49 +1,17 @@
-"""Runs of the bench, what they come to by workload, and whether a target is missed."""
+"""What runs come to by workload and side, and how the sides compare."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from statistics import median
-from typing import Any
 
-from benchlib.costs import Costs
-from benchlib.process_tree import Usage
+from benchlib.run import Run
 
-
-@dataclass(frozen=True, slots=True)
-class Run(Costs):
-    """Hold one measured run.
-
-    Args:
-        workload: Its workload.
-        name: Who ran.
-        records: Records written to the table's topic.
-        used: What its processes used.
-        beside_s: CPU seconds beside them: planning and settling, which an Airflow task does.
-        load: Load of the machine over the last minute at the end.
-    """
-
-    workload: str
-    name: str
-    records: int
-    used: Usage
-    beside_s: float = 0.0
-    load: float = 0.0
-
-    @property
-    def peak_mb(self) -> float:
-        """Return the greatest memory of the processes of each kind, together."""
-        return sum(self.used.peak_mb.values())
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "workload": self.workload,
-            "name": self.name,
-            "records": self.records,
-            **self.costs(),
-        }
+PEER, BASE, BEST = "debezium", "python", ("native", "python")
+"""Who is compared with; the side without the kernel; and whose figures count against a target, the first that ran."""
+_UNLIKE = 0.02
+"""Greatest difference between the records of two runs: a snapshot beside changes leaves out what they told of."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +20,16 @@ class Figures:
 
     Args:
         runs: Number of runs.
-        records: Records of a run.
+        records: Median of the records of a run.
         wall_s: Median of the wall time in seconds.
         cpu_s: Median of the CPU seconds a million records, starts counted.
         steady_s: The same without the start; None where a start is not known.
         spread: Greatest difference from that median, as a share of it.
         peak_mb: Greatest memory.
+        busy: Median of the CPU seconds in a second of wall time.
+        load: Greatest load of the machine at a run's end.
+        native: Least share of the records whose rows the native kernel has decoded.
+        lag_s: Medians of the lags by name; empty without a steady load.
     """
 
     runs: int
@@ -67,6 +39,10 @@ class Figures:
     steady_s: float | None
     spread: float
     peak_mb: float
+    busy: float = 0.0
+    load: float = 0.0
+    native: float = 0.0
+    lag_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
@@ -79,123 +55,87 @@ def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
     Raises:
         ValueError: A run wrote another number of records than the others.
     """
-    records = {run.records for run in runs}
-    if len(records) != 1 or not (count := records.pop()):
-        raise ValueError(f"{runs[0].name} wrote {sorted({r.records for r in runs})} records in {runs[0].workload}")
-    each = [run.cpu_s / count * 1e6 for run in runs]
+    records = sorted(run.records for run in runs)
+    steady_load = any(run.lag_s for run in runs)
+    if not records[0] or (records[-1] > records[0] * (1 + _UNLIKE) and not steady_load):
+        raise ValueError(f"{runs[0].side} wrote {sorted(set(records))} records in {runs[0].workload}")
+    each = [run.cpu_s / run.records * 1e6 for run in runs]
     middle = median(each)
+    starts = None if start_s is None else median(start_s / run.records * 1e6 for run in runs)
     return Figures(
         runs=len(runs),
-        records=count,
+        records=round(median(records)),
         wall_s=median(run.used.wall_s for run in runs),
         cpu_s=middle,
-        steady_s=None if start_s is None else max(0.0, middle - start_s / count * 1e6),
+        steady_s=None if starts is None else max(0.0, middle - starts),
         spread=max(abs(value - middle) for value in each) / middle,
         peak_mb=max(run.peak_mb for run in runs),
+        busy=median(run.cpu_s / max(run.used.wall_s, 1e-9) for run in runs),
+        load=max(run.load for run in runs),
+        native=min(run.native_rows / run.records for run in runs),
+        lag_s={name: median(run.lag_s[name] for run in runs if run.lag_s) for name in runs[0].lag_s},
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """Compare both sides in one workload.
+    """Compare the sides in one workload.
 
     Args:
         workload: Its name.
-        ours: This provider's figures.
-        theirs: Debezium's, or None when it did not run.
-        target: Greatest share that is wanted, or None.
+        sides: Figures by side.
     """
 
     workload: str
-    ours: Figures
-    theirs: Figures | None
-    target: float | None
+    sides: Mapping[str, Figures]
 
     @property
-    def ratio(self) -> float | None:
-        """Return our share of their CPU time a record, starts counted."""
-        return None if self.theirs is None else self.ours.cpu_s / self.theirs.cpu_s
+    def best(self) -> str | None:
+        """Return the side of this provider that counts against targets; None when neither ran."""
+        return next((name for name in BEST if name in self.sides), None)
 
-    @property
-    def steady_ratio(self) -> float | None:
-        """Return the same without starts."""
-        theirs = None if self.theirs is None else self.theirs.steady_s
-        return None if self.ours.steady_s is None or not theirs else self.ours.steady_s / theirs
+    def ratio(self, side: str, *, steady: bool = False) -> float | None:
+        """Return a side's share of Debezium's CPU time a record; None when it cannot be told.
 
-    @property
-    def missed(self) -> bool:
-        """Return whether there is a target that is missed."""
-        return self.target is not None and self.ratio is not None and self.ratio > self.target
+        Args:
+            side: The side.
+            steady: Whether starts are left out.
+        """
+        ours, theirs = self.sides.get(side), self.sides.get(PEER)
+        if ours is None or theirs is None or side == PEER:
+            return None
+        if not steady:
+            return ours.cpu_s / theirs.cpu_s
+        return None if ours.steady_s is None or not theirs.steady_s else ours.steady_s / theirs.steady_s
 
 
-def lines(
-    runs: Iterable[Run], ours: str, theirs: str, starts: Mapping[str, float], targets: Mapping[str, float | None]
-) -> list[Line]:
+def lines(runs: Iterable[Run], starts: Mapping[str, float]) -> list[Line]:
     """Return a line for each workload, in the order in which they ran.
 
     Args:
         runs: All runs.
-        ours: The name of this side.
-        theirs: The name of the other.
-        starts: CPU seconds of a start by name.
-        targets: Greatest share by workload.
+        starts: CPU seconds of a start by side.
     """
     found: dict[str, dict[str, list[Run]]] = {}
     for run in runs:
-        found.setdefault(run.workload, {}).setdefault(run.name, []).append(run)
+        found.setdefault(run.workload, {}).setdefault(run.side, []).append(run)
     return [
-        Line(
-            workload,
-            figures(sides[ours], starts.get(ours)),
-            figures(sides[theirs], starts.get(theirs)) if theirs in sides else None,
-            targets.get(workload),
-        )
+        Line(workload, {side: figures(some, starts.get(side)) for side, some in sides.items()})
         for workload, sides in found.items()
-        if ours in sides
     ]
 
 
-_HEAD = (
-    "| workload | who | records | wall s | CPU s a million | without start | spread | peak MB | ratio | without start |"
-)
-
-
-def table(compared: Iterable[Line], ours: str, theirs: str) -> str:
-    """Return the report as a Markdown table.
+def summary(compared: Iterable[Line], missed: Iterable[str]) -> str:
+    """Return one line of ratios, and what misses its target.
 
     Args:
         compared: The lines.
-        ours: The name of this side.
-        theirs: The name of the other.
+        missed: What misses its target.
     """
-    out = [_HEAD, "|---|---|---|---|---|---|---|---|---|---|"]
-    for line in compared:
-        for name, found in ((theirs, line.theirs), (ours, line.ours)):
-            if found is not None:
-                own = name == ours
-                cells = (line.ratio, line.steady_ratio) if own else (None, None)
-                out.append(f"| {line.workload} | {name} | {_cells(found)} | {_share(cells[0])} | {_share(cells[1])} |")
-    return "\n".join(out)
-
-
-def _cells(found: Figures) -> str:
-    steady = "" if found.steady_s is None else f"{found.steady_s:.1f}"
-    return (
-        f"{found.records:,} | {found.wall_s:.0f} | {found.cpu_s:.1f} | {steady} | "
-        f"{found.spread:.0%} | {found.peak_mb:.0f}"
-    )
-
-
-def _share(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
-def summary(compared: Iterable[Line]) -> str:
-    """Return one line of ratios; what misses its target is marked."""
     parts = []
     for line in compared:
-        if line.ratio is None:
-            continue
-        wanted = f" (> {line.target:.3f})" if line.missed and line.target is not None else ""
-        parts.append(f"{line.workload} {line.ratio:.3f}{wanted}")
-    return "ratios to Debezium: " + (", ".join(parts) or "none")
+        ratios = [f"{r:.3f}" for side in (BASE, "native") if (r := line.ratio(side)) is not None]
+        if ratios:
+            parts.append(f"{line.workload} {' / '.join(ratios)}")
+    text = "ratios to Debezium, Python / native kernel: " + (", ".join(parts) or "none")
+    return text + (f"; missed: {', '.join(wrong)}" if (wrong := list(missed)) else "")

@@ -53,6 +53,12 @@ class Source:
             init_command="SET time_zone = '+00:00'",
         )
 
+    def version(self) -> str:
+        """Return the server's version."""
+        with self.connect() as conn, conn.cursor() as cursor:
+            cursor.execute("SELECT VERSION()")
+            return str(cursor.fetchone()[0])
+
     def run(self, *statements: str) -> None:
         """Run statements."""
         with self.connect() as conn, conn.cursor() as cursor:

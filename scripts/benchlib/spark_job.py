@@ -9,18 +9,20 @@ from typing import Any
 
 from kit import submit_command, submit_env
 
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import VARIABLE
 from benchlib.process_tree import Sample, watch
 from benchlib.source import DATABASE, Source
 
 NAME = "this provider"
 
 
-def run_job(spec: Any, cores: int) -> tuple[list[Sample], str]:
+def run_job(spec: Any, cores: int, *, native: bool = True) -> tuple[list[Sample], str]:
     """Run a job as the operator does; return what its processes used, and what it printed.
 
     Args:
         spec: The job's spec.
         cores: Spark's ``local[N]``.
+        native: Whether the native kernel decodes where it is installed.
 
     Raises:
         RuntimeError: It failed.
@@ -28,7 +30,7 @@ def run_job(spec: Any, cores: int) -> tuple[list[Sample], str]:
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
         process = subprocess.Popen(
             submit_command(spec, Path(folder), cores=cores),
-            env=submit_env(),
+            env=submit_env() | ({} if native else {VARIABLE: "off"}),
             cwd=folder,
             stdout=log,
             stderr=subprocess.STDOUT,

@@ -1,24 +1,29 @@
-"""One drain or snapshot by Debezium in Kafka Connect standalone, from its start until it ends in good order."""
+"""One stream by Debezium in Kafka Connect standalone, from its start until it ends in good order."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, OffsetSpec
+from kit import delete_topics
 from stacklib.connect import Connect
 from stacklib.errors import StackError
 
-from benchlib.debezium_worker import MOST_S, NAME, PATIENCE_S, PLACE_FLUSH_S, STREAMS, USUAL_FLUSH_S, DebeziumWorker
-from benchlib.process_tree import usage, watch
-from benchlib.result import Run
+from benchlib.debezium_worker import MOST_S, PATIENCE_S, PLACE_FLUSH_S, STREAMS, USUAL_FLUSH_S, DebeziumWorker
+from benchlib.ground import Entry
+from benchlib.process_tree import Usage, usage, watch
+from benchlib.run import Run
 from benchlib.source import DATABASE
-from benchlib.workload import Workload
 
 _OFFSETS = "offsets"
+_LOOK_S, _LOOK_A_TABLE_S = 0.5, 0.001
+"""Seconds between two looks at its topics: fewer looks where there are many, since the broker shares the processors."""
 
 
 @dataclass
@@ -26,16 +31,17 @@ class DebeziumStream(DebeziumWorker):
     """Run Debezium's MySQL connector over one workload.
 
     Args:
-        workload: The workload.
+        entry: What is measured.
     """
 
-    workload: Workload = field(kw_only=True)
+    entry: Entry = field(kw_only=True)
     _runs: int = 0
 
     def find_place(self) -> None:
-        """Start it on the empty table, and stop it when it has stored an offset that lies before the load."""
+        """Start it on empty tables, and stop it when it has stored an offset that lies before the load."""
         with self._connect(self.folder / _OFFSETS, "place", PLACE_FLUSH_S) as connect:
-            connect.wait(lambda: STREAMS in connect.log.read_text(errors="replace"), "Debezium to stream", PATIENCE_S)
+            patience = PATIENCE_S + self.entry.workload.tables * 0.1
+            connect.wait(lambda: STREAMS in connect.log.read_text(errors="replace"), "Debezium to stream", patience)
             # A statement that it hears of, so that it stores an offset.
             self.source.run(f"CREATE TABLE {DATABASE}.place (id INT)", f"DROP TABLE {DATABASE}.place")
             connect.wait((self.folder / _OFFSETS).exists, "Debezium's offset", PATIENCE_S)
@@ -43,51 +49,73 @@ class DebeziumStream(DebeziumWorker):
             connect.ask_to_end()
             watch(connect.pid, lambda: connect.ended)
 
-    def measure(self, records: int) -> Run:
-        """Run it until it has written so many records more, end it in good order, and return what it used.
+    def read_all(self) -> Run:
+        """Run it until it has written all rows of its workload, and return what it used."""
+        rows = self.entry.workload.rows
+        return self.told(self.until(lambda: self.records() >= rows))
+
+    def until(self, enough: Callable[[], bool]) -> Usage:
+        """Run it from its place until it has done enough, and end it in good order.
 
         Args:
-            records: Records of the table's topic that the workload makes.
+            enough: Says whether it has; asked each half second.
+
+        Raises:
+            StackError: It gives up.
         """
         self._runs += 1
         offsets = self.folder / f"{_OFFSETS}-{self._runs}"
-        if not self.workload.snapshot:
+        if (self.folder / _OFFSETS).exists():
             shutil.copy(self.folder / _OFFSETS, offsets)
-        wanted = self._end() + records
         with self._connect(offsets, f"run-{self._runs}") as connect:
-            samples = watch(connect.pid, self._written(connect, wanted))
-        return Run(self.workload.name, NAME, self._end() - wanted + records, usage(samples), load=os.getloadavg()[0])
+            return usage(watch(connect.pid, self._over(connect, enough)))
 
-    @property
-    def _topic(self) -> str:
-        return f"{self.prefix}.{self.workload.table}"
+    def told(self, used: Usage, lag_s: Mapping[str, float] | None = None) -> Run:
+        """Return a run, and delete the topics, so that the disk holds the rows of one run at a time.
+
+        Args:
+            used: What it used.
+            lag_s: How far readers were behind.
+        """
+        load, records = os.getloadavg()[0], self.records()
+        delete_topics({"bootstrap.servers": self.kafka}, *self._topics(AdminClient({"bootstrap.servers": self.kafka})))
+        name, side = self.entry.workload.name, self.entry.side.name
+        return Run(name, side, records, used, load=load, lag_s=lag_s or {})
+
+    def records(self) -> int:
+        """Return how many records the tables' topics have."""
+        admin = AdminClient({"bootstrap.servers": self.kafka})
+        asked = {TopicPartition(topic, 0): OffsetSpec.latest() for topic in self._topics(admin)}
+        return sum(found.result().offset for found in admin.list_offsets(asked).values()) if asked else 0
+
+    def _topics(self, admin: AdminClient) -> list[str]:
+        begins = f"{self.prefix}.{DATABASE}."
+        return [topic for topic in admin.list_topics(timeout=30).topics if topic.startswith(begins)]
 
     def _connect(self, offsets: Path, name: str, flush_s: float = USUAL_FLUSH_S) -> Connect:
         # Each snapshot needs a name of its own: Connect remembers that the one before was done.
-        mode = "initial_only" if self.workload.snapshot else "no_data"
-        connector = {"table.include.list": self.workload.table, "snapshot.mode": mode}
-        return self.start(name, offsets, flush_s, connector, schemas=self.workload.schemas)
+        workload = self.entry.workload
+        mode = "initial_only" if workload.snapshot else "no_data"
+        connector = {"table.include.list": workload.included, "snapshot.mode": mode}
+        return self.start(name, offsets, flush_s, connector, schemas=bool(workload.form.schemas))
 
-    def _written(self, connect: Connect, wanted: int) -> Callable[[], bool]:
+    def _over(self, connect: Connect, enough: Callable[[], bool]) -> Callable[[], bool]:
         limit, told, looked = time.monotonic() + MOST_S, False, 0.0
+        every = _LOOK_S + self.entry.workload.tables * _LOOK_A_TABLE_S
 
         def over() -> bool:
             nonlocal told, looked
             if told:
                 return connect.ended
             now = time.monotonic()
-            if now > limit or (now - looked > 1 and connect.trouble() is not None):
-                why = connect.trouble() or f"not done within {MOST_S:.0f} s"
-                raise StackError("measuring Debezium", why, f"see {connect.log}")
-            if now - looked > 0.5:
+            if now - looked > every:
                 looked = now
-                if self._end() >= wanted:
+                if now > limit or connect.trouble() is not None:
+                    why = connect.trouble() or f"not done within {MOST_S:.0f} s"
+                    raise StackError("measuring Debezium", why, f"see {connect.log}")
+                if enough():
                     told = True
                     connect.ask_to_end()
             return False
 
         return over
-
-    def _end(self) -> int:
-        """Return how many records the table's topic has."""
-        return self.end(self._topic)

@@ -2,65 +2,14 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
-from benchlib.source import DATABASE, ORDER_COLUMNS, ORDERS, SEED_ROWS, Source, order
+from benchlib.forms import AVRO, JSON, JSON_SCHEMAS, TICDC, Form
+from benchlib.shapes import COMPOSITE_KEY, NARROW, SKEWED_KEY, STRING_KEY, WIDE, Shape
+from benchlib.source import DATABASE
 
-_WIDE = (
-    "id INT UNSIGNED AUTO_INCREMENT PRIMARY KEY, k INT NOT NULL, tiny TINYINT, small SMALLINT UNSIGNED, big BIGINT, "
-    "ubig BIGINT UNSIGNED, flag TINYINT(1) NOT NULL DEFAULT 0, f DOUBLE, price DECIMAL(12,4), qty DECIMAL(20,0), "
-    "c CHAR(120) NOT NULL, pad VARCHAR(60) NOT NULL, email VARCHAR(100), title VARCHAR(255), "
-    "state ENUM('a','b','c','d'), doc JSON, body TEXT, day DATE, made DATETIME(6), touched TIMESTAMP NULL, KEY (k)"
-)
-_WIDE_COLUMNS = (
-    "k, tiny, small, big, ubig, flag, f, price, qty, c, pad, email, title, state, doc, body, day, made, touched"
-)
-_LETTERS = "abcdefghijklmnopqrstuvwxyz0123456789 "
-
-
-def wide_row(draw: random.Random) -> tuple[Any, ...]:
-    """Return the values of a row of twenty columns without its key."""
-
-    def text(size: int) -> str:
-        return "".join(draw.choices(_LETTERS, k=size))
-
-    doc = (
-        f'{{"a": {draw.getrandbits(40)}, "name": "{text(12)}", "tags": ["{text(4)}", "{text(6)}"], '
-        f'"nest": {{"x": {draw.random() * 1000:.3f}, "ok": {draw.choice(("true", "false", "null"))}}}}}'
-    )
-    day = f"2026-{draw.randint(1, 12):02d}-{draw.randint(1, 28):02d}"
-    clock = f"{draw.randint(4, 23):02d}:{draw.randint(0, 59):02d}:{draw.randint(0, 59):02d}"
-    return (
-        draw.randint(1, 200_000), draw.randint(-128, 127), draw.randint(0, 65535), draw.getrandbits(63),
-        draw.getrandbits(64), draw.randint(0, 1), draw.random() * 1e6, draw.randint(0, 10**12 - 1) / 10**4,
-        draw.randint(0, 10**19), text(119) + "x", text(59) + "x", f"{draw.getrandbits(40):x}@example.com",
-        text(draw.randint(10, 80)), draw.choice("abcd"), doc, text(draw.randint(50, 400)), day,
-        f"{day} {clock}.{draw.randint(0, 999_999):06d}", f"{day} {clock}",
-    )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """Describe a table.
-
-    Args:
-        name: Its name.
-        ddl: Its columns.
-        columns: Columns that a row fills.
-        row: Makes a row.
-    """
-
-    name: str
-    ddl: str
-    columns: str
-    row: Callable[[random.Random], tuple[Any, ...]]
-
-
-NARROW = Shape("orders", ORDERS, ORDER_COLUMNS, order)
-WIDE = Shape("wide", _WIDE, _WIDE_COLUMNS, wide_row)
+LEAST_ROWS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,100 +20,122 @@ class Workload:
         name: Its name on the command line and in results.
         about: What it is, for the report.
         shape: The table.
-        rows: Rows at scale 1.
+        rows: Rows of all tables at scale 1.
+        quick: Rows in a quick bench; 0 when it is not part of one.
+        kind: How it is measured (``contest.KINDS``).
         a_transaction: Rows of a transaction; 0 for all rows in one.
-        snapshot: Whether rows are read by a snapshot; otherwise they are drained from the binlog.
-        schemas: Whether records carry their schemas.
+        tables: Number of tables that share the rows.
+        form: Form of keys and values.
         compressed: Whether transactions are compressed in the binlog.
+        peer: Whether Debezium runs it, too.
         ours: Further properties of this provider.
-        target: Greatest share of Debezium's CPU time an event, start counted; None where none is set.
+        seconds: How long a steady load lasts; 0 for rows that are there before.
     """
 
     name: str
     about: str
     shape: Shape
     rows: int
+    quick: int = 0
+    kind: str = "drain"
     a_transaction: int = 100
-    snapshot: bool = False
-    schemas: bool = False
+    tables: int = 1
+    form: Form = JSON
     compressed: bool = False
+    peer: bool = True
     ours: Mapping[str, str] = field(default_factory=dict)
-    target: float | None = None
+    seconds: float = 0.0
 
     @property
-    def table(self) -> str:
-        """Return the table's name with its database."""
-        return f"{DATABASE}.{self.shape.name}"
+    def names(self) -> list[str]:
+        """Return the names of its tables, without their database."""
+        if self.tables == 1:
+            return [self.shape.name]
+        return [f"{self.shape.name}_{number:05d}" for number in range(self.tables)]
+
+    @property
+    def included(self) -> str:
+        """Return the ``table.include.list`` of its tables."""
+        return f"{DATABASE}[.]{self.shape.name}" + ("_[0-9]+" if self.tables > 1 else "")
+
+    @property
+    def snapshot(self) -> bool:
+        """Return whether the rows are read by an initial snapshot."""
+        return self.kind == "snapshot"
+
+    @property
+    def rows_as(self) -> tuple[object, ...]:
+        """Return what two workloads have equal that can be measured on the same rows, one behind the other."""
+        alone = () if self.kind in _SHARING else (self.name,)
+        return self.shape, self.rows, self.a_transaction, self.tables, self.compressed, alone
+
+    def scaled(self, scale: float, *, quick: bool = False) -> Workload:
+        """Return it with another number of rows, and of tables where it has many.
+
+        Args:
+            scale: Share of its rows.
+            quick: Whether to begin with the rows of a quick bench.
+        """
+        tables = self.tables if self.tables == 1 or scale >= 1 else max(2, round(self.tables * scale))
+        rows = max(LEAST_ROWS, 2 * tables, round((self.quick if quick and self.quick else self.rows) * scale))
+        whole = rows - rows % tables
+        return replace(self, rows=whole, tables=tables, seconds=max(20.0, self.seconds * scale) if self.seconds else 0)
 
 
+_SHARING = ("drain", "snapshot")
+_M = 1_000_000
+_SNAPSHOT = Workload("snapshot", "7 columns, integer key, read by a snapshot", NARROW, 5 * _M, 5 * _M, "snapshot")
+_LAG = Workload(
+    "lag-run-for", "200 changes a second, one a transaction; one job with run_for", NARROW, 10_000, kind="run_for"
+)
+
+
+def _tables(count: int) -> Workload:
+    about = f"{count:,} tables that are met for the first time, 10 rows a transaction"
+    return Workload(f"tables-{count}", about, NARROW, 200_000, a_transaction=10, tables=count)
+
+
+def _linear(millions: int) -> Workload:
+    about = f"as narrow, {millions} million rows"
+    return Workload(f"linear-{millions}m", about, NARROW, millions * _M, peer=False)
+
+
+def _writers(tables: int, writers: int) -> Workload:
+    where = "ten tables" if tables > 1 else "one table, its topic with two partitions"
+    ours = {"drain.writers": str(writers), **({} if tables > 1 else {"topic.creation.default.partitions": "2"})}
+    name = f"{'tables' if tables > 1 else 'hot'}-writers-{writers}"
+    about = f"{where}, {writers} writer{'s' * (writers > 1)}"
+    return Workload(name, about, NARROW, 2 * _M, tables=tables, peer=False, ours=ours)
+
+
+# Neighbours that share their rows (``Workload.rows_as``) are measured on one load.
 _ALL = (
-    Workload("narrow", "7 columns, 100 rows in a transaction", NARROW, 1_000_000, target=1 / 6),
-    Workload("narrow-schemas", "the same, schemas in each record", NARROW, 1_000_000, schemas=True, target=1 / 10),
-    Workload("narrow-single", "7 columns, one row in a transaction", NARROW, 300_000, 1),
-    Workload("one-transaction", "7 columns, all rows in one transaction", NARROW, 1_000_000, 0),
-    Workload("compressed", "7 columns, compressed transactions of 100 rows", NARROW, 1_000_000, compressed=True),
-    Workload("wide", "20 columns, one row in a transaction", WIDE, 200_000, 1, target=1 / 10),
-    Workload("wide-schemas", "the same, schemas in each record", WIDE, 200_000, 1, schemas=True, target=1 / 10),
-    Workload("snapshot", "7 columns, read by a snapshot", NARROW, 1_000_000, snapshot=True, target=1 / 6),
-    Workload("snapshot-wide", "20 columns, read by a snapshot", WIDE, 200_000, snapshot=True),
+    Workload("narrow", "7 columns, 100 rows in a transaction", NARROW, 5 * _M, 5 * _M),
+    Workload("avro", "the same in Avro", NARROW, 5 * _M, 5 * _M, form=AVRO, peer=False),
+    _SNAPSHOT,
+    Workload("ticdc", "as narrow, in TiCDC's Avro", NARROW, 5 * _M, form=TICDC, peer=False),
+    Workload("narrow-schemas", "as narrow, schemas in each record", NARROW, 2 * _M, _M, form=JSON_SCHEMAS),
+    Workload("wide", "20 columns, one row in a transaction", WIDE, _M, 500_000, a_transaction=1),
+    Workload("wide-schemas", "the same, schemas in each record", WIDE, _M, a_transaction=1, form=JSON_SCHEMAS),
+    Workload("snapshot-wide", "20 columns, read by a snapshot", WIDE, _M, kind="snapshot", a_transaction=1),
+    Workload("narrow-single", "7 columns, one row in a transaction", NARROW, _M, a_transaction=1),
+    Workload("one-transaction", "7 columns, all rows in one transaction", NARROW, _M, a_transaction=0),
+    Workload("compressed", "7 columns, compressed transactions of 100 rows", NARROW, _M, compressed=True),
+    replace(_SNAPSHOT, name="snapshot-string", about="the same, key of 33 letters", shape=STRING_KEY, rows=_M, quick=0),
+    replace(_SNAPSHOT, name="snapshot-composite", about="key of two columns", shape=COMPOSITE_KEY, rows=_M, quick=0),
+    replace(_SNAPSHOT, name="snapshot-skewed", about="integer key with gaps", shape=SKEWED_KEY, rows=_M, quick=0),
+    Workload("incremental", "7 columns, read beside 100 changes a second", NARROW, _M, 300_000, "incremental"),
+    *(_tables(count) for count in (10, 100, 1_000, 10_000)),
+    *(_writers(tables, writers) for tables in (1, 10) for writers in (1, 2)),
+    *(_linear(millions) for millions in (1, 2, 4, 8)),
+    replace(_LAG, seconds=300.0),
+    replace(
+        _LAG,
+        name="lag-each-minute",
+        about="the same changes; a drain each minute",
+        kind="each_minute",
+        peer=False,
+        seconds=300.0,
+    ),
 )
 WORKLOADS = {w.name: w for w in _ALL}
-
-
-def make_table(source: Source, shape: Shape) -> None:
-    """Make the database anew with an empty table, and a seed of rows that loads are copied from.
-
-    Args:
-        source: The server.
-        shape: The table.
-    """
-    source.run(
-        f"DROP DATABASE IF EXISTS {DATABASE}",
-        f"CREATE DATABASE {DATABASE}",
-        f"CREATE TABLE {DATABASE}.{shape.name} ({shape.ddl})",
-        f"CREATE DATABASE IF NOT EXISTS {DATABASE}_seed",
-        f"DROP TABLE IF EXISTS {DATABASE}_seed.{shape.name}",
-        f"CREATE TABLE {DATABASE}_seed.{shape.name} ({shape.ddl})",
-    )
-    draw = random.Random(42)
-    marks = ", ".join(["%s"] * (shape.columns.count(",") + 1))
-    with source.connect() as conn, conn.cursor() as cursor:
-        cursor.execute("SET sql_log_bin = 0")
-        for _ in range(0, SEED_ROWS, 1000):
-            rows = [shape.row(draw) for _ in range(1000)]
-            cursor.executemany(f"INSERT INTO {DATABASE}_seed.{shape.name} ({shape.columns}) VALUES ({marks})", rows)
-
-
-def load(source: Source, workload: Workload, rows: int) -> None:
-    """Write the rows of a workload.
-
-    The server copies them from the seed in a procedure of its own, so that no client has to be waited for.
-
-    Args:
-        source: The server.
-        workload: The workload.
-        rows: Their number.
-    """
-    shape = workload.shape
-    most = min(rows, SEED_ROWS)
-    chunk = min(most, workload.a_transaction or SEED_ROWS)
-    insert = (
-        f"INSERT INTO {workload.table} ({shape.columns}) SELECT {shape.columns} FROM {DATABASE}_seed.{shape.name} "
-        f"WHERE id > done % {most} AND id <= done % {most} + {chunk} AND id <= done % {most} + {rows} - done"
-    )
-    whole = not workload.a_transaction
-    body = f"""CREATE PROCEDURE {DATABASE}_seed.fill() BEGIN
-        DECLARE done INT DEFAULT 0;
-        {"START TRANSACTION;" if whole else ""}
-        WHILE done < {rows} DO {insert}; SET done = done + {chunk}; END WHILE;
-        COMMIT;
-    END"""
-    with source.connect() as conn, conn.cursor() as cursor:
-        cursor.execute(f"SET binlog_transaction_compression = {'ON' if workload.compressed else 'OFF'}")
-        cursor.execute(f"DROP PROCEDURE IF EXISTS {DATABASE}_seed.fill")
-        cursor.execute(body)
-        cursor.execute(f"CALL {DATABASE}_seed.fill()")
-        cursor.execute(f"ANALYZE TABLE {workload.table}")
-        cursor.execute(f"SELECT COUNT(*) FROM {workload.table}")
-        if (found := cursor.fetchone()[0]) != rows:
-            raise RuntimeError(f"{workload.name} was to write {rows} rows and wrote {found}")

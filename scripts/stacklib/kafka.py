@@ -8,6 +8,7 @@ import shutil
 import socket
 import struct
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
 from stacklib import commands, maven, processes
@@ -92,8 +93,15 @@ def running(folder: Path) -> bool:
     return processes.alive(processes.load(record(folder)))
 
 
-def start(java: Java, folder: Path, port: int, controller_port: int) -> None:
+def start(java: Java, folder: Path, port: int, controller_port: int, more_jvm: Sequence[str] = ()) -> None:
     """Format the storage when there is none, start the broker and wait until it answers.
+
+    Args:
+        java: the Java runtime.
+        folder: for everything it writes.
+        port: its port.
+        controller_port: its controller's port.
+        more_jvm: options of its JVM that count more than the usual ones.
 
     Raises:
         StackError: the broker does not start; the end of its log is in the detail.
@@ -109,6 +117,7 @@ def start(java: Java, folder: Path, port: int, controller_port: int) -> None:
     base = [
         java.program,
         *KAFKA_JVM,
+        *more_jvm,
         f"-Djava.io.tmpdir={scratch}",
         f"-Dlog4j2.configurationFile={logging}",
         "-cp",

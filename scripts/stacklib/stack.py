@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
@@ -107,6 +107,7 @@ def ensure_stack(
     *,
     mysql_port: int | None = None,
     kafka_port: int | None = None,
+    kafka_jvm: Sequence[str] = (),
 ) -> StackInfo:
     """Start what is not running yet and return the stack; call it as often as you like.
 
@@ -115,6 +116,7 @@ def ensure_stack(
         mysql: "9.7" or "8.0.15"; None keeps what the folder has, else takes a mysqld on PATH, else 9.7.
         mysql_port: a port MySQL must have; None chooses a free one.
         kafka_port: a port Kafka must have; None chooses a free one.
+        kafka_jvm: options of the broker's JVM beside the usual ones; a broker that runs keeps its own.
 
     Raises:
         StackError: something is missing or a server does not start.
@@ -123,7 +125,7 @@ def ensure_stack(
     try:
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with exclusive(folder / ".lock", f"starting or stopping the stack in {folder}"):
-            return _Starter(folder, mysql, mysql_port, kafka_port).run()
+            return _Starter(folder, mysql, mysql_port, kafka_port, kafka_jvm).run()
     except OSError as error:
         raise StackError(f"using {folder}", str(error), "choose another folder with --dir") from error
 
@@ -131,8 +133,15 @@ def ensure_stack(
 class _Starter:
     """One run of ensure_stack, under the folder's lock."""
 
-    def __init__(self, folder: Path, version: str | None, mysql_port: int | None, kafka_port: int | None) -> None:
-        self._folder, self._version = folder, version
+    def __init__(
+        self,
+        folder: Path,
+        version: str | None,
+        mysql_port: int | None,
+        kafka_port: int | None,
+        kafka_jvm: Sequence[str] = (),
+    ) -> None:
+        self._folder, self._version, self._kafka_jvm = folder, version, kafka_jvm
         self._wanted = {"mysql": mysql_port, "kafka": kafka_port}
         self._before = load(folder)
         self._given = given_servers(os.environ)
@@ -246,7 +255,8 @@ class _Starter:
         else:
             if self._kafka_runs:
                 processes.stop("kafka", kafka.record(folder))
-            kafka.start(java, folder, int(info.kafka.rpartition(":")[2]), info.kafka_controller_port)
+            own = int(info.kafka.rpartition(":")[2])
+            kafka.start(java, folder, own, info.kafka_controller_port, self._kafka_jvm)
         return str(java.home)
 
 

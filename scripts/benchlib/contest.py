@@ -1,0 +1,112 @@
+"""How each kind of workload is measured, and the order of the runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+
+from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
+from benchlib.ground import Contestant, Entry, Ground
+from benchlib.loading import load, make_tables
+from benchlib.our_sides import OurEachMinute, OurIncremental, OurSteadyLoad, OurStream
+from benchlib.run import Run
+from benchlib.sides import Side
+from benchlib.workload import Workload
+
+Enter = Callable[[Entry], Contestant]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """Say how both run a kind of workload.
+
+    Args:
+        ours: This provider.
+        theirs: Debezium; None where it has nothing like it.
+    """
+
+    ours: Enter
+    theirs: Enter | None
+
+
+KINDS = {
+    "drain": Kind(OurStream, DebeziumDrain),
+    "snapshot": Kind(OurStream, DebeziumSnapshot),
+    "incremental": Kind(OurIncremental, DebeziumIncremental),
+    "run_for": Kind(OurSteadyLoad, DebeziumSteadyLoad),
+    "each_minute": Kind(OurEachMinute, None),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """Say how often each side runs.
+
+    Args:
+        ours: Runs of a side of this provider.
+        theirs: Runs of Debezium.
+    """
+
+    ours: int
+    theirs: int
+
+    def of(self, workload: Workload, side: Side) -> int:
+        """Return the runs of a side; a steady load, which lasts as long as it is told to, is run once.
+
+        Args:
+            workload: The workload.
+            side: The side.
+        """
+        return 1 if workload.seconds else self.ours if side.ours else self.theirs
+
+
+def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
+    """Return neighbours that are measured on the same rows.
+
+    Args:
+        workloads: All that are to be measured.
+    """
+    return [list(some) for _, some in groupby(workloads, key=lambda workload: workload.rows_as)]
+
+
+def measured(
+    ground: Ground, workloads: Sequence[Workload], sides: Sequence[Side], repeats: Repeats, folder: Path
+) -> Iterator[Run]:
+    """Let all find their place, write the rows, and let the sides run each workload by turns.
+
+    Args:
+        ground: The servers.
+        workloads: Workloads on the same rows.
+        sides: Who runs, in this order.
+        repeats: How often.
+        folder: A new folder.
+    """
+    entered: list[list[tuple[Entry, Contestant]]] = []
+    for workload in workloads:
+        entries = [Entry(ground, workload, side, folder / workload.name / side.name, 1) for side in sides]
+        entries = [replace(e, repeat=repeats.of(workload, e.side)) for e in entries if _runs(e)]
+        entered.append([(e, _enter(e)) for e in entries])
+    make_tables(ground.source, workloads[0])
+    for _, contestant in (each for some in entered for each in some):
+        contestant.find_place()
+    load(ground.source, workloads[0])
+    for some in entered:
+        for number in range(max((entry.repeat for entry, _ in some), default=0)):
+            for entry, contestant in some:
+                if number < entry.repeat:
+                    yield contestant.run(number)
+
+
+def _runs(entry: Entry) -> bool:
+    return entry.side.ours or (entry.workload.peer and KINDS[entry.workload.kind].theirs is not None)
+
+
+def _enter(entry: Entry) -> Contestant:
+    entry.folder.mkdir(parents=True)
+    kind = KINDS[entry.workload.kind]
+    if entry.side.ours:
+        return kind.ours(entry)
+    assert kind.theirs is not None
+    return kind.theirs(entry)

@@ -1,0 +1,137 @@
+"""The workloads by Debezium, from the start of its JVM until it ends in good order."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+
+from kit import delete_topics
+
+from benchlib.debezium import Debezium
+from benchlib.figures import complaints
+from benchlib.ground import Entry
+from benchlib.lag import RATE, LagReader
+from benchlib.ours import RATE as CHANGES
+from benchlib.run import Run
+from benchlib.source import DATABASE, TABLE, writer
+from benchlib.stream_debezium import DebeziumStream
+
+
+def stream(entry: Entry, number: int) -> DebeziumStream:
+    """Return a stream with a folder and a name of its own.
+
+    Args:
+        entry: What is measured.
+        number: Which run.
+    """
+    folder = entry.folder / str(number)
+    folder.mkdir(parents=True)
+    ground = entry.ground
+    return DebeziumStream(ground.java, ground.source, ground.kafka, folder, entry.prefix(number), entry=entry)
+
+
+class DebeziumDrain:
+    """Drain rows that are there: each run begins at the same place.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry, self._stream = entry, stream(entry, 0)
+
+    def find_place(self) -> None:
+        """Store an offset before the rows."""
+        self._stream.find_place()
+
+    def run(self, number: int) -> Run:
+        """Drain all rows.
+
+        Args:
+            number: Which run.
+        """
+        return self._stream.read_all()
+
+
+class DebeziumSnapshot:
+    """Read rows by an initial snapshot.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def find_place(self) -> None:
+        """Do nothing: a snapshot needs no place."""
+
+    def run(self, number: int) -> Run:
+        """Read all rows; Connect remembers that a snapshot was done, so each run has a stream of its own.
+
+        Args:
+            number: Which run.
+        """
+        return stream(self._entry, number).read_all()
+
+
+class DebeziumIncremental:
+    """Read a table by an incremental snapshot beside changes.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def find_place(self) -> None:
+        """Do nothing: it is found right before a run."""
+
+    def run(self, number: int) -> Run:
+        """Read the table.
+
+        Args:
+            number: Which run.
+
+        Raises:
+            RuntimeError: Rows are missing.
+        """
+        entry, ground, workload = self._entry, self._entry.ground, self._entry.workload
+        folder, prefix = entry.folder / str(number), entry.prefix(number)
+        folder.mkdir(parents=True)
+        with writer(ground.source, workload.rows, CHANGES):
+            measured = Debezium(ground.java, ground.source, ground.kafka, folder, prefix).measure()
+        delete_topics({"bootstrap.servers": ground.kafka}, f"{prefix}.{DATABASE}.{TABLE}")
+        if wrong := complaints(measured, workload.rows, CHANGES):
+            raise RuntimeError(f"{workload.name}: {'; '.join(wrong)}")
+        return Run(workload.name, entry.side.name, measured.wrote.reads, measured.used, load=measured.load)
+
+
+class DebeziumSteadyLoad:
+    """Follow a steady load.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+
+    def find_place(self) -> None:
+        """Do nothing: it is found right before a run, so that no run has to read what an earlier one has."""
+
+    def run(self, number: int) -> Run:
+        """Follow the load and return what that cost, and how far a reader was behind.
+
+        Args:
+            number: Which run.
+        """
+        entry, found = self._entry, stream(self._entry, number)
+        found.find_place()
+        with ExitStack() as both:
+            both.enter_context(writer(entry.ground.source, entry.workload.rows, RATE))
+            lag = both.enter_context(LagReader(entry.ground.kafka, f"{found.prefix}.{DATABASE}.{TABLE}"))
+            end = time.monotonic() + entry.workload.seconds
+            measured = found.until(lambda: time.monotonic() >= end)
+        return found.told(measured, lag.seconds())

@@ -1,0 +1,77 @@
+"""Where a bench runs, and what one side is given for one workload."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+from stacklib.java import Java
+
+from benchlib.run import Run
+from benchlib.sides import Side
+from benchlib.source import Source
+from benchlib.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Ground:
+    """Hold the servers that all workloads share.
+
+    Args:
+        source: The MySQL server.
+        kafka: Bootstrap servers.
+        registry: Address of the schema registry.
+        java: The Java runtime.
+        cores: Spark's ``local[N]``.
+        more: Further properties of this provider.
+    """
+
+    source: Source
+    kafka: str
+    registry: str
+    java: Java
+    cores: int = 2
+    more: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Hold what one side needs for the runs of one workload.
+
+    Args:
+        ground: The servers.
+        workload: The workload.
+        side: The side.
+        folder: A folder of its own.
+        repeat: Number of runs.
+    """
+
+    ground: Ground
+    workload: Workload
+    side: Side
+    folder: Path
+    repeat: int
+
+    def prefix(self, number: int) -> str:
+        """Return the ``topic.prefix`` of a run: letters that names of Avro may have.
+
+        Args:
+            number: Which run.
+        """
+        return f"bench_{self.workload.name}_{self.side.name}_{number}".replace("-", "_")
+
+
+class Contestant(Protocol):
+    """Run one workload by one side, several times."""
+
+    def find_place(self) -> None:
+        """Remember where the binlog stands, before the rows are written; what finds it later does nothing."""
+
+    def run(self, number: int) -> Run:
+        """Run once, and return what that cost.
+
+        Args:
+            number: Which run, from 0 on.
+        """

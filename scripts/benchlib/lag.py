@@ -1,0 +1,98 @@
+"""How far a reader of committed records is behind the commits in MySQL."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import time
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any
+
+from confluent_kafka import Consumer, TopicPartition
+
+RATE = 200.0
+"""Changes a second of a steady load, each a transaction."""
+_QUIET_S = 2.0
+SHARES = {"p50": 0.5, "p95": 0.95, "max": 1.0}
+
+
+def lags(seen: Sequence[tuple[float, float]]) -> dict[str, float]:
+    """Return how far the reader was behind, in seconds, at shares of all events; empty without events.
+
+    Events that were committed before the first one arrived do not count: they waited for the start.
+
+    Args:
+        seen: When each event arrived and when it was committed, in seconds since 1970, in the order of arrival.
+    """
+    if not seen:
+        return {}
+    first = seen[0][0]
+    counted = sorted(arrived - committed for arrived, committed in seen if committed >= first)
+    waits = counted or sorted(arrived - committed for arrived, committed in seen)
+    return {name: round(waits[min(len(waits) - 1, int(share * len(waits)))], 3) for name, share in SHARES.items()}
+
+
+def committed_at(value: bytes | None) -> float | None:
+    """Return when an update was committed in seconds since 1970; None for other records.
+
+    Args:
+        value: A value in JSON without schema.
+    """
+    found = json.loads(value) if value else None
+    return found["source"]["ts_us"] / 1e6 if found and found["op"] == "u" else None
+
+
+class LagReader:
+    """Read a topic in a process of its own, whose CPU time counts for nobody.
+
+    Args:
+        kafka: Bootstrap servers.
+        topic: The topic; it may be made later.
+    """
+
+    def __init__(self, kafka: str, topic: str) -> None:
+        context = multiprocessing.get_context("spawn")
+        self._ending, self._found = context.Event(), context.SimpleQueue()
+        given = (kafka, topic, self._ending, self._found)
+        self._process = context.Process(target=_read, args=given, daemon=True)
+        self._lags: dict[str, float] = {}
+
+    def __enter__(self) -> LagReader:
+        self._process.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        self._ending.set()
+        if kind is None:
+            self._lags = self._found.get()
+        self._process.join(30)
+
+    def seconds(self) -> dict[str, float]:
+        """Return how far the reader was behind (``lags``), once it has ended."""
+        return self._lags
+
+
+def _read(kafka: str, topic: str, ending: Any, found: Any) -> None:
+    consumer = Consumer({"bootstrap.servers": kafka, "group.id": f"{topic}-lag", "enable.auto.commit": False})
+    seen: list[tuple[float, float]] = []
+    try:
+        seen += _events(consumer, topic, ending)
+    finally:
+        # Whoever waits for it gets an answer also when reading has failed.
+        found.put(lags(seen))
+        consumer.close()
+
+
+def _events(consumer: Any, topic: str, ending: Any) -> Iterator[tuple[float, float]]:
+    while topic not in consumer.list_topics(timeout=10).topics:
+        if ending.is_set():
+            return
+        time.sleep(0.2)
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    last = time.monotonic()
+    while not ending.is_set() or time.monotonic() - last < _QUIET_S:
+        for message in consumer.consume(500, 0.1):
+            last = time.monotonic()
+            if message.error() is None and (at := committed_at(message.value())) is not None:
+                yield time.time(), at

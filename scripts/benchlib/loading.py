@@ -1,0 +1,104 @@
+"""Making the tables of a workload, and writing its rows."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+from benchlib.shapes import Shape
+from benchlib.source import DATABASE, SEED_ROWS, SIGNALS, Source, signal_table
+from benchlib.workload import Workload
+
+_SEED = f"{DATABASE}_seed"
+
+
+def make_tables(source: Source, workload: Workload) -> None:
+    """Make the database anew with empty tables, and a seed of rows that loads are copied from.
+
+    Args:
+        source: The server.
+        workload: The workload.
+    """
+    shape = workload.shape
+    source.run(
+        f"DROP DATABASE IF EXISTS {DATABASE}",
+        f"CREATE DATABASE {DATABASE}",
+        *(f"CREATE TABLE {DATABASE}.{name} ({shape.table_ddl})" for name in workload.names),
+        *(f"CREATE TABLE {DATABASE}.{signal_table(who)} ({SIGNALS})" for who in ("debezium", "ours")),
+        f"DROP DATABASE IF EXISTS {_SEED}",
+        f"CREATE DATABASE {_SEED}",
+        f"CREATE TABLE {_SEED}.{shape.name} ({shape.ddl})",
+    )
+    draw = random.Random(42)
+    marks = ", ".join(["%s"] * (shape.columns.count(",") + 1))
+    with source.connect() as conn, conn.cursor() as cursor:
+        cursor.execute("SET sql_log_bin = 0")
+        for _ in range(0, SEED_ROWS, 1000):
+            rows = [shape.row(draw) for _ in range(1000)]
+            cursor.executemany(f"INSERT INTO {_SEED}.{shape.name} ({shape.columns}) VALUES ({marks})", rows)
+
+
+def load(source: Source, workload: Workload) -> None:
+    """Write the rows of a workload.
+
+    Args:
+        source: The server.
+        workload: The workload.
+
+    Raises:
+        RuntimeError: Another number of rows is there afterwards.
+    """
+    fill = _fill_one if workload.tables == 1 else _fill_many
+    with source.connect() as conn, conn.cursor() as cursor:
+        cursor.execute(f"SET binlog_transaction_compression = {'ON' if workload.compressed else 'OFF'}")
+        fill(cursor, workload)
+        found = 0
+        for name in workload.names:
+            cursor.execute(f"SELECT COUNT(*) FROM {DATABASE}.{name}")
+            found += cursor.fetchone()[0]
+        if found != workload.rows:
+            raise RuntimeError(f"{workload.name} was to write {workload.rows} rows and wrote {found}")
+
+
+def _fill_one(cursor: Any, workload: Workload) -> None:
+    """Let the server copy rows from the seed in a procedure of its own, so that no client has to be waited for."""
+    shape, rows = workload.shape, workload.rows
+    most = min(rows, SEED_ROWS)
+    chunk = min(most, workload.a_transaction or SEED_ROWS)
+    insert = _insert(shape, shape.name, f"done - done % {most} + id")
+    which = f"id > done % {most} AND id <= done % {most} + {chunk} AND id <= done % {most} + {rows} - done"
+    body = f"""CREATE PROCEDURE {_SEED}.fill() BEGIN
+        DECLARE done INT DEFAULT 0;
+        {"" if workload.a_transaction else "START TRANSACTION;"}
+        WHILE done < {rows} DO {insert} WHERE {which}; SET done = done + {chunk}; END WHILE;
+        COMMIT;
+    END"""
+    cursor.execute(body)
+    cursor.execute(f"CALL {_SEED}.fill()")
+    cursor.execute(f"ANALYZE TABLE {DATABASE}.{shape.name}")
+
+
+def _fill_many(cursor: Any, workload: Workload) -> None:
+    """Write a transaction to each table, and again until all rows are written."""
+    shape, each = workload.shape, workload.rows // workload.tables
+    chunk = min(each, workload.a_transaction or each, SEED_ROWS)
+    for begun in range(0, each, chunk):
+        first = begun % SEED_ROWS
+        for name in workload.names:
+            some = f"id > {first} AND id <= {first + min(chunk, each - begun)}"
+            cursor.execute(f"{_insert(shape, name, f'{begun - first} + id')} WHERE {some}")
+
+
+def _insert(shape: Shape, table: str, number: str) -> str:
+    """Return a statement that copies rows from the seed, but for which ones.
+
+    Args:
+        shape: The table's shape.
+        table: Its name.
+        number: SQL of a row's number, from 1 on.
+    """
+    columns, values = shape.columns, shape.columns
+    if shape.key is not None:
+        columns = f"{shape.key.columns}, {columns}"
+        values = f"{shape.key.values.format(n=f'({number})')}, {values}"
+    return f"INSERT INTO {DATABASE}.{table} ({columns}) SELECT {values} FROM {_SEED}.{shape.name}"

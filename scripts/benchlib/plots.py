@@ -1,0 +1,86 @@
+"""Plots of the result file, as SVG that is the same each time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from xml.etree import ElementTree
+
+import pygal
+from pygal.style import Style
+
+from benchlib.result import Figures, Line
+from benchlib.sides import SIDES
+
+_SVG = "http://www.w3.org/2000/svg"
+_STYLE = Style(colors=("#8a8f98", "#3572b0", "#2f9e6e"), background="#ffffff", plot_background="#ffffff")
+Draw = Callable[[Sequence[Line]], str | None]
+
+
+def cpu(lines: Sequence[Line]) -> str | None:
+    """Draw the CPU seconds a million records, without starts, where both sides ran."""
+    return _by_side("cpu", "CPU seconds a million records, without start", _compared(lines), lambda f: f.steady_s)
+
+
+def memory(lines: Sequence[Line]) -> str | None:
+    """Draw the greatest memory where both sides ran."""
+    return _by_side("memory", "Peak memory, MB", _compared(lines), lambda f: f.peak_mb)
+
+
+def linear(lines: Sequence[Line]) -> str | None:
+    """Draw the CPU seconds a million records for more and more of them."""
+    found = [line for line in lines if line.workload.startswith("linear-")]
+    return _by_side("linear", "CPU seconds a million records, without start", found, lambda f: f.steady_s)
+
+
+def tables(lines: Sequence[Line]) -> str | None:
+    """Draw the CPU seconds a million records for more and more tables."""
+    found = [line for line in lines if line.workload.startswith("tables-1")]
+    return _by_side("tables", "CPU seconds a million records that go to many tables", found, lambda f: f.cpu_s)
+
+
+def _compared(lines: Sequence[Line]) -> list[Line]:
+    steady = [line for line in lines if not any(found.lag_s for found in line.sides.values())]
+    return [line for line in steady if len(line.sides) > 1 and "debezium" in line.sides]
+
+
+def _by_side(name: str, title: str, lines: Sequence[Line], value: Callable[[Figures], float | None]) -> str | None:
+    """Return bars of all sides side by side; None where there is nothing to draw."""
+    if not lines:
+        return None
+    height = 90 + 22 * sum(len(line.sides) for line in lines)
+    chart = pygal.HorizontalBar(
+        js=[],
+        style=_STYLE,
+        title=title,
+        width=900,
+        height=height,
+        explicit_size=True,
+        print_values=True,
+        print_values_position="top",
+        show_y_guides=True,
+        legend_at_bottom=True,
+        formatter=lambda number: "" if number is None else f"{number:,.0f}" if number >= 100 else f"{number:,.1f}",
+    )
+    chart.uuid = f"bench-{name}"
+    # Bars lie from the bottom up.
+    below = list(reversed(lines))
+    chart.x_labels = [line.workload for line in below]
+    for side in reversed(SIDES):
+        given = [value(line.sides[side]) if side in line.sides else None for line in below]
+        if any(each is not None for each in given):
+            chart.add(SIDES[side].title, [None if each is None else round(each, 2) for each in given])
+    return _plain(chart.render())
+
+
+def _plain(drawn: bytes) -> str:
+    """Return an SVG without scripts, and without the comment that holds the day."""
+    ElementTree.register_namespace("", _SVG)
+    ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
+    root = ElementTree.fromstring(drawn)  # its parser leaves comments out
+    for parent in root.iter():
+        for script in parent.findall(f"{{{_SVG}}}script"):
+            parent.remove(script)
+    return ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+PLOTS: Mapping[str, Draw] = {"cpu": cpu, "memory": memory, "linear": linear, "tables": tables}

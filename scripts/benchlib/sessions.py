@@ -1,0 +1,168 @@
+"""The file that the bench writes and documents are made from: one session a call of the bench, with all its runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from stacklib.settings import KAFKA_VERSION, REPOSITORY
+
+from benchlib.debezium_worker import CONNECT_VERSION, VERSION
+from benchlib.result import Line, lines
+from benchlib.run import Run
+
+START = "start"
+"""Workload of next to nothing: what a start costs."""
+RESULT = REPOSITORY / "docs" / "bench" / "result.json"
+_KERNEL = "airflow-provider-mysql-cdc-native"
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """Hold one call of the bench.
+
+    Args:
+        about: When, where, of what and with which arguments.
+        runs: Its runs.
+    """
+
+    about: Mapping[str, Any]
+    runs: tuple[Run, ...] = ()
+
+    @property
+    def starts(self) -> dict[str, float]:
+        """Return the CPU seconds of a start by side; of several the least, since other load only adds to it."""
+        found: dict[str, float] = {}
+        for run in self.runs:
+            if run.workload == START:
+                found[run.side] = min(run.cpu_s, found.get(run.side, run.cpu_s))
+        return found
+
+    @property
+    def lines(self) -> list[Line]:
+        """Return a line for each workload."""
+        return lines((run for run in self.runs if run.workload != START), self.starts)
+
+    def without(self, workloads: set[str]) -> Session:
+        """Return it without some workloads.
+
+        Args:
+            workloads: Their names.
+        """
+        return replace(self, runs=tuple(run for run in self.runs if run.workload not in workloads))
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {**self.about, "runs": [run.to_json() for run in self.runs]}
+
+
+def read(path: Path) -> list[Session]:
+    """Return the sessions of a result file, the oldest first; none when there is no file.
+
+    Args:
+        path: The file.
+    """
+    if not path.exists():
+        return []
+    found = []
+    for given in json.loads(path.read_text(encoding="utf-8"))["sessions"]:
+        runs = tuple(Run.from_json(run) for run in given.pop("runs"))
+        found.append(Session(given, runs))
+    return found
+
+
+def text(sessions: Sequence[Session]) -> str:
+    """Return the text of a result file, a line a run.
+
+    Args:
+        sessions: The sessions.
+    """
+    parts = []
+    for session in sessions:
+        about = json.dumps(dict(session.about))[1:-1]
+        runs = ",\n".join(f"   {json.dumps(run.to_json())}" for run in session.runs)
+        parts.append(f' {{{about},\n  "runs": [\n{runs}\n  ]}}')
+    return '{"sessions": [\n' + ",\n".join(parts) + "\n]}\n"
+
+
+def write(path: Path, sessions: Sequence[Session]) -> None:
+    """Write a result file; a reader sees the old one or the new one.
+
+    Args:
+        path: The file.
+        sessions: The sessions.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    half = path.with_suffix(".new")
+    half.write_text(text(sessions), encoding="utf-8")
+    half.replace(path)
+
+
+def joined(earlier: Sequence[Session], now: Session) -> list[Session]:
+    """Return sessions that each workload is in once: what is measured again leaves its earlier session.
+
+    Args:
+        earlier: The sessions of the file.
+        now: The session that is going on.
+    """
+    again = {run.workload for run in now.runs} - {START}
+    left = [session.without(again) for session in earlier]
+    return [*(session for session in left if any(run.workload != START for run in session.runs)), now]
+
+
+def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
+    """Return when, where, of what and with which arguments the bench runs.
+
+    Args:
+        arguments: Its command line.
+        mysql: Version of the server.
+    """
+    return {
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "commit": _commit(),
+        "arguments": list(arguments),
+        "machine": {"cpu": _processor(), "cores": os.cpu_count(), "memory_gb": _memory_gb()},
+        "versions": {
+            "mysql": mysql,
+            "kafka": KAFKA_VERSION,
+            "debezium": VERSION,
+            "connect": CONNECT_VERSION,
+            "python": platform.python_version(),
+            "spark": version("pyspark"),
+            "kernel": kernel_version(),
+        },
+    }
+
+
+def kernel_version() -> str | None:
+    """Return the version of the native kernel; None where it is not installed."""
+    try:
+        return version(_KERNEL)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str:
+    """Return the commit that is measured, marked when files differ from it."""
+    command = ["git", "-C", str(REPOSITORY), "describe", "--always", "--dirty", "--abbrev=10", "--exclude=*"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stdout.strip() or "unknown"
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            return line.partition(":")[2].strip()
+    return platform.machine()
+
+
+def _memory_gb() -> int:
+    return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 1e9)

@@ -1,0 +1,30 @@
+"""Who runs a workload, and in which order."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from benchlib.debezium_worker import VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """Name who runs.
+
+    Args:
+        name: On the command line and in results.
+        title: In tables.
+        native: Whether its decoder is the native kernel.
+        ours: Whether it is this provider.
+    """
+
+    name: str
+    title: str
+    native: bool = False
+    ours: bool = True
+
+
+DEBEZIUM = Side("debezium", f"Debezium {VERSION}", ours=False)
+PYTHON = Side("python", "this provider")
+NATIVE = Side("native", "with the native kernel", native=True)
+SIDES = {side.name: side for side in (DEBEZIUM, PYTHON, NATIVE)}

@@ -1,0 +1,76 @@
+"""Which targets of the bench are reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from benchlib.result import Figures, Line
+from benchlib.targets import TARGETS, Beside, Linear, Memory, Share, Target, Wall, verdicts
+from benchlib.workload import WORKLOADS
+
+
+def side(cpu_s: float, steady_s: float = 0.0, wall_s: float = 1.0, mb: float = 1.0) -> Figures:
+    return Figures(1, 1, wall_s, cpu_s, steady_s, 0.0, mb)
+
+
+def line(name: str, **sides: Figures) -> Line:
+    return Line(name, sides)
+
+
+THEIRS = side(40.0, 30.0, wall_s=40.0, mb=1000.0)
+
+
+@pytest.mark.parametrize(
+    ("target", "good", "bad"),
+    [
+        (Share("a", 0.2), side(8.0), side(8.1)),
+        (Share("a", 0.2, steady=True), side(9.0, 6.0), side(1.0, 6.1)),
+        (Memory("a", 0.2), side(9.0, mb=200.0), side(1.0, mb=201.0)),
+        (Wall("a", 4.0), side(9.0, wall_s=10.0), side(1.0, wall_s=10.1)),
+    ],
+)
+def test_a_side_is_held_against_debezium(target: Target, good: Figures, bad: Figures) -> None:
+    for found, missed in ((good, False), (bad, True)):
+        judged = target.judge({"a": line("a", python=found, debezium=THEIRS)})
+        assert judged is not None and judged.missed is missed, judged
+        # The kernel counts where it ran.
+        judged = target.judge({"a": line("a", python=good if missed else bad, native=found, debezium=THEIRS)})
+        assert judged is not None and judged.missed is missed, judged
+    assert target.judge({"a": line("a", python=good)}) is None
+    assert target.judge({"a": line("a", debezium=THEIRS)}) is None
+    assert target.judge({}) is None
+
+
+def test_the_side_without_the_kernel_has_a_target_of_its_own() -> None:
+    judged = Share("a", 0.2, side="python").judge({"a": line("a", python=side(9), native=side(1), debezium=THEIRS)})
+    assert judged is not None and judged.missed and judged.text == "a in python 0.225 (> 0.2)"
+
+
+def test_one_workload_is_held_against_another() -> None:
+    found = {"a": line("a", python=side(9.0, wall_s=2.0)), "b": line("b", python=side(8.0, wall_s=3.0))}
+    dearer, cheaper = Beside("a", "b", 1.0).judge(found), Beside("b", "a", 1.0).judge(found)
+    assert dearer is not None and dearer.missed and cheaper is not None and not cheaper.missed
+    fast = Beside("a", "b", 1.5, wall=True).judge(found)
+    assert fast is not None and not fast.missed and fast.value == 1.5
+    slow = Beside("a", "b", 1.6, wall=True).judge(found)
+    assert slow is not None and slow.missed and slow.text == "a against b, times 1.5 (< 1.6)"
+    assert Beside("a", "c", 1.0).judge(found) is None
+
+
+def test_costs_that_grow_with_the_events_are_not_linear() -> None:
+    target = Linear(("a", "b"), 0.1)
+
+    def judged(*costs: float) -> Any:
+        return target.judge({name: line(name, python=side(1.0, cost)) for name, cost in zip("ab", costs, strict=False)})
+
+    assert not judged(10.0, 10.9).missed and judged(11.2, 10.0).missed
+    assert judged(10.0) is None
+
+
+def test_targets_are_about_workloads_that_there_are() -> None:
+    named = {t.workload for t in TARGETS if not isinstance(t, Linear)}  # type: ignore[attr-defined]
+    named |= {t.other for t in TARGETS if isinstance(t, Beside)}
+    named |= {name for t in TARGETS if isinstance(t, Linear) for name in t.workloads}
+    assert named <= set(WORKLOADS)
+    assert verdicts([]) == []

@@ -1,0 +1,56 @@
+"""The table of workloads, and what a steady load tells."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from benchlib.contest import KINDS, Repeats, groups
+from benchlib.lag import committed_at, lags
+from benchlib.sides import DEBEZIUM, PYTHON
+from benchlib.workload import LEAST_ROWS, WORKLOADS
+
+
+def test_neighbours_on_the_same_rows_share_a_load() -> None:
+    shared = [[w.name for w in some] for some in groups(list(WORKLOADS.values())) if len(some) > 1]
+    assert shared == [
+        *(["narrow", "avro", "snapshot", "ticdc"], ["wide", "wide-schemas", "snapshot-wide"]),
+        *([f"{where}-writers-1", f"{where}-writers-2"] for where in ("hot", "tables")),
+    ]
+    quick = [w.scaled(1.0, quick=True) for w in WORKLOADS.values() if w.quick]
+    assert [[w.name for w in some] for some in groups(quick)] == [
+        *(["narrow", "avro", "snapshot"], ["narrow-schemas"], ["wide"], ["incremental"])
+    ]
+
+
+@pytest.mark.parametrize("scale", [1.0, 0.01, 0.00001])
+def test_a_scaled_workload_has_rows_for_each_of_its_tables(scale: float) -> None:
+    for workload in (w.scaled(scale) for w in WORKLOADS.values()):
+        assert workload.rows >= LEAST_ROWS // 2 and workload.rows % workload.tables == 0
+        assert len(set(workload.names)) == workload.tables
+        assert workload.kind in KINDS and (workload.seconds >= 20) == bool(workload.seconds)
+    many = WORKLOADS["tables-10000"].scaled(scale)
+    assert many.tables == {1.0: 10_000, 0.01: 100, 0.00001: 2}[scale]
+    assert many.included == "bench[.]orders_[0-9]+" and many.names[1] == "orders_00001"
+
+
+def test_a_steady_load_is_followed_once() -> None:
+    repeats = Repeats(3, 2)
+    assert [repeats.of(WORKLOADS["narrow"], side) for side in (PYTHON, DEBEZIUM)] == [3, 2]
+    assert repeats.of(WORKLOADS["lag-run-for"], PYTHON) == 1
+
+
+def test_events_that_waited_for_the_start_tell_no_lag() -> None:
+    """The first arrives at 10 and was committed at 2, as were others until 9: the reader began at 10."""
+    seen = [(10.0, 2.0), (10.0, 9.0), (10.5, 10.0), (12.0, 11.0), (15.0, 12.0)]
+    assert lags(seen) == {"p50": 1.0, "p95": 3.0, "max": 3.0}
+    assert lags(seen[:2]) == {"p50": 8.0, "p95": 8.0, "max": 8.0}
+    assert lags([]) == {}
+
+
+def test_only_updates_are_timed() -> None:
+    def value(op: str) -> bytes:
+        return json.dumps({"op": op, "source": {"ts_us": 1_500_000}}).encode()
+
+    assert committed_at(value("u")) == 1.5
+    assert committed_at(value("c")) is None and committed_at(None) is None
