@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 import pygal
 from pygal.style import Style
 
-from benchlib.result import Figures, Line
+from benchlib.result import PARTS, PEER, Figures, Line
 from benchlib.sides import SIDES
 
 _SVG = "http://www.w3.org/2000/svg"
-_STYLE = Style(colors=("#8a8f98", "#3572b0", "#2f9e6e"), background="#ffffff", plot_background="#ffffff")
+_STYLE = Style(colors=("#2f9e6e", "#3572b0", "#8a8f98", "#c9822b"), background="#ffffff", plot_background="#ffffff")
 Draw = Callable[[Sequence[Line]], str | None]
 
 
@@ -38,30 +39,32 @@ def tables(lines: Sequence[Line]) -> str | None:
     return _by_side("tables", "CPU seconds a million records that go to many tables", found, lambda f: f.cpu_s)
 
 
+def parts(lines: Sequence[Line]) -> str | None:
+    """Draw which processes of this provider use the CPU seconds a million records, starts counted."""
+    found = [
+        (line, side) for line in _compared(lines) for side in reversed(SIDES) if side in line.sides and side != PEER
+    ]
+    if not found:
+        return None
+    title = "CPU seconds a million records, by process, start counted"
+    chart = _bars(pygal.HorizontalStackedBar, "parts", title, len(found), print_values=False)
+    below = found[::-1]
+    chart.x_labels = [f"{line.workload}, {side}" for line, side in below]
+    for part in PARTS:
+        chart.add(part, [round(line.sides[side].parts_s.get(part, 0.0), 2) for line, side in below])
+    return _plain(chart.render())
+
+
 def _compared(lines: Sequence[Line]) -> list[Line]:
     steady = [line for line in lines if not any(found.lag_s for found in line.sides.values())]
-    return [line for line in steady if len(line.sides) > 1 and "debezium" in line.sides]
+    return [line for line in steady if len(line.sides) > 1 and PEER in line.sides]
 
 
 def _by_side(name: str, title: str, lines: Sequence[Line], value: Callable[[Figures], float | None]) -> str | None:
     """Return bars of all sides side by side; None where there is nothing to draw."""
     if not lines:
         return None
-    height = 90 + 22 * sum(len(line.sides) for line in lines)
-    chart = pygal.HorizontalBar(
-        js=[],
-        style=_STYLE,
-        title=title,
-        width=900,
-        height=height,
-        explicit_size=True,
-        print_values=True,
-        print_values_position="top",
-        show_y_guides=True,
-        legend_at_bottom=True,
-        formatter=lambda number: "" if number is None else f"{number:,.0f}" if number >= 100 else f"{number:,.1f}",
-    )
-    chart.uuid = f"bench-{name}"
+    chart = _bars(pygal.HorizontalBar, name, title, sum(len(line.sides) for line in lines))
     # Bars lie from the bottom up.
     below = list(reversed(lines))
     chart.x_labels = [line.workload for line in below]
@@ -70,6 +73,25 @@ def _by_side(name: str, title: str, lines: Sequence[Line], value: Callable[[Figu
         if any(each is not None for each in given):
             chart.add(SIDES[side].title, [None if each is None else round(each, 2) for each in given])
     return _plain(chart.render())
+
+
+def _bars(kind: Any, name: str, title: str, bars: int, **more: Any) -> Any:
+    """Return an empty chart with room for some bars."""
+    settings = {
+        "js": [],
+        "style": _STYLE,
+        "title": title,
+        "width": 900,
+        "height": 130 + 22 * bars,
+        "explicit_size": True,
+        "print_values": True,
+        "print_values_position": "top",
+        "legend_at_bottom": True,
+        "formatter": lambda n: "" if n is None else f"{n:,.0f}" if n >= 100 else f"{n:,.1f}",
+    }
+    chart = kind(**{**settings, **more})
+    chart.uuid = f"bench-{name}"
+    return chart
 
 
 def _plain(drawn: bytes) -> str:
@@ -83,4 +105,4 @@ def _plain(drawn: bytes) -> str:
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-PLOTS: Mapping[str, Draw] = {"cpu": cpu, "memory": memory, "linear": linear, "tables": tables}
+PLOTS: Mapping[str, Draw] = {"cpu": cpu, "memory": memory, "linear": linear, "tables": tables, "parts": parts}

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from statistics import median
+from statistics import mean, median
 
 from benchlib.run import Run
 
 PEER, BASE, BEST = "debezium", "python", ("native", "python")
 """Who is compared with; the side without the kernel; and whose figures count against a target, the first that ran."""
+PARTS: Mapping[str, Sequence[str]] = {
+    "Python workers: read, decode, produce": ("pyspark.daemon",),
+    "Python driver": ("python", "other", "gone"),
+    "JVM": ("java",),
+    "planning and settling": (),
+}
+"""Who uses CPU time, with the kinds of processes (``process_tree``); the last one is what is done beside them."""
 _UNLIKE = 0.02
 """Greatest difference between the records of two runs: a snapshot beside changes leaves out what they told of."""
 
@@ -28,8 +35,10 @@ class Figures:
         peak_mb: Greatest memory.
         busy: Median of the CPU seconds in a second of wall time.
         load: Greatest load of the machine at a run's end.
-        native: Least share of the records whose rows the native kernel has decoded.
+        native: Rows that the native kernel has decoded, the least of the runs; those of incremental snapshots are not
+            counted.
         lag_s: Medians of the lags by name; empty without a steady load.
+        parts_s: CPU seconds a million records by what used them (``PARTS``), means of the runs.
     """
 
     runs: int
@@ -41,8 +50,9 @@ class Figures:
     peak_mb: float
     busy: float = 0.0
     load: float = 0.0
-    native: float = 0.0
+    native: int = 0
     lag_s: Mapping[str, float] = field(default_factory=dict)
+    parts_s: Mapping[str, float] = field(default_factory=dict)
 
 
 def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
@@ -72,9 +82,14 @@ def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
         peak_mb=max(run.peak_mb for run in runs),
         busy=median(run.cpu_s / max(run.used.wall_s, 1e-9) for run in runs),
         load=max(run.load for run in runs),
-        native=min(run.native_rows / run.records for run in runs),
+        native=min(run.native_rows for run in runs),
         lag_s={name: median(run.lag_s[name] for run in runs if run.lag_s) for name in runs[0].lag_s},
+        parts_s={part: mean(_part(run, kinds) / run.records * 1e6 for run in runs) for part, kinds in PARTS.items()},
     )
+
+
+def _part(run: Run, kinds: Sequence[str]) -> float:
+    return sum(run.used.cpu_by_kind.get(kind, 0.0) for kind in kinds) if kinds else run.beside_s
 
 
 @dataclass(frozen=True, slots=True)

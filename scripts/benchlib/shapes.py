@@ -85,7 +85,7 @@ NARROW = Shape("orders", ORDERS, ORDER_COLUMNS, order)
 WIDE = Shape("wide", _WIDE, _WIDE_COLUMNS, wide_row)
 # As applications make keys: a UUID as text, in the order of nothing.
 STRING_KEY = replace(
-    NARROW, key=Key("id CHAR(36) CHARACTER SET ascii PRIMARY KEY", "id", "INSERT(MD5({n}), 9, 0, '-')")
+    NARROW, key=Key("id CHAR(36) CHARACTER SET ascii PRIMARY KEY", "id", "INSERT(LEFT(SHA2({n}, 256), 32), 9, 0, '-')")
 )
 # A customer and a number among its orders, 1,000 each.
 COMPOSITE_KEY = replace(
