@@ -13,7 +13,12 @@ from benchlib.result import PARTS, PEER, Figures, Line
 from benchlib.sides import SIDES
 
 _SVG = "http://www.w3.org/2000/svg"
-_STYLE = Style(colors=("#2f9e6e", "#3572b0", "#8a8f98", "#c9822b"), background="#ffffff", plot_background="#ffffff")
+_STYLE = Style(
+    colors=("#2f9e6e", "#3572b0", "#8a8f98", "#c9822b"),
+    background="#ffffff",
+    plot_background="#ffffff",
+    value_font_size=11,
+)
 Draw = Callable[[Sequence[Line]], str | None]
 
 
