@@ -121,15 +121,15 @@ def _some(begins: Sequence[str], sessions: Sequence[Session]) -> str:
 
 def _lag(sessions: Sequence[Session]) -> str:
     out = [
-        "| workload | who | median s | 95 of 100 s | most s | changes | CPU s a minute | peak MB | load |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| workload | who | median s | 95 of 100 s | most s | changes | CPU s a minute | ratio | peak MB | load |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for line in all_lines(sessions):
         for side, found in line.sides.items():
             if lag := found.lag_s:
                 out.append(
                     f"| {line.workload} | {SIDES[side].title} | {lag['p50']:.2f} | {lag['p95']:.2f} | "
-                    f"{lag['max']:.2f} | {found.records:,} | {found.busy * 60:.1f} | {found.peak_mb:,.0f} | "
+                    f"{lag['max']:.2f} | {found.records:,} | {found.busy * 60:.1f} | {_share(line.ratio(side))} | {found.peak_mb:,.0f} | "
                     f"{found.load:.1f} |"
                 )
     return "\n".join(out) if len(out) > 2 else ""

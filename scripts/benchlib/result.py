@@ -110,7 +110,7 @@ class Line:
         return next((name for name in BEST if name in self.sides), None)
 
     def ratio(self, side: str, *, steady: bool = False) -> float | None:
-        """Return a side's share of Debezium's CPU time a record; None when it cannot be told.
+        """Return a side's share of Debezium's CPU time a record, or a second of a steady load; None where there is none.
 
         Args:
             side: The side.
@@ -119,6 +119,8 @@ class Line:
         ours, theirs = self.sides.get(side), self.sides.get(PEER)
         if ours is None or theirs is None or side == PEER:
             return None
+        if ours.lag_s:
+            return None if steady else ours.busy / theirs.busy
         if not steady:
             return ours.cpu_s / theirs.cpu_s
         return None if ours.steady_s is None or not theirs.steady_s else ours.steady_s / theirs.steady_s

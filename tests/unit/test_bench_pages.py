@@ -53,7 +53,7 @@ def test_a_page_is_made_anew_between_its_marks_only() -> None:
     first = pages.page(text, [session("narrow", "lag-run-for")])
     row = "| narrow | this provider | 1,000,000 | 10 | 8.0 | 4.0 | 0% | 200 | 0.200 | 0.133 |"
     assert row in first and "old" not in first and "mine" in first
-    assert "| lag-run-for | this provider | 1.25 | 2.50 | 3.00 | 1,000,000 | 48.0 | 200 | 1.5 |" in first
+    assert "| lag-run-for | this provider | 1.25 | 2.50 | 3.00 | 1,000,000 | 48.0 | 0.200 | 200 | 1.5 |" in first
     assert pages.page(first, [session("narrow", "lag-run-for")]) == first
     assert pages.page(first, []).count(pages.NOTHING) == 2
     with pytest.raises(KeyError):

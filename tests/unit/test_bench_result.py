@@ -55,6 +55,14 @@ def test_a_ratio_is_a_side_s_share_with_and_without_starts() -> None:
     assert (narrow.best, wide.best) == (KERNEL, OURS)
 
 
+def test_a_steady_load_is_compared_by_its_time() -> None:
+    """Who goes on a little longer has more records of it."""
+    sides = {THEIRS: (20.0, 100.0, 10), OURS: (5.0, 50.0, 20)}
+    runs = [Run("lag", s, n, Usage(wall, cpu), lag_s={"p50": 1.0}) for s, (cpu, wall, n) in sides.items()]
+    (line,) = lines(runs, {})
+    assert line.ratio(OURS) == pytest.approx(0.5) and line.ratio(OURS, steady=True) is None
+
+
 def test_one_line_says_all() -> None:
     told = "ratios to Debezium, Python / native kernel: narrow 0.200 / 0.150, wide 0.200"
     assert summary(compared(), []) == told
