@@ -98,6 +98,15 @@ if "PYTEST_XDIST_WORKER" not in os.environ:
 WORKERS = ROOT / ".stack" / f"workers-{os.environ[TAG]}"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Count CPU seconds where MYSQL_CDC_SUITE_CPU asks for it."""
+    if os.environ.get("MYSQL_CDC_SUITE_CPU"):
+        from cpu_account import Account, Sampler
+
+        worker = "PYTEST_XDIST_WORKER" in os.environ
+        config.pluginmanager.register(Account(None if worker else Sampler(f"{TAG}={os.environ[TAG]}")))
+
+
 def pytest_report_header() -> str:
     """Say whether the native kernel is compared in this run."""
     return "native kernel: " + ("compared with Python" if NATIVE else "not installed, its tests are deselected")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
@@ -343,6 +344,30 @@ def test_the_first_broker_leaves_its_classes_for_the_others(monkeypatch: pytest.
     option, _, kept = kafka._class_option(runtime, folder).partition("=")
     assert (option, Path(kept).read_text()) == ("-XX:SharedArchiveFile", "classes")
     assert not Path(left).exists()
+
+
+def test_copied_storage_of_a_broker_has_ids_of_its_own(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MYSQL_CDC_CACHE", str(tmp_path / "cache"))
+    made = []
+
+    def run(command: list[str], *_: object) -> None:
+        made.append(command)
+        data = Path(command[-1]).parent / "data"
+        data.mkdir()
+        (data / "bootstrap.checkpoint").write_bytes(b"features")
+        (data / "meta.properties").write_text("#\nnode.id=1\ndirectory.id=first\nversion=1\ncluster.id=first\n")
+
+    monkeypatch.setattr(kafka.commands, "run", run)
+    found = []
+    for folder in (tmp_path / "one", tmp_path / "two"):
+        folder.mkdir()
+        kafka._format(["java"], folder)
+        assert (folder / "data" / "bootstrap.checkpoint").read_bytes() == b"features"
+        lines = (folder / "data" / "meta.properties").read_text().splitlines()
+        assert {"node.id=1", "version=1"} < set(lines) and len(lines) == 5
+        found += [line.partition("=")[2] for line in lines if ".id=" in line and line != "node.id=1"]
+    assert len(made) == 1
+    assert len(set(found)) == 4 and all(len(base64.urlsafe_b64decode(text + "==")) == 16 for text in found)
 
 
 def test_a_copied_data_folder_brings_no_uuid_and_no_binlog(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
