@@ -101,31 +101,37 @@ class _Twins:
 
 def _repeated(ours: Sequence[Record], theirs: Sequence[Record]) -> set[tuple[str, str, int]]:
     """Return the places of our records that stand there again, more often than such a row does in the recording."""
-    recorded = Counter(row for row, _ in _identities(theirs))
+    events = list(_identities(ours, TIMES))
+    if len(set(events)) == len(events):
+        return set()
+    recorded = Counter(_identities(theirs, _VOLATILE))
     seen: Counter[str] = Counter()
     found = set()
-    for record, (row, event) in zip(ours, _identities(ours), strict=True):
+    for record, row, event in zip(ours, _identities(ours, _VOLATILE), events, strict=True):
         seen[event] += 1
         if seen[event] > max(1, recorded[row]):
             found.add((record.topic, record.partition, record.number))
     return found
 
 
-def _identities(records: Iterable[Record]) -> Iterator[tuple[str, str]]:
-    """Yield what makes a record the same row in any run, and the same event in one run.
+def _identities(records: Iterable[Record], volatile: Sequence[str]) -> Iterator[str]:
+    """Yield what makes a record the same as another: the same row in any run, or the same event in one run.
 
     A tombstone is one of the record before it.
+
+    Args:
+        records: The records.
+        volatile: Members of the source block that are left out: ``_VOLATILE`` for a row, ``TIMES`` for an event.
     """
-    before: dict[tuple[str, str], tuple[str, str]] = {}
+    before: dict[tuple[str, str], str] = {}
     for record in records:
         place = record.topic, record.partition
         key = show(record.key_payload, 10_000)
         if record.value is None:
-            row, event = (f"tombstone {key} of {text}" for text in before.get(place, ("", "")))
+            text = f"tombstone {key} of {before.get(place, '')}"
         else:
-            row, event = (show([*place, key, _stable(record.payload, names)], 100_000) for names in (_VOLATILE, TIMES))
-            before[place] = row, event
-        yield row, event
+            text = before[place] = show([*place, key, _stable(record.payload, volatile)], 100_000)
+        yield text
 
 
 def _stable(payload: Any, volatile: Sequence[str]) -> Any:

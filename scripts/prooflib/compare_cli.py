@@ -42,8 +42,9 @@ def judge(
         settings: Properties of the recorded connector.
     """
     left, used = [], Counter[Entry]()
+    mine = [e for e in entries if e.of_case(case, settings)]
     for difference in result.differences:
-        entry = next((e for e in entries if e.names(case, difference, settings)), None)
+        entry = next((e for e in mine if e.names(difference, settings)), None)
         if entry is None:
             left.append(difference)
         else:

@@ -9,7 +9,7 @@ from typing import Any
 from prooflib.adhoc import AdHoc, Fault
 from prooflib.align import aligned
 from prooflib.around import NOTHING, Around, surroundings
-from prooflib.records import Path, Record, names_of, show, text_difference
+from prooflib.records import Path, Record, names_of, schema_text, show, text_difference
 from prooflib.volatile import Volatile
 
 
@@ -126,7 +126,10 @@ def _pair(mine: Record | None, other: Record | None, volatile: Volatile, around:
     for path, a, b in _leaves(mine, other):
         if ABSENT in (a, b) or not volatile.masks(path, a, b, (mine, other)):
             yield difference(path, a, b)
-    for part, text, recorded in (("key", mine.key_text, other.key_text), ("value", mine.value_text, other.value_text)):
+    # A schema that is written alike holds most of the tokens.
+    same = _same_schema(mine, other)
+    texts = ("key", mine.key_text, other.key_text), ("value", mine.value_text[same:], other.value_text[same:])
+    for part, text, recorded in texts:
         written = text_difference(text, recorded)
         if written is not None:
             yield difference((part, "(text)"), *written)
@@ -136,8 +139,19 @@ def _leaves(mine: Record, other: Record) -> Iterator[tuple[Path, Any, Any]]:
     if mine.key_text != other.key_text:
         yield from _walk(("key",), mine.key, other.key)
     if mine.value_text != other.value_text:
-        yield from _walk(("value",), mine.value, other.value)
+        if _same_schema(mine, other):
+            yield from _walk(("value", "payload"), mine.payload, other.payload)
+        else:
+            yield from _walk(("value",), mine.value, other.value)
     yield from _headers(mine.headers, other.headers)
+
+
+def _same_schema(mine: Record, other: Record) -> int:
+    """Return by how many characters with the same schema both values begin; most of a record is skipped then."""
+    if mine.payload is mine.value or other.payload is other.value:
+        return 0
+    head = schema_text(mine.value_text)
+    return len(head) if other.value_text.startswith(head) else 0
 
 
 def _headers(ours: Sequence[tuple[str, Any]], theirs: Sequence[tuple[str, Any]]) -> Iterator[tuple[Path, Any, Any]]:

@@ -35,17 +35,24 @@ class Entry:
     reason: str
     line: int
 
-    def names(self, case: str, difference: Difference, settings: Mapping[str, str] | None = None) -> bool:
-        """Return whether the entry explains a difference.
+    def of_case(self, case: str, settings: Mapping[str, str] | None = None) -> bool:
+        """Return whether the entry speaks of a capture.
 
         Args:
             case: ``workload/mode`` of the recorded capture.
+            settings: Properties of the recorded connector, as far as they are known.
+        """
+        return any(_like(self.case, c) for c in (case, *(f"{n}={v}" for n, v in (settings or {}).items())))
+
+    def names(self, difference: Difference, settings: Mapping[str, str] | None = None) -> bool:
+        """Return whether the entry, one of the difference's capture, explains it.
+
+        Args:
             difference: The difference.
             settings: Properties of the recorded connector, as far as they are known.
         """
         return (
-            any(_like(self.case, c) for c in (case, *(f"{n}={v}" for n, v in (settings or {}).items())))
-            and _like(self.topic, difference.topic)
+            _like(self.topic, difference.topic)
             and _like(self.path, difference.where)
             and holds(self.kind, difference, settings)
         )

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from prooflib.differ import Difference
 
 Kind = Callable[["Difference"], bool]
+_CONTROL = re.compile("[\x80-\x9f]")
 _FLOAT_MAX = 3.4028234663852886e38
 
 # -- numbers --------------------------------------------------------------------------------------------------------
@@ -116,10 +117,10 @@ def hex_default(d: Difference) -> bool:
 
 def undefined_byte(d: Difference) -> bool:
     """Return whether the texts differ only where ours has a control character of latin1 (0x80 to 0x9F)."""
-    if not texts(d):
+    if not texts(d) or _CONTROL.search(d.ours) is None:
         return False
-    pattern = "".join("\ufffd?" if "\x80" <= c <= "\x9f" else re.escape(c) for c in d.ours)
-    return any("\x80" <= c <= "\x9f" for c in d.ours) and re.fullmatch(pattern, d.theirs, re.DOTALL) is not None
+    pattern = "\ufffd?".join(re.escape(part) for part in _CONTROL.split(d.ours))
+    return re.fullmatch(pattern, d.theirs, re.DOTALL) is not None
 
 
 def read_as_utf8(charset: str, d: Difference) -> bool:

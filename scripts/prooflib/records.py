@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from json.encoder import encode_basestring
 from typing import Any
 
 from prooflib.workload import ProofError
@@ -32,6 +34,7 @@ def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(
     parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=_members, strict=True
 )
+_BEGIN, _PAYLOAD = '{"schema":', ',"payload":'
 _MEMBERS = ("topic", "partition", "key", "value", "headers")
 
 
@@ -84,6 +87,35 @@ class Record:
         return isinstance(source, dict) and source.get("snapshot") not in (None, "false")
 
 
+def schema_text(text: str) -> str:
+    """Return how a key or value begins: its schema and the name of what follows; empty when it has none."""
+    begin, member, _ = text.partition(_PAYLOAD)
+    head = begin + member
+    return head if member and begin.startswith(_BEGIN) and _schema(head) is not None else ""
+
+
+@functools.lru_cache(maxsize=4096)
+def _schema(head: str) -> dict[str, Any] | None:
+    """Return what a text from ``{"schema":`` to the name of the payload says; None when that ends within the schema."""
+    try:
+        found: dict[str, Any] = _DECODER.decode(head + "null}")
+    except ValueError:
+        return None
+    return found if list(found) == ["schema", "payload"] else None
+
+
+def _decoded(line: str, begin: int) -> tuple[Any, int]:
+    """Return the value that begins at a character, and where it ends; a schema that is known is not read again."""
+    behind = line.find(_PAYLOAD, begin) + len(_PAYLOAD)
+    if line.startswith(_BEGIN, begin) and behind > len(_PAYLOAD):
+        schema = _schema(line[begin:behind])
+        if schema is not None:
+            payload, at = _DECODER.raw_decode(line, behind)
+            if line.startswith("}", at):
+                return schema | {"payload": payload}, at + 1
+    return _DECODER.raw_decode(line, begin)
+
+
 def unwrapped(node: Any) -> Any:
     """Return a key or value without its schema, when it has one."""
     return node["payload"] if isinstance(node, dict) and list(node) == ["schema", "payload"] else node
@@ -120,7 +152,7 @@ def _split(line: str) -> tuple[dict[str, Any], dict[str, str]]:
         if not line.startswith(opening, at):
             raise ValueError(f"{opening} is expected at character {at}: {line[at : at + 40]!r}")
         begin = at + len(opening)
-        values[name], at = _DECODER.raw_decode(line, begin)
+        values[name], at = _decoded(line, begin)
         texts[name] = line[begin:at]
     return values, texts
 
@@ -171,10 +203,14 @@ def show(node: Any, width: int = 400) -> str:
 
 
 def _text(node: Any) -> str:
-    if isinstance(node, Number):
+    # A capture is shown a million values: what most of them are comes first, and strings are written by json's own C.
+    kind = type(node)
+    if kind is Number:
         return str(node)
-    if isinstance(node, dict):
-        return "{" + ",".join(f"{json.dumps(k, ensure_ascii=False)}:{_text(v)}" for k, v in node.items()) + "}"
-    if isinstance(node, list):
-        return "[" + ",".join(map(_text, node)) + "]"
+    if kind is str:
+        return encode_basestring(node)
+    if kind is dict:
+        return "{" + ",".join([f"{encode_basestring(k)}:{_text(v)}" for k, v in node.items()]) + "}"
+    if kind is list:
+        return "[" + ",".join([_text(v) for v in node]) + "]"
     return json.dumps(node, ensure_ascii=False)
