@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
@@ -113,17 +113,29 @@ class Rebuilt:
 
 
 @contextmanager
-def jdbc_sink(stack: Any, root: Any, pipeline: Pipeline, tables: list[str], folder: Path) -> Iterator[Rebuilt]:
-    """Run the sink for some tables' topics into a new database, and remove the process and the database afterwards."""
-    name = f"sink_{pipeline.properties['topic.prefix']}"
-    topics = [pipeline.table_topic(table) for table in tables]
+def jdbc_sink(
+    stack: Any, root: Any, read: Sequence[tuple[Pipeline, list[str]]], folder: Path
+) -> Iterator[list[Rebuilt]]:
+    """Run the sink for some tables' topics into a new database, and remove the process and the database afterwards.
+
+    One process and one connector read the topics of several pipelines: a JVM costs more than all that it reads.
+
+    Args:
+        stack: The servers.
+        root: A connection that may make databases.
+        read: Pipelines and the tables of each.
+        folder: Folder of the process.
+    """
+    name = f"sink_{read[0][0].properties['topic.prefix']}"
+    topics = [[pipeline.table_topic(table) for table in tables] for pipeline, tables in read]
     # Keys that differ in case or accent only are different keys in Kafka.
     execute(root, f"CREATE DATABASE `{name}` CHARACTER SET utf8mb4 COLLATE utf8mb4_bin")
     try:
-        properties = sink_properties(stack, name, topics, name)
+        properties = sink_properties(stack, name, [topic for some in topics for topic in some], name)
         worker = worker_properties(folder, stack.kafka, any_free())
         with Connect(find_java(), folder, worker, properties) as connect:
-            yield Rebuilt(pipeline, connect, name, name, topics)
+            mine = zip(read, topics, strict=True)
+            yield [Rebuilt(pipeline, connect, name, name, some) for (pipeline, _), some in mine]
     finally:
         execute(root, f"DROP DATABASE `{name}`")
 

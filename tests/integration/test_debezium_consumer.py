@@ -92,7 +92,6 @@ PROPAGATED = {
     "numbers": {"t": "tinyint", "s": "smallint", "m": "mediumint", "i": "int", "b": "bigint", "y": "year"},
     "texts": {"c": "char(9)", "v": "varchar(80)", "vb": "varbinary(40)", "s": "set('a','b','c')"},
 }
-PLAIN: dict[str, str] = {}
 SPREAD = {
     "topic.creation.default.partitions": "3",
     "drain.writers": "3",
@@ -102,16 +101,16 @@ SPREAD = {
 
 
 @pytest.fixture
-def pipeline(properties: dict[str, str], database: str) -> Pipeline:
-    return Pipeline(
-        properties
-        | {
-            # The default writes the upper half of BIGINT UNSIGNED as negative numbers, which no reader can undo.
-            "bigint.unsigned.handling.mode": "precise",
-            "message.key.columns": f"{database}.visits:who,day",
-            "skipped.operations": "none",
-        }
-    )
+def pipelines(properties: dict[str, str], database: str) -> dict[str, Pipeline]:
+    """Return two pipelines of the same tables: the second has three writers, three partitions and source types."""
+    plain = properties | {
+        # The default writes the upper half of BIGINT UNSIGNED as negative numbers, which no reader can undo.
+        "bigint.unsigned.handling.mode": "precise",
+        "message.key.columns": f"{database}.visits:who,day",
+        "skipped.operations": "none",
+    }
+    spread = plain | SPREAD | {"topic.prefix": f"{properties['topic.prefix']}_spread"}
+    return {"default": Pipeline(plain), "spread": Pipeline(spread)}
 
 
 def run(root: Any, database: str, *statements: str) -> None:
@@ -128,21 +127,26 @@ def check(root: Any, database: str, rebuilt: Rebuilt, tables: list[str], when: s
 
 
 @pytest.mark.req("EVT-26", "EVT-33")
-@pytest.mark.parametrize("extra", [PLAIN, SPREAD], ids=["default", "3 writers, 3 partitions, source types"])
 def test_debeziums_jdbc_sink_rebuilds_the_tables(
-    pipeline: Pipeline, stack: Any, root: Any, database: str, tmp_path: Path, extra: dict[str, str]
+    pipelines: dict[str, Pipeline], stack: Any, root: Any, database: str, tmp_path: Path
 ) -> None:
-    pipeline.properties |= extra
+    """One sink reads what two pipelines write of the same source, and rebuilds the tables of both."""
     # A truncate event has no key, hence no order with rows of other partitions (true of Debezium's own as well).
-    tables = [table for table in TABLES if extra is PLAIN or table != "cleared"]
+    tables = {"default": list(TABLES), "spread": [table for table in TABLES if table != "cleared"]}
     run(root, database, *(f"CREATE TABLE {name} ({columns})" for name, columns in TABLES.items()), *BEFORE)
-    assert pipeline.snapshot().complete
-    with jdbc_sink(stack, root, pipeline, tables, tmp_path) as rebuilt:
-        check(root, database, rebuilt, tables, "after the snapshot")
+    for which, pipeline in pipelines.items():
+        assert pipeline.snapshot().complete, which
+    with jdbc_sink(stack, root, [(p, tables[which]) for which, p in pipelines.items()], tmp_path) as found:
+        every = dict(zip(pipelines, found, strict=True))
+        for which, rebuilt in every.items():
+            check(root, database, rebuilt, tables[which], f"of {which} after the snapshot")
         run(root, database, *AFTER)
-        outcome = pipeline.drain()
-        assert outcome is not None and outcome.complete
-        check(root, database, rebuilt, tables, "after the drain")
-        for table, wanted in (PROPAGATED if extra is SPREAD else {}).items():
-            found = column_types(root, rebuilt.database, rebuilt.table(table), whole=True)
-            assert {name: found[name] for name in wanted} == wanted
+        for which, pipeline in pipelines.items():
+            outcome = pipeline.drain()
+            assert outcome is not None and outcome.complete, which
+        for which, rebuilt in every.items():
+            check(root, database, rebuilt, tables[which], f"of {which} after the drain")
+        spread = every["spread"]
+        for table, wanted in PROPAGATED.items():
+            types = column_types(root, spread.database, spread.table(table), whole=True)
+            assert {name: types[name] for name in wanted} == wanted
