@@ -31,6 +31,9 @@ class FakeKernel:
         decode = self._decode
         return SimpleNamespace(write=decode, update=decode, delete=decode) if self.known else None
 
+    def Walker(self, tally: Any) -> Any:
+        return SimpleNamespace()
+
     def text_plan(self, *given: Any) -> Any:
         self.plans.append(given)
         return SimpleNamespace(row=self._decode) if self.known else None

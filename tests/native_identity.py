@@ -1,5 +1,7 @@
 """Decode each row event in Python and natively, and compare: records, errors and why the kernel declines.
 
+What is walked as whole transactions is read event by event as well, and compared.
+
 ``watch`` puts a decoder that does both in the place of the native one; with the kernel installed the whole suite runs
 with it (``conftest``). A difference fails the test in which it appears, and so does a decline that is not listed here.
 """
@@ -7,13 +9,24 @@ with it (``conftest``). A difference fails the test in which it appears, and so 
 from __future__ import annotations
 
 import re
+import time
+from types import SimpleNamespace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode import native_rows, native_text
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.events import parse_gtid
+from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
+from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event
+from airflow_provider_mysql_cdc.cdc.decode import native_rows, native_text, native_walk
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
+from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.job import native_avro
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 TABLES = re.compile(
     r"a converter handles column .*"
@@ -132,8 +145,106 @@ class BothTexts(native_text.NativeText):
         BothTexts.compared += 1
 
 
+class BothWalks(native_walk.NativeWalker):
+    """Read what was walked event by event in Python, and see that the kernel gives the same."""
+
+    compared = 0
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.routes: dict[bytes, Any] = {}
+
+    def learn(self, table_map: bytes, route: Any, decoder: Any, around: EventContext | None) -> None:
+        super().learn(table_map, route, decoder, around)
+        self.routes.setdefault(table_map, route)
+
+    def forget(self) -> None:
+        super().forget()
+        self.routes.clear()
+
+    def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> native_walk.Walked:
+        self.now = time.time_ns()
+        found = super().walk(chunk, at, file, pos, limit, tail)
+        if found.why == PANIC:
+            raise Difference("the walk panicked")
+        if found.at != at:
+            records = [(route.path, record) for route, records in found.segments for record in records]
+            with_python = _Reading(self, file, pos)
+            with_python.read(chunk[at : found.at], found.pos, tail)
+            if records != with_python.records:
+                raise Difference(f"Python: {with_python.records!r}\nwalked: {records!r}")
+            if found.last != with_python.last:
+                raise Difference(f"Python: {with_python.last!r}\nwalked: {found.last!r}")
+            tracker = GtidTracker("")
+            for run in found.gtids:
+                tracker.add_run(*run)
+            if tracker.text() != with_python.tracker.text():
+                raise Difference(f"Python: {with_python.tracker.text()}\nwalked: {found.gtids!r}")
+            BothWalks.compared += 1
+        elif found.segments or found.gtids or found.last:
+            raise Difference(f"nothing was walked, and yet there is {found!r}")
+        return found
+
+
+class _Reading:
+    """Read transactions event by event."""
+
+    def __init__(self, walker: BothWalks, file: str, pos: int) -> None:
+        self.walker, self.file, self.pos = walker, file, pos
+        self.records: list[Any] = []
+        self.tracker = GtidTracker("")
+        self.last: Any = None
+        self.tables: dict[int, Any] = {}
+
+    def read(self, data: bytes, end: int, tail: int) -> None:
+        stream = BinlogStream(None, BinlogOffset(self.file, self.pos))  # type: ignore[arg-type]
+        stream._chunk, stream._tail = data, tail
+        clock, source.time = source.time, SimpleNamespace(time_ns=lambda: self.walker.now)  # type: ignore[assignment]
+        try:
+            for event in stream.events(BinlogOffset(self.file, end)):
+                self._event(event)
+        finally:
+            source.time = clock
+        if stream._at != len(data):
+            raise Difference("Python has not read all that was walked")
+
+    def _event(self, event: Event) -> None:
+        if event.type in c.GTID_EVENTS:
+            self.at = SimpleNamespace(query=None, thread=0, gtid=None, commit_us=0)
+            parsed = parse_gtid(event)
+            self.at.gtid, self.at.commit_us, self.server = parsed.gtid, parsed.commit_us, event.server_id
+        elif event.type == c.QUERY_EVENT:
+            thread = begin_thread(event)
+            assert thread is not None
+            self.at.thread = thread
+        elif event.type == c.TABLE_MAP_EVENT:
+            number = int.from_bytes(event.buf[event.body : event.body + 6], "little")
+            self.tables[number] = self.walker.routes[event.buf[event.body + 6 : event.end]]
+        elif event.type in c.ROWS_VERSIONS:
+            self._rows(event)
+        elif event.type == c.XID_EVENT:
+            self.last = self.server, self.at.gtid, self.at.commit_us, self.at.thread
+            if self.at.gtid is not None:
+                self.tracker.add(self.at.gtid)
+        elif event.type != c.ROWS_QUERY_LOG_EVENT:
+            raise Difference(f"an event of type {event.type} was walked")
+
+    def _rows(self, event: Event) -> None:
+        header = rows_header(event)
+        route = self.tables[header.table_id]
+        if route.source is None or route.decoder is None:
+            return
+        check_rows(event, header, len(route.decoder.table.columns))
+        ctx, out = EventContext(), list[Any]()
+        source.fill(ctx, route.source, event, self.at)
+        decode = (RowDecoder.write, RowDecoder.update, RowDecoder.delete)[c.ROWS_VERSIONS[event.type]]
+        decode(route.decoder, event.buf, header.pos, event.end, ctx, out)
+        self.records += [(route.path, record) for record in out]
+
+
 def watch() -> None:
     """Put the decoders that compare in the place of the native ones."""
     native_rows.NativeDecoder = BothDecoders  # type: ignore[misc]
     native_text.NativeText = BothTexts  # type: ignore[misc]
     native_avro.NativeDirect = BothDirect  # type: ignore[misc]
+    native_walk.NativeWalker = BothWalks  # type: ignore[misc]

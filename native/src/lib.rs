@@ -5,8 +5,10 @@
 
 #![forbid(unsafe_code)]
 
+mod around;
 mod avro;
 mod charset;
+mod events;
 mod json;
 mod kernel;
 mod number;
@@ -15,6 +17,8 @@ mod select;
 mod spatial;
 mod temporal;
 mod text;
+mod walk;
+mod walker;
 
 use std::cell::Cell;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -26,7 +30,7 @@ use pyo3::types::{PyBytes, PyList};
 use select::{Member, TextColumn, TextKernel};
 
 /// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
-const FORM: i64 = 3;
+const FORM: i64 = 4;
 
 /// A column's label, what stands for NULL if anything can, whether it is in the value, its constant, and its operation: name, numbers, texts.
 type GivenColumn = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<i64>, Vec<Vec<u8>>);
@@ -165,6 +169,11 @@ impl RowKernel {
 }
 
 impl RowKernel {
+    /// Return the bytes of the bitmaps of present columns.
+    fn bitmaps(&self, kind: Kind) -> usize {
+        self.kernel.columns.len().div_ceil(8) * if kind == Kind::Update { 2 } else { 1 }
+    }
+
     fn rows(
         &self,
         kind: Kind,
@@ -194,9 +203,7 @@ impl RowKernel {
     ) -> Result<i64, Declined> {
         let py = out.py();
         let buf = buf.cast::<PyBytes>().map_err(|_| Declined::Given)?.as_bytes();
-        let images = if kind == Kind::Update { 2 } else { 1 };
-        let bitmaps = self.kernel.columns.len().div_ceil(8) * images;
-        let from = pos.checked_sub(bitmaps).ok_or(Declined::Given)?;
+        let from = pos.checked_sub(self.bitmaps(kind)).ok_or(Declined::Given)?;
         let (before, behind) = (bytes_of(before)?, bytes_of(behind)?);
         let rows = Rows {
             bitmaps: buf.get(from..pos).ok_or(Declined::Given)?,
@@ -304,7 +311,7 @@ fn bytes_of(text: &str) -> Result<std::borrow::Cow<'_, [u8]>, Declined> {
     bytes.map(Into::into).map_err(|_| Declined::Given)
 }
 
-fn guarded(work: impl FnOnce() -> Result<i64, Declined>) -> Result<i64, Declined> {
+fn guarded<T>(work: impl FnOnce() -> Result<T, Declined>) -> Result<T, Declined> {
     catch_unwind(AssertUnwindSafe(work)).unwrap_or(Err(Declined::Panic))
 }
 
@@ -323,6 +330,7 @@ fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<RowKernel>()?;
     module.add_class::<Tally>()?;
     module.add_class::<TextRows>()?;
+    module.add_class::<walker::Walker>()?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(text_plan, module)?)?;
     module.add_function(wrap_pyfunction!(panic, module)?)?;

@@ -44,12 +44,13 @@ class PacketReader:
         self._box = bytearray(BUFFER_BYTES)
         sock.settimeout(silence_timeout_s / self._waits)
 
-    def more(self, chunk: bytes, pos: int) -> bytes:
+    def more(self, chunk: bytes, pos: int, beyond: int = 0) -> bytes:
         """Return a new chunk that begins where ``chunk`` is read up to, and holds at least one whole packet.
 
         Args:
             chunk: What the last call returned; empty at first.
             pos: Offset in it of the first packet that is not used yet.
+            beyond: Bytes that are not enough even if they hold a whole packet.
 
         Raises:
             SourceConnectionError: Silence, or the connection broke.
@@ -62,7 +63,9 @@ class PacketReader:
         fill = rest
         while True:
             need = PACKET_HEADER
-            if fill >= need:
+            if fill >= need and fill <= beyond:
+                need = fill + 1
+            elif fill >= need:
                 need += box[0] | box[1] << 8 | box[2] << 16
                 if fill >= need:
                     return bytes(memoryview(box)[:fill])

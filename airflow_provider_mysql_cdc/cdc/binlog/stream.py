@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.events import parse_rotate
 from airflow_provider_mysql_cdc.cdc.binlog.origin import require_made, require_origin
 from airflow_provider_mysql_cdc.cdc.binlog.packets import LARGEST_PACKET, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
+from airflow_provider_mysql_cdc.cdc.binlog.walk import Walk
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
@@ -42,8 +43,8 @@ def _follows_full(chunk: bytes, at: int) -> bool:
 class PacketSource(Protocol):
     """Where packets come from (``packets.PacketReader``)."""
 
-    def more(self, chunk: bytes, pos: int) -> bytes:
-        """Return a chunk that begins at ``chunk[pos]`` and holds a whole packet."""
+    def more(self, chunk: bytes, pos: int, beyond: int = 0) -> bytes:
+        """Return a chunk that begins at ``chunk[pos]``, holds a whole packet, and more bytes than ``beyond``."""
 
     def join(self, chunk: bytes, pos: int, most: int) -> tuple[bytes, int]:
         """Return a chunk that begins with the payload of a packet of 16 MB or more, and the payload's end.
@@ -102,7 +103,7 @@ class BinlogStream:
         self.close()
 
     # One loop without calls: it passes a million events a CPU-second, and a call for each would cost a tenth of that.
-    def events(self, end: BinlogOffset | None = None) -> Iterator[Event]:  # noqa: PLR0912
+    def events(self, end: BinlogOffset | None = None, walk: Walk | None = None) -> Iterator[Event]:  # noqa: C901, PLR0912
         """Yield events up to ``end`` exactly; a later call goes on from there.
 
         Real ROTATE events are yielded, those the server makes up are not; heartbeats and FORMAT_DESCRIPTION are
@@ -110,6 +111,7 @@ class BinlogStream:
 
         Args:
             end: A transaction boundary, or None to read until the connection ends.
+            walk: Deals with the transactions that it knows before their events are yielded, or with none.
 
         Raises:
             BinlogCorruptError: A checksum does not hold, or ``end`` is not an event boundary of this server.
@@ -120,6 +122,7 @@ class BinlogStream:
         if self._set_end(end):
             return
         frame, new, plain, verify = _FRAME.unpack_from, tuple.__new__, c.PLAIN_EVENTS, crc32
+        walked = -1 if walk is None else c.GTID_LOG_EVENT
         chunk, at, filled = self._chunk, self._at, len(self._chunk)
         file, pos, limit, tail = self._file, self._pos, self._limit, self._tail
         try:
@@ -141,7 +144,10 @@ class BinlogStream:
                     at, filled = 0, len(chunk)
                     if not stop:
                         continue
-                if kind in plain:
+                if kind == walked and (moved := self._walked(walk, chunk, at, pos)) is not None:
+                    chunk, at, pos = moved
+                    filled = len(chunk)
+                elif kind in plain:
                     if tail and verify(chunk[at + _BEFORE_EVENT : stop]) != control.CRC_RESIDUE:
                         raise control.bad_checksum(file, pos, kind)
                     end_pos = pos + size
@@ -166,6 +172,16 @@ class BinlogStream:
                     return
         finally:
             self._chunk, self._at, self._pos = chunk, at, pos
+
+    def _walked(self, walk: Walk | None, chunk: bytes, at: int, pos: int) -> tuple[bytes, int, int] | None:
+        """Let whole transactions be dealt with; return where to go on, None with the event that is here."""
+        if walk is None:
+            return None
+        self._pos = pos
+        found = walk(chunk, at, self._file, pos, self._limit, self._tail)
+        if found.at == at:
+            return (self._packets.more(chunk, at, len(chunk) - at), 0, pos) if found.cut else None
+        return chunk, found.at, found.pos
 
     # -- packets ----------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ record is the same from both, byte for byte (``tests/native_identity.py``).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
@@ -79,9 +79,24 @@ class NativeDecoder(RowDecoder):
         if made is None:
             raise Declined("the kernel does not know one of its columns")
         self._failed = False
+        self.plan = made
         self._native: dict[str, Rows] = {"c": made.write, "u": made.update, "d": made.delete}
         for op in options.skipped_ops:
             self._native.pop(op, None)
+
+    @property
+    def operations(self) -> Set[str]:
+        """The operation letters of events that the kernel decodes."""
+        return self._native.keys()
+
+    def texts_around(self, ctx: EventContext, op: str) -> tuple[str, str]:
+        """Return what stands before the row number and behind it, byte text.
+
+        Args:
+            ctx: Text around the rows.
+            op: Operation letter.
+        """
+        return self._around(ctx, op)
 
     def _given(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> GivenColumn:
         """Return what the kernel is told of a column.

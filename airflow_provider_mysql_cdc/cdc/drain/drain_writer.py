@@ -33,6 +33,7 @@ from airflow_provider_mysql_cdc.cdc.drain.schema_log import SchemaLog
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
@@ -102,6 +103,7 @@ class DrainWriter:
     _committing: Event | None = None
     _ending: Event | None = None
     _committed_by: CommittedBy | None = None
+    _walked: WalkedTransactions | None = None
     # Whether records tell the order of transactions (TiCDC's timestamps).
     _ordered: bool = False
 
@@ -153,6 +155,10 @@ class DrainWriter:
             tables=self.tables,
         )
         self._letters = DeadLetters(self.cfg, self.index, self.sink.produce, self.counts)
+        if (walker := self._routes.walker()) is not None:
+            self._walked = WalkedTransactions(
+                walker, self._output, self._at, self._tracker, self._committer, self._passed
+            )
 
     def run(self) -> dict[str, int]:
         """Read from the batch's start to its end and commit everything; return records per topic.
@@ -163,6 +169,7 @@ class DrainWriter:
         self._committer.note(f"rows are decoded by {kernel().text}", once=True)
         handlers = self._handlers()
         rows, check, left = c.ROWS_VERSIONS, self._committer.check, CHECK_EVENTS
+        walk = None if self._walked is None else self._walked.walk
         stream = open_stream(
             self.cfg.connection_settings(),
             self.plan.start,
@@ -171,7 +178,7 @@ class DrainWriter:
             on_wait=check,
         )
         try:
-            for event in stream.events(self.plan.end):
+            for event in stream.events(self.plan.end, walk):
                 kind = event.type
                 if kind in rows:
                     self._rows(event)
@@ -216,6 +223,9 @@ class DrainWriter:
         else:
             at.enter()
 
+    def _passed(self, server_id: int, gtid: str | None) -> None:
+        self.last = server_id, gtid
+
     def _rows_query(self, event: Event) -> None:
         self._at.query = ev.parse_rows_query(event)
 
@@ -226,6 +236,8 @@ class DrainWriter:
     def _table_map(self, event: Event) -> None:
         table_id, route = self._routes.of_table_map(event, self.state)
         self._tables[table_id] = route
+        if self._walked is not None:
+            self._walked.learn(event, route)
 
     def _query(self, event: Event) -> None:
         self._at.statements += 1
@@ -343,6 +355,8 @@ class DrainWriter:
         before, self.state = self.state, state
         self._routes.forget(before, self.state, f"{event.file}:{event.start_pos}", changes)
         self._tables.clear()
+        if self._walked is not None:
+            self._walked.walker.forget()
 
     def _truncations(self, event: Event, applied: Applied) -> None:
         """Produce the truncate events of the topics whose partition 0 this writer owns."""

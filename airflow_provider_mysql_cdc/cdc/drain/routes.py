@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.decode import native_kernel
+from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_walk
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header, usual_headers
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
@@ -183,6 +183,13 @@ class Routes:
     def native(self) -> NativeCounts:
         """Return what the native kernel has decoded of the batch."""
         return NativeCounts() if self._tally is None else self._tally.counts()
+
+    def walker(self) -> native_walk.NativeWalker | None:
+        """Return what walks whole transactions; None where each event is looked at in Python."""
+        if self._tally is None or self._forms is not None or self._filters is not None or self._touched is not None:
+            return None
+        plain = self.identity, self._cfg.ticdc, self._cfg[F.PROVIDE_TRANSACTION_METADATA], self._cfg[F.INCLUDE_QUERY]
+        return None if any(plain) else native_walk.NativeWalker(native_kernel.kernel().module, self._tally)
 
     def of_table_map(self, event: Event, state: SchemaState) -> tuple[int, Route]:
         """Return the table id and the route of a TABLE_MAP event.

@@ -134,6 +134,21 @@ class GtidTracker:
         for (uuid, tag), intervals in GtidSet.parse(start).sets.items():
             self._sets[f"{uuid}:{tag}" if tag else uuid] = list(intervals)
 
+    def add_run(self, uuid: str, first: int, end: int) -> None:
+        """Add GTIDs that follow each other.
+
+        Args:
+            uuid: The server's UUID.
+            first: The first number.
+            end: The number behind the last.
+        """
+        intervals = self._sets.get(uuid)
+        if intervals and intervals[-1][1] == first:
+            intervals[-1] = (intervals[-1][0], end)
+            return
+        for number in range(first, end):
+            self.add(f"{uuid}:{number}")
+
     def add(self, gtid: str) -> None:
         """Add one GTID as ``events.parse_gtid`` writes it: ``uuid:number`` or ``uuid:tag:number``."""
         tsid, _, text = gtid.rpartition(":")

@@ -1,0 +1,172 @@
+"""Whole transactions through the native kernel: what it is told of a table, and what Python gets of them.
+
+The kernel walks GTID, BEGIN, TABLE_MAPs, rows and XID of tables that it knows, in the bytes as they come from the
+server; a transaction that holds anything else, or that is damaged, is left to the loop of events, whole. The texts
+around row numbers, which the loop makes for each event, are made once here, with marks where they differ.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.header import DELETE_ROWS, UPDATE_ROWS, WRITE_ROWS, usual_headers
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
+
+log = logging.getLogger(__name__)
+OVER, CUT, LEFT = 0, 1, -1
+"""Why a walk ended: there are many records, a transaction is not there as a whole, or is for Python."""
+_MARK = "\0"  # JSON holds no such character
+_MOST_TABLES = 4_000
+"""Tables beyond are left to the loop of events until structures change: each takes some kilobytes."""
+_MOST_BYTES = 1 << 20
+"""Bytes of records after which a walk ends, so that they can be produced and committed."""
+_OPERATIONS = (("c", WRITE_ROWS), ("u", UPDATE_ROWS), ("d", DELETE_ROWS))
+Pieces = list[tuple[bytes, str]]
+
+
+class Clock:
+    """Stand for a time in a text: a whole share of it leaves the mark of that share.
+
+    Args:
+        unit: The mark of the time itself.
+        shares: Marks by divisor.
+    """
+
+    def __init__(self, unit: str, shares: dict[int, str]) -> None:
+        self._unit, self._shares = unit, shares
+
+    def __floordiv__(self, divisor: int) -> str:
+        return mark(self._shares[divisor])
+
+    def __str__(self) -> str:
+        return mark(self._unit)
+
+    def __format__(self, spec: str) -> str:
+        return str(self)
+
+
+COMMIT = Clock("micros", {1_000_000: "seconds", 1000: "millis"})
+NOW = Clock("now_nanos", {1_000_000: "now_millis", 1000: "now_micros"})
+
+
+def mark(name: str) -> str:
+    """Return what stands in a text for something that differs from event to event.
+
+    Args:
+        name: Its name, as ``native/src/around.rs`` has it.
+    """
+    return f"{_MARK}{name}{_MARK}"
+
+
+def pieces(text: str) -> Pieces:
+    """Return a text with marks as the kernel takes it: literal pieces, each with the mark behind it.
+
+    Args:
+        text: The text, byte text.
+    """
+    parts = [*text.split(_MARK), ""]
+    return [(parts[i].encode("latin-1"), parts[i + 1]) for i in range(0, len(parts), 2)]
+
+
+class Walked(NamedTuple):
+    """Tell what a walk found.
+
+    Args:
+        at: Offset behind it.
+        pos: Position behind it.
+        why: Why it ended.
+        segments: Routes with their records, in binlog order.
+        gtids: Runs of transactions: a server's UUID, the first number and the one behind the last.
+        last: Server id, GTID, commit time in microseconds and thread of the last transaction; None when there is none.
+    """
+
+    at: int
+    pos: int
+    why: int
+    segments: list[tuple[Any, list[Any]]]
+    gtids: list[tuple[str, int, int]]
+    last: tuple[int, str | None, int, int] | None
+
+    @property
+    def cut(self) -> bool:
+        """Whether more bytes may bring more transactions."""
+        return self.why == CUT
+
+
+class NativeWalker:
+    """Walk transactions.
+
+    Args:
+        module: The kernel.
+        tally: Counts what it decodes.
+
+    Attributes:
+        failed: Whether the kernel has failed; it is not to be asked again.
+        now: The time in nanoseconds that records tell; 0 for that of the clock.
+    """
+
+    def __init__(self, module: Any, tally: Tally) -> None:
+        self._walker = module.Walker(tally.native)
+        self._met: set[bytes] = set()
+        self.failed = False
+        self.now = 0
+
+    def wants(self, table_map: bytes) -> bool:
+        """Return whether there is something to learn of a table.
+
+        Args:
+            table_map: As for ``learn``.
+        """
+        return table_map not in self._met and len(self._met) < _MOST_TABLES
+
+    def learn(self, table_map: bytes, route: Any, decoder: Any, around: EventContext | None) -> None:
+        """Take over what rows behind a TABLE_MAP become, where the kernel can decode them.
+
+        Args:
+            table_map: The event's body behind the table's number.
+            route: Given back with the records.
+            decoder: The table's decoder; None for rows that nobody wants.
+            around: Text around the rows, with marks; None where they cannot be told ahead.
+        """
+        self._met.add(table_map)
+        rows, texts = None, [None, None, None]
+        if decoder is not None:
+            if not isinstance(decoder, NativeDecoder) or around is None or type(around.first_row) is not int:
+                return
+            rows, texts = decoder.plan, list(self._texts(decoder, around))
+        self._walker.learn(table_map, route, rows, texts)
+
+    def _texts(self, decoder: NativeDecoder, around: EventContext) -> Iterator[Any]:
+        heads = usual_headers(len(decoder.table.columns))
+        for op, kind in _OPERATIONS:
+            if op not in decoder.operations or kind not in heads:
+                yield None
+                continue
+            before, behind = decoder.texts_around(around, op)
+            yield pieces(before), pieces(behind), heads[kind]
+
+    def forget(self) -> None:
+        """Know no table any more: structures have changed."""
+        self._met.clear()
+        self._walker.forget()
+
+    def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
+        """Walk transactions until their records are many, or one is for Python.
+
+        Args:
+            chunk: Packets of a dump.
+            at: Offset of the packet with the first transaction's GTID event.
+            file: Binlog file.
+            pos: Position of that event.
+            limit: No event ends behind this position.
+            tail: Bytes of checksum behind each event.
+        """
+        found = Walked(*self._walker.walk(chunk, at, file, pos, limit, tail, _MOST_BYTES, self.now))
+        if found.why == PANIC:
+            self.failed = True
+            log.warning("transactions are read event by event from %s:%d on: the native kernel failed", file, pos)
+        return found

@@ -1,0 +1,78 @@
+"""Whole transactions of a drain through the native kernel: what it has walked is produced, and passed, here.
+
+Nothing is committed inside of what one call walks, so a marker always names the end of a transaction whose records, and
+those of all before it, are in Kafka's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.decode.header import TABLE_ID_BYTES
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import LEFT, NativeWalker, Walked
+from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
+from airflow_provider_mysql_cdc.cdc.drain.place import Position
+from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.routes import Route
+from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
+from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+
+
+@dataclass(slots=True)
+class WalkedTransactions:
+    """Walk transactions for a writer, as long as nothing is asked of it that only the loop of events can do.
+
+    Args:
+        walker: The kernel's walker.
+        output: Takes the records.
+        at: Where the writer stands, which goes on changing.
+        tracker: The GTIDs that the writer has passed.
+        committer: Commits when enough has come together.
+        passed: Told server id and GTID of the last transaction.
+    """
+
+    walker: NativeWalker
+    output: RecordOutput
+    at: Position
+    tracker: GtidTracker
+    committer: Committer
+    passed: Callable[[int, str | None], None]
+
+    def learn(self, event: Event, route: Route) -> None:
+        """Take over what the rows behind a TABLE_MAP event become.
+
+        Args:
+            event: The event.
+            route: The table's route.
+        """
+        table_map = event.buf[event.body + TABLE_ID_BYTES : event.end]
+        if route.signals is None and self.walker.wants(table_map):
+            source = route.source
+            around = marked(source) if isinstance(source, SourceBlock) else None
+            self.walker.learn(table_map, route, None if source is None else route.decoder, around)
+
+    def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
+        """Walk transactions and produce their records; arguments as for ``NativeWalker.walk``.
+
+        Raises:
+            CdcError: Kafka does not take a record, or refuses a commit.
+        """
+        place = self.at
+        if place.resume is not None or self.walker.failed:
+            return Walked(at, pos, LEFT, [], [], None)
+        found = self.walker.walk(chunk, at, file, pos, limit, tail)
+        if found.last is None:
+            return found
+        for route, records in found.segments:
+            self.output.rows(route, records, file)
+        for run in found.gtids:
+            self.tracker.add_run(*run)
+        server, place.gtid, place.commit_us, place.thread = found.last
+        place.begun = True
+        place.pass_to(file, found.pos)
+        self.passed(server, place.gtid)
+        self.committer.check()
+        return found

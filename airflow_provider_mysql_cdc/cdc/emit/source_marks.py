@@ -1,0 +1,17 @@
+"""The source block of events with marks in place of what differs from event to event, for the native kernel."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import COMMIT, NOW, mark
+from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
+
+
+def marked(block: SourceBlock) -> EventContext:
+    """Return the texts around rows as ``source.fill`` makes them of an event without a statement.
+
+    Args:
+        block: The table's source block.
+    """
+    head = block.head(COMMIT, block.streamed, mark("server"), mark("gtid"), mark("file"), mark("position"))
+    return EventContext(head, block.tail(mark("thread"), "null", block.streamed), block.op_tail(NOW))  # type: ignore[arg-type]

@@ -1,0 +1,147 @@
+"""Made-up transactions, sound and damaged, walked by the native kernel: what is walked is what Python reads.
+
+``BothWalks`` reads event by event what was walked, and compares.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+from native_identity import BothWalks
+from test_fuzz_native import Made, each_seed
+from walk_bytes import Sent, begin_body, gtid_body, learn, map_body, route, rows_body
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
+from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+
+pytestmark = [pytest.mark.quick, pytest.mark.native]
+KINDS = (("write", 30), ("update", 31), ("delete", 32))
+Columns = list[tuple[Column, WireType]]
+
+
+class Walks:
+    """Make tables, transactions and damage of a seed, and walk."""
+
+    def __init__(self, seed: int) -> None:
+        self.made = Made(seed)
+        self.random: random.Random = self.made.random
+        module = kernel().module
+        self.tally = Tally(module.Tally())
+        self.walker = BothWalks(module, self.tally)
+        self.tables: list[tuple[bytes, Columns]] = []
+        for number in range(self.random.randrange(1, 4)):
+            self._table(number)
+
+    def _table(self, number: int) -> None:
+        pick = self.random
+        columns = [self.made.column(n) for n in range(1, pick.randrange(2, 12))]
+        names = [column.name for column, _ in columns]
+        keys = tuple(pick.sample(names, pick.randrange(min(3, len(names)) + 1)))
+        table = Table(TableId(pick.choice(("db", "dé", 'd"b')), f"t{number}"), tuple(x for x, _ in columns), keys)
+        options = self.made.options(table.columns)
+        schemas = ('{"k":"é"}', '{"v":1}') if pick.random() < 0.3 else (None, None)
+        texts = EnvelopeText(*schemas, null_text=dict.fromkeys(names, '"dé"'))
+        wires = tuple(wire for _, wire in columns)
+        table_map = b"map %d" % number
+        try:
+            decoder = NativeDecoder(table, wires, options, texts, kernel().module, self.tally)
+        except Declined:
+            decoder = None
+        if decoder is not None:
+            # The context of a contract without transactions is none of a walk's.
+            learn(self.walker, table_map, route(decoder, version=options.contract))
+        self.tables.append((table_map, columns))
+
+    def transaction(self, sent: Sent, number: int) -> None:
+        """Send a transaction; a few are none that can be walked."""
+        pick = self.random
+        tagged, other = pick.random() < 0.03, pick.random() < 0.03
+        gtid = gtid_body(
+            number,
+            us=pick.choice((0, 1, 1 << 54, 1_763_900_000_123_456)),
+            original=pick.choice((None, None, 0, 1_763_900_000_000_000)),
+            clock=pick.choice((2,) * 30 + (1,)),
+        )
+        sent.add(c.GTID_TAGGED_LOG_EVENT if tagged else pick.choice((33, 33, 33, 34)), gtid)
+        sent.add(c.QUERY_EVENT, begin_body(pick.choice((0, 7, 0xFFFFFFFF)), b"CREATE" if other else b"BEGIN"))
+        for _ in range(pick.randrange(4)):
+            if pick.random() < 0.1:
+                sent.add(pick.choice((c.ROWS_QUERY_LOG_EVENT, c.INTVAR_EVENT, c.QUERY_EVENT)), b"\3abc")
+            self._rows(sent)
+        if pick.random() < 0.97:
+            sent.end()
+
+    def _rows(self, sent: Sent) -> None:
+        pick = self.random
+        table_map, columns = pick.choice(self.tables)
+        table, (name, kind) = pick.choice((90, 91, 1 << 47)), pick.choice(KINDS)
+        sent.add(c.TABLE_MAP_EVENT, map_body(table, table_map))
+        for _ in range(pick.choice((0, 1, 1, 1, 2))):
+            rows = self.made.image(columns)
+            if name == "update":
+                rows += rows
+            if pick.random() < 0.1:
+                rows = self.made.event(columns, name)
+            sent.add(kind, rows_body(table, kind, len(columns), rows))
+
+    def damaged(self, data: bytes) -> bytes:
+        """Return the bytes with something changed, without the checksums' knowing."""
+        pick, changed = self.random, bytearray(data)
+        for _ in range(pick.choice((0, 0, 0, 1, 2))):
+            at = pick.randrange(len(changed))
+            how = pick.random()
+            if how < 0.3:
+                del changed[at:]
+            elif how < 0.4:
+                changed[at:at] = self.made.some_bytes(pick.randrange(1, 9))
+            else:
+                changed[at] = pick.randrange(256)
+            if not changed:
+                break
+        return bytes(changed)
+
+
+def run(seed: int) -> None:
+    """Walk transactions of a seed, from each place where the walk ends."""
+    walks = Walks(seed)
+    pick = walks.random
+    start = pick.choice((4, 1000, (1 << 32) - 300))
+    # Without checksums damage reaches the rows.
+    sent = Sent(start, crc=pick.random() < 0.6)
+    for number in range(1, pick.randrange(2, 9)):
+        walks.transaction(sent, number)
+    data = walks.damaged(bytes(sent.data))
+    limit = pick.choice((1 << 63, 1 << 63, sent.pos, *(pos for _, pos in sent.ends)))
+    for begin in [(0, start), *sent.ends]:
+        at, pos = begin
+        while at < len(data):
+            found = walks.walker.walk(data, at, "b.000001", pos, limit, sent.tail())
+            if found.at == at:
+                break
+            at, pos = found.at, found.pos
+            assert pos <= limit
+
+
+def test_made_up_transactions() -> None:
+    before = BothWalks.compared
+    each_seed(run)
+    assert BothWalks.compared > before + 20
+
+
+def test_any_bytes() -> None:
+    """Nothing is walked of bytes that are no transaction, and nothing panics."""
+    pick, walks = random.Random(5), Walks(5)
+    for _ in range(500):
+        size = pick.randrange(60)
+        packet = (
+            struct.pack("<I", size)[:3] + b"\0\0" + bytes(4) + bytes([pick.choice((33, 34, 2))]) + pick.randbytes(size)
+        )
+        found = walks.walker.walk(packet, pick.choice((0, 0, 3, 99)), "b", 4, 1 << 63, pick.choice((0, 4)))
+        assert found.last is None

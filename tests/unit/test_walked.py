@@ -1,0 +1,215 @@
+"""Whole transactions beside the loop of events: what the stream yields then, and where a writer stands behind them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from binlog_bytes import UUID_TEXT, Dump, stream_of
+from drain_rig import Rig
+from fake_kernel import installed
+from walk_bytes import begin_body, gtid_body
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.decode import native_walk
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import CUT, LEFT, OVER, Clock, Walked, mark, pieces
+from airflow_provider_mysql_cdc.cdc.drain.place import Position
+from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
+from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+START = BinlogOffset("binlog.000001", 4)
+
+
+def transaction(dump: Dump) -> Dump:
+    return dump.add(c.GTID_LOG_EVENT, gtid_body()).add(c.QUERY_EVENT, begin_body()).add(c.XID_EVENT, bytes(8))
+
+
+class Walk:
+    """Deals with whole transactions of three events, as long as it is to."""
+
+    def __init__(self, *, most: int = 99) -> None:
+        self.most = most
+        self.asked: list[tuple[int, int, int]] = []
+
+    def __call__(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
+        self.asked.append((len(chunk) - at, pos, limit))
+        stop, end = at, pos
+        for _ in range(3 if self.most else 0):
+            if stop + 4 + int.from_bytes(chunk[stop : stop + 3], "little") > len(chunk):
+                return Walked(at, pos, CUT, [], [], None)
+            size = int.from_bytes(chunk[stop : stop + 3], "little")
+            stop, end = stop + 4 + size, end + size - 1
+        self.most -= 1
+        return Walked(stop, end, OVER if stop > at else LEFT, [], [], None)
+
+
+def test_events_of_walked_transactions_are_not_yielded() -> None:
+    dump = transaction(transaction(Dump().begin()))
+    walked = len(dump.events)
+    dump.add(c.ROWS_QUERY_LOG_EVENT, b"\1x")
+    transaction(dump)
+    with stream_of(dump.data, START) as stream:
+        found = [(e.type, e.start_pos) for e in stream.events(dump.offset(), Walk(most=2))]
+    assert found == [(kind, start) for kind, _, start, _, _ in dump.events[walked:]]
+
+
+def test_a_walk_is_told_where_it_stands_and_ends_the_stream() -> None:
+    dump, walk = transaction(transaction(Dump().begin())), Walk()
+    with stream_of(dump.data, START) as stream:
+        assert list(stream.events(dump.offset(), walk)) == []
+    assert [(pos, limit) for _, pos, limit in walk.asked] == [
+        (dump.events[0][2], dump.pos),
+        (dump.events[3][2], dump.pos),
+    ]
+
+
+def test_bytes_are_waited_for_where_a_transaction_is_cut_off() -> None:
+    dump, walk = transaction(Dump().begin()), Walk()
+    data = bytes(dump.data)
+    with stream_of([data[:-60], data[-60:-30], data[-30:]], START) as stream:
+        assert list(stream.events(dump.offset(), walk)) == []
+    # How many pieces arrive at once is not known.
+    sizes = [size for size, _, _ in walk.asked]
+    assert sizes == sorted(set(sizes)) and {pos for _, pos, _ in walk.asked} == {dump.events[0][2]}
+
+
+class Writer:
+    """What a writer gives to the walk of its transactions."""
+
+    def __init__(self, found: Walked, resume: Reached | None = None) -> None:
+        self.done: list[Any] = []
+        self.found, self.failed = found, False
+        self.at = Position(START, resume=resume)
+        self.tracker = GtidTracker("")
+        note = self.done.append
+        self.walked = WalkedTransactions(
+            walker=self,  # type: ignore[arg-type]
+            output=SimpleNamespace(rows=lambda *given: note(given[:2])),  # type: ignore[arg-type]
+            at=self.at,
+            tracker=self.tracker,
+            committer=SimpleNamespace(  # type: ignore[arg-type]
+                check=lambda: note((str(self.at.boundary), self.tracker.text(), self.at.events))
+            ),
+            passed=lambda *last: note(last),
+        )
+
+    def walk(self, *_: Any) -> Walked:
+        return self.found
+
+    def run(self) -> Walked:
+        return self.walked.walk(b"", 0, "binlog.000001", 4, 1 << 63, 4)
+
+
+FOUND = Walked(99, 500, OVER, [("t", [1, 2]), ("u", [3])], [(UUID_TEXT, 4, 7), (UUID_TEXT, 9, 10)], (7, "g:9", 5, 11))
+
+
+def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
+    writer = Writer(FOUND)
+    writer.at.events = writer.at.statements = 3
+    assert writer.run() is FOUND
+    marker = ("binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
+    assert writer.done == [("t", [1, 2]), ("u", [3]), (7, "g:9"), marker]
+    assert (writer.at.gtid, writer.at.commit_us, writer.at.thread, writer.at.statements) == ("g:9", 5, 11, 0)
+
+
+def test_what_an_earlier_attempt_committed_is_passed_event_by_event() -> None:
+    writer = Writer(FOUND, Reached(BinlogOffset("binlog.000001", 400), 0, 0))
+    assert (writer.run().at, writer.run().cut, writer.done) == (0, False, [])
+
+
+def test_a_walker_that_has_failed_is_not_asked_again() -> None:
+    writer = Writer(FOUND)
+    writer.failed = True
+    assert (writer.run().at, writer.done) == (0, [])
+
+
+@pytest.mark.parametrize("runs", [[(1, 4)], [(4, 6), (6, 7)], [(4, 6), (8, 9)], [(2, 3), (1, 2)], [(4, 5), (2, 4)]])
+@pytest.mark.parametrize("start", ["", f"{UUID_TEXT}:1-3", f"{UUID_TEXT}:1-3:10-12"])
+def test_runs_of_gtids_are_added_as_one_after_the_other(start: str, runs: list[tuple[int, int]]) -> None:
+    one, each = GtidTracker(start), GtidTracker(start)
+    for first, end in runs:
+        one.add_run(UUID_TEXT, first, end)
+        for number in range(first, end):
+            each.add(f"{UUID_TEXT}:{number}")
+    assert one.text() == each.text()
+
+
+def test_marks_stand_between_the_pieces_of_a_text() -> None:
+    clock = Clock("us", {1000: "ms"})
+    text = f'{{"a":{clock // 1000},"b":{clock}000,{mark("x")}'
+    assert pieces(text) == [(b'{"a":', "ms"), (b',"b":', "us"), (b"000,", "x"), (b"", "")]
+
+
+PROPERTIES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+
+
+@pytest.mark.parametrize(
+    ("more", "walks"),
+    [
+        ({}, True),
+        ({"cdc.id.header": "true"}, False),
+        ({"provide.transaction.metadata": "true"}, False),
+        ({"include.query": "true"}, False),
+        ({"value.format": "ticdc-avro", "schema-registry": "http://r"}, False),
+    ],
+)
+def test_what_only_the_loop_of_events_does_is_left_to_it(
+    monkeypatch: pytest.MonkeyPatch, more: dict[str, str], walks: bool
+) -> None:
+    cfg = ConnectorConfig.from_properties({**PROPERTIES, **more})
+    plan = BatchPlan(1, "drain", START, START, 1)
+    given: Any = SimpleNamespace(low_row=None)
+    with installed(monkeypatch, native_walk, "NativeWalker"):
+        assert (Routes(cfg, plan, 0, "").walker() is not None) is walks
+        for kept in ({"filters": given}, {"forms": given}, {"touched": given}):
+            assert Routes(cfg, plan, 0, "", **kept).walker() is None
+    monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
+    assert Routes(cfg, plan, 0, "").walker() is None
+
+
+class Learning:
+    """Notes what a walker is told."""
+
+    def __init__(self) -> None:
+        self.known: list[Any] = []
+
+    def wants(self, table_map: bytes) -> bool:
+        return all(table_map != known[0] for known in self.known)
+
+    def learn(self, *given: Any) -> None:
+        self.known.append(given)
+
+    def forget(self) -> None:
+        self.known.clear()
+
+
+def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, walker = Rig(monkeypatch), Learning()
+    writer, none = rig.writer, TopicShare("", 0, frozenset(), False)
+    writer._walked = WalkedTransactions(
+        walker,  # type: ignore[arg-type]
+        writer._output,
+        writer._at,
+        writer._tracker,
+        writer._committer,
+        writer._passed,
+    )
+    route = Route(TableId("d", "t"), "", none, None, None, ())
+    signals = replace(route, signals=cast(Any, object()))
+    event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"...\7\0\0\0\0\0raw.crc!", 3, 13)
+    for one in (signals, route, route):
+        monkeypatch.setattr(writer._routes, "of_table_map", lambda *_, one=one: (7, one))
+        writer._table_map(event)
+    assert walker.known == [(b"raw.", route, None, None)]
+    writer._changed(SchemaState(), event, ())
+    assert walker.known == []
