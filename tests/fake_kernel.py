@@ -31,7 +31,7 @@ class FakeKernel:
         decode = self._decode
         return SimpleNamespace(write=decode, update=decode, delete=decode) if self.known else None
 
-    def Walker(self, tally: Any) -> Any:
+    def Walker(self, tally: Any, by_event: bool) -> Any:
         return SimpleNamespace()
 
     def text_plan(self, *given: Any) -> Any:

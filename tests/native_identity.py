@@ -150,8 +150,8 @@ class BothWalks(native_walk.NativeWalker):
 
     compared = 0
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
         self.routes: dict[bytes, Any] = {}
 
     def learn(self, table_map: bytes, route: Any, decoder: Any, around: EventContext | None) -> None:
@@ -168,7 +168,7 @@ class BothWalks(native_walk.NativeWalker):
         if found.why == PANIC:
             raise Difference("the walk panicked")
         if found.at != at:
-            records = [(route.path, record) for route, records in found.segments for record in records]
+            records = [(of.path, record, *event) for of, records, *event in found.segments for record in records]
             with_python = _Reading(self, file, pos)
             with_python.read(chunk[at : found.at], found.pos, tail)
             if records != with_python.records:
@@ -210,6 +210,7 @@ class _Reading:
 
     def _event(self, event: Event) -> None:
         if event.type in c.GTID_EVENTS:
+            self.events = 0
             self.at = SimpleNamespace(query=None, thread=0, gtid=None, commit_us=0)
             parsed = parse_gtid(event)
             self.at.gtid, self.at.commit_us, self.server = parsed.gtid, parsed.commit_us, event.server_id
@@ -230,6 +231,7 @@ class _Reading:
             raise Difference(f"an event of type {event.type} was walked")
 
     def _rows(self, event: Event) -> None:
+        self.events += 1
         header = rows_header(event)
         route = self.tables[header.table_id]
         if route.source is None or route.decoder is None:
@@ -239,7 +241,8 @@ class _Reading:
         source.fill(ctx, route.source, event, self.at)
         decode = (RowDecoder.write, RowDecoder.update, RowDecoder.delete)[c.ROWS_VERSIONS[event.type]]
         decode(route.decoder, event.buf, header.pos, event.end, ctx, out)
-        self.records += [(route.path, record) for record in out]
+        place = (self.at.gtid, self.events) if self.walker.by_event else (None, 0)
+        self.records += [(route.path, record, *place) for record in out]
 
 
 def watch() -> None:

@@ -43,8 +43,17 @@ pub struct Place<'a> {
     pub now_ns: u64,
 }
 
-/// A record: the place of its table, and what Python gets of it.
-type Record<'py> = (usize, Bound<'py, PyAny>);
+/// A record: the place of its table, the number of its row event in the transaction, and what Python gets of it.
+type Record<'py> = (usize, usize, Bound<'py, PyAny>);
+
+/// Records of one table that follow each other. Where events are told apart, those of one row event, with its number.
+pub struct Segment<'py> {
+    pub table: usize,
+    pub records: Bound<'py, PyList>,
+    pub gtid: Option<([u8; 16], u64)>,
+    /// 0 where events are not told apart.
+    pub event: usize,
+}
 
 /// Transactions that follow each other in one server's numbers: its UUID, the first and the one behind the last.
 type Run = ([u8; 16], u64, u64);
@@ -60,8 +69,9 @@ pub struct Passed {
 /// What was walked.
 #[derive(Default)]
 pub struct Walked<'py> {
-    /// Runs of records of one table.
-    pub segments: Vec<(usize, Bound<'py, PyList>)>,
+    pub segments: Vec<Segment<'py>>,
+    /// Whether the records of each row event are told apart.
+    pub by_event: bool,
     pub gtids: Vec<Run>,
     pub last: Option<Passed>,
     pub rows: i64,
@@ -126,7 +136,7 @@ impl Tables {
             });
             match step {
                 Ok((stop, end, passed, rows, bytes)) => {
-                    if walked.take(py, &mut records).is_none() {
+                    if walked.take(py, &mut records, &passed).is_none() {
                         why = Some(Stop::Left);
                         break;
                     }
@@ -147,11 +157,22 @@ impl Tables {
 
 impl<'py> Walked<'py> {
     /// Add the records of a transaction.
-    fn take(&mut self, py: Python<'py>, records: &mut Vec<Record<'py>>) -> Option<()> {
-        for (table, record) in records.drain(..) {
+    fn take(&mut self, py: Python<'py>, records: &mut Vec<Record<'py>>, passed: &Passed) -> Option<()> {
+        // Where events are told apart, they are by GTID.
+        if self.by_event && passed.gtid.is_none() && !records.is_empty() {
+            return None;
+        }
+        let mut last = 0;
+        for (table, number, record) in records.drain(..) {
+            let same = if self.by_event { number == last } else { true };
+            last = number;
             match self.segments.last() {
-                Some((last, list)) if *last == table => list.append(record).ok()?,
-                _ => self.segments.push((table, PyList::new(py, [record]).ok()?)),
+                Some(segment) if same && segment.table == table => segment.records.append(record).ok()?,
+                _ => {
+                    let records = PyList::new(py, [record]).ok()?;
+                    let (gtid, event) = if self.by_event { (passed.gtid, number) } else { (None, 0) };
+                    self.segments.push(Segment { table, records, gtid, event });
+                }
             }
         }
         Some(())
@@ -214,7 +235,7 @@ impl<'py> Transaction<'_, 'py> {
         self.records.clear();
         let (mut at, mut pos) = (at, pos);
         let mut known: Vec<(u64, usize)> = Vec::new();
-        let (mut rows, mut bytes) = (0, 0);
+        let (mut rows, mut bytes, mut number) = (0, 0, 0);
         let mut passed = Passed { server: 0, gtid: None, commit_us: 0, thread: 0 };
         while at < stop {
             let event = events::event_at(self.data, at)?;
@@ -237,7 +258,8 @@ impl<'py> Transaction<'_, 'py> {
                 events::WRITE_ROWS..=events::DELETE_ROWS => {
                     let id = events::little(body.get(..TABLE_ID).ok_or(Stop::Left)?);
                     let table = known.iter().rev().find(|(number, _)| *number == id).ok_or(Stop::Left)?.1;
-                    let (count, size) = self.rows(py, &event, body, table, pos, &passed)?;
+                    number += 1;
+                    let (count, size) = self.rows(py, &event, body, (table, number), pos, &passed)?;
                     rows += count;
                     bytes += size;
                 }
@@ -255,7 +277,7 @@ impl<'py> Transaction<'_, 'py> {
         py: Python<'py>,
         event: &Event,
         body: &[u8],
-        table: usize,
+        (table, number): (usize, usize),
         pos: u64,
         passed: &Passed,
     ) -> Result<(i64, usize), Stop> {
@@ -300,10 +322,10 @@ impl<'py> Transaction<'_, 'py> {
             size += value.len() + key.map_or(0, <[u8]>::len);
             let key = key.map(|key| PyBytes::new(py, key));
             let made = (&key, PyBytes::new(py, value), row, 0, py.None()).into_pyobject(py).ok()?;
-            self.records.push((table, made.into_any()));
+            self.records.push((table, number, made.into_any()));
             if tombstone {
                 let made = (&key, py.None(), row, 1, py.None()).into_pyobject(py).ok()?;
-                self.records.push((table, made.into_any()));
+                self.records.push((table, number, made.into_any()));
             }
             Some(())
         };

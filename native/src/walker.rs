@@ -6,14 +6,14 @@ use pyo3::types::{PyBytes, PyList};
 use crate::around::Around;
 use crate::events::{self, Stop};
 use crate::kernel::Declined;
-use crate::walk::{Place, Table, Tables, Texts, Walked};
+use crate::walk::{Place, Segment, Table, Tables, Texts, Walked};
 use crate::{guarded, RowKernel, Tally};
 
 /// Texts before and behind the row number, each of pieces with the name of the place behind them, and what stands
 /// between flags and rows in an operation's events.
 type GivenTexts = (Vec<(Vec<u8>, String)>, Vec<(Vec<u8>, String)>, Vec<u8>);
-/// Routes with their records.
-type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>)>;
+/// Routes with their records, and the GTID and the number of the row event where events are told apart.
+type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, Option<String>, usize)>;
 /// A server's UUID, the first of its transactions, and the number behind the last.
 type GivenRun = (String, u64, u64);
 /// Server id, GTID, commit time and thread of a transaction.
@@ -29,6 +29,7 @@ const LEFT: i64 = -1;
 pub struct Walker {
     tables: Tables,
     tally: Py<Tally>,
+    by_event: bool,
 }
 
 fn texts_of(given: Option<GivenTexts>) -> Option<(Option<Texts>, Vec<u8>)> {
@@ -39,8 +40,8 @@ fn texts_of(given: Option<GivenTexts>) -> Option<(Option<Texts>, Vec<u8>)> {
 #[pymethods]
 impl Walker {
     #[new]
-    fn new(tally: Py<Tally>) -> Walker {
-        Walker { tables: Tables::new(), tally }
+    fn new(tally: Py<Tally>, by_event: bool) -> Walker {
+        Walker { tables: Tables::new(), tally, by_event }
     }
 
     /// Know what rows behind a TABLE_MAP become; return whether they can be walked.
@@ -85,15 +86,17 @@ impl Walker {
     ) -> (usize, u64, i64, Segments<'py>, Vec<GivenRun>, Option<GivenPassed>) {
         let place = Place { file: file.as_bytes(), pos, limit, tail, now_ns };
         let made = guarded(|| {
-            let mut walked = Walked::default();
+            let mut walked = Walked { by_event: self.by_event, ..Walked::default() };
             let (to, end, why) = self.tables.walk(py, chunk.as_bytes(), at, &place, most, &mut walked);
             let why = why.map_or(OVER, |stop| if stop == Stop::Cut { CUT } else { LEFT });
             let segments = walked.segments.into_iter();
-            let segments = segments.map(|(table, list)| (self.tables.route(table).clone_ref(py), list)).collect();
+            let made = |one: Segment<'py>| {
+                (self.tables.route(one.table).clone_ref(py), one.records, one.gtid.map(gtid_of), one.event)
+            };
+            let segments = segments.map(made).collect();
             let gtids = walked.gtids.iter().map(|(uuid, first, end)| (text_of(uuid), *first, *end)).collect();
             let last = walked.last.map(|one| {
-                let gtid = one.gtid.map(|(uuid, number)| format!("{}:{number}", text_of(&uuid)));
-                (one.server, gtid, one.commit_us, one.thread)
+                (one.server, one.gtid.map(gtid_of), one.commit_us, one.thread)
             });
             self.tally.get().count(Ok(walked.rows));
             Ok((to, end, why, segments, gtids, last))
@@ -103,6 +106,10 @@ impl Walker {
             (at, pos, Declined::Panic as i64, Vec::new(), Vec::new(), None)
         })
     }
+}
+
+fn gtid_of((uuid, number): ([u8; 16], u64)) -> String {
+    format!("{}:{number}", text_of(&uuid))
 }
 
 fn text_of(uuid: &[u8; 16]) -> String {

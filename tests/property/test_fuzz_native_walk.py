@@ -34,7 +34,7 @@ class Walks:
         self.random: random.Random = self.made.random
         module = kernel().module
         self.tally = Tally(module.Tally())
-        self.walker = BothWalks(module, self.tally)
+        self.walker = BothWalks(module, self.tally, by_event=self.random.random() < 0.3)
         self.tables: list[tuple[bytes, Columns]] = []
         for number in range(self.random.randrange(1, 4)):
             self._table(number)

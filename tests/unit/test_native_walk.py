@@ -34,10 +34,10 @@ def row(key: int, n: int = 5) -> bytes:
 class Walk:
     """A walker that knows one table, and passes over the rows of another."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, by_event: bool = False, **options: Any) -> None:
         module = kernel().module
         self.tally = Tally(module.Tally())
-        self.walker = BothWalks(module, self.tally)
+        self.walker = BothWalks(module, self.tally, by_event=by_event)
         envelope = EnvelopeText(None, None)
         self.decoder = NativeDecoder(T, WIRES, DecoderOptions(**options), envelope, module, self.tally)
         self.route = route(self.decoder)
@@ -58,7 +58,7 @@ def insert(sent: Sent, *keys: int, number: int = 1, table: bytes = MAP) -> Sent:
 
 
 def keys(found: Walked) -> list[bytes]:
-    return [record[0] for _, records in found.segments for record in records]
+    return [record[0] for _, records, *_ in found.segments for record in records]
 
 
 @pytest.mark.parametrize("crc", [True, False])
@@ -68,7 +68,7 @@ def test_transactions_of_a_known_table(crc: bool) -> None:
     found = walk.of(sent, tail=sent.tail())
     assert (found.at, found.pos, found.why) == (len(sent.data), sent.pos, CUT)
     assert keys(found) == [b'{"id":%d}' % key for key in (1, 2, 3, 4)]
-    assert [of is walk.route for of, _ in found.segments] == [True]
+    assert [(of is walk.route, gtid, event) for of, _, gtid, event in found.segments] == [(True, None, 0)]
     assert found.gtids == [(UUID_TEXT, 1, 3), (UUID_TEXT, 9, 10)]
     assert found.last == (7, f"{UUID_TEXT}:9", COMMIT_US, 11)
     assert walk.tally.counts().rows == 4
@@ -179,6 +179,26 @@ def test_what_is_left_to_python(what: str) -> None:
     assert (found.at, found.pos) == sent.ends[0]
     assert found.why == LEFT and keys(found) == [b'{"id":1}'] and walk.tally.counts().declined == {}
     assert walk.of(bytes(sent.data), at=found.at).last is None
+
+
+def test_events_are_told_apart_by_gtid_and_number() -> None:
+    sent, walk = Sent(), Walk(by_event=True)
+    sent.begin(4).add(c.TABLE_MAP_EVENT, map_body(90, SKIPPED)).add(c.TABLE_MAP_EVENT, map_body(91, MAP))
+    for table, some in ((91, (1, 2)), (90, (3,)), (91, (4,)), (91, (5,))):
+        rows = b"".join(map(row, some))
+        sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(table, c.WRITE_ROWS_EVENT_V2, 2, rows))
+    insert(sent.end(), 6, number=5)
+    found = walk.of(sent)
+    told = [(len(records), gtid, event) for _, records, gtid, event in found.segments]
+    four, five = f"{UUID_TEXT}:4", f"{UUID_TEXT}:5"
+    assert told == [(2, four, 1), (1, four, 3), (1, four, 4), (1, five, 1)]
+
+
+def test_events_without_a_gtid_are_not_told_apart() -> None:
+    sent = Sent().add(c.ANONYMOUS_GTID_LOG_EVENT, gtid_body()).add(c.QUERY_EVENT, begin_body())
+    sent.add(c.TABLE_MAP_EVENT, map_body(90, MAP))
+    sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(90, c.WRITE_ROWS_EVENT_V2, 2, row(1))).end()
+    assert Walk().of(sent).last is not None and Walk(by_event=True).of(sent).last is None
 
 
 def test_rows_that_nobody_wants_are_passed_over() -> None:

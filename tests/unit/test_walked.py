@@ -94,7 +94,7 @@ class Writer:
         note = self.done.append
         self.walked = WalkedTransactions(
             walker=self,  # type: ignore[arg-type]
-            output=SimpleNamespace(rows=lambda *given: note(given[:2])),  # type: ignore[arg-type]
+            output=SimpleNamespace(rows=lambda *given: note((*given[:2], self.at.gtid, self.at.events))),  # type: ignore[arg-type]
             at=self.at,
             tracker=self.tracker,
             committer=SimpleNamespace(  # type: ignore[arg-type]
@@ -110,7 +110,14 @@ class Writer:
         return self.walked.walk(b"", 0, "binlog.000001", 4, 1 << 63, 4)
 
 
-FOUND = Walked(99, 500, OVER, [("t", [1, 2]), ("u", [3])], [(UUID_TEXT, 4, 7), (UUID_TEXT, 9, 10)], (7, "g:9", 5, 11))
+FOUND = Walked(
+    99,
+    500,
+    OVER,
+    [("t", [1, 2], "g:8", 2), ("u", [3], "g:9", 1)],
+    [(UUID_TEXT, 4, 7), (UUID_TEXT, 9, 10)],
+    (7, "g:9", 5, 11),
+)
 
 
 def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
@@ -118,7 +125,7 @@ def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
     writer.at.events = writer.at.statements = 3
     assert writer.run() is FOUND
     marker = ("binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
-    assert writer.done == [("t", [1, 2]), ("u", [3]), (7, "g:9"), marker]
+    assert writer.done == [("t", [1, 2], "g:8", 2), ("u", [3], "g:9", 1), (7, "g:9"), marker]
     assert (writer.at.gtid, writer.at.commit_us, writer.at.thread, writer.at.statements) == ("g:9", 5, 11, 0)
 
 
@@ -157,7 +164,7 @@ PROPERTIES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u
     ("more", "walks"),
     [
         ({}, True),
-        ({"cdc.id.header": "true"}, False),
+        ({"cdc.id.header": "true"}, True),
         ({"provide.transaction.metadata": "true"}, False),
         ({"include.query": "true"}, False),
         ({"value.format": "ticdc-avro", "schema-registry": "http://r"}, False),
@@ -170,7 +177,8 @@ def test_what_only_the_loop_of_events_does_is_left_to_it(
     plan = BatchPlan(1, "drain", START, START, 1)
     given: Any = SimpleNamespace(low_row=None)
     with installed(monkeypatch, native_walk, "NativeWalker"):
-        assert (Routes(cfg, plan, 0, "").walker() is not None) is walks
+        walker = Routes(cfg, plan, 0, "").walker()
+        assert (walker is not None) is walks and (walker is None or walker.by_event is ("cdc.id.header" in more))
         for kept in ({"filters": given}, {"forms": given}, {"touched": given}):
             assert Routes(cfg, plan, 0, "", **kept).walker() is None
     monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")

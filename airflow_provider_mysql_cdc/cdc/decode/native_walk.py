@@ -79,7 +79,8 @@ class Walked(NamedTuple):
         at: Offset behind it.
         pos: Position behind it.
         why: Why it ended.
-        segments: Routes with their records, in binlog order.
+        segments: Routes with their records, in binlog order; and where events are told apart the GTID and the number of
+            the row event in the transaction, from 1, else None and 0.
         gtids: Runs of transactions: a server's UUID, the first number and the one behind the last.
         last: Server id, GTID, commit time in microseconds and thread of the last transaction; None when there is none.
     """
@@ -87,7 +88,7 @@ class Walked(NamedTuple):
     at: int
     pos: int
     why: int
-    segments: list[tuple[Any, list[Any]]]
+    segments: list[tuple[Any, list[Any], str | None, int]]
     gtids: list[tuple[str, int, int]]
     last: tuple[int, str | None, int, int] | None
 
@@ -103,14 +104,15 @@ class NativeWalker:
     Args:
         module: The kernel.
         tally: Counts what it decodes.
+        by_event: Whether the records of each row event are told apart, by GTID and number.
 
     Attributes:
         failed: Whether the kernel has failed; it is not to be asked again.
         now: The time in nanoseconds that records tell; 0 for that of the clock.
     """
 
-    def __init__(self, module: Any, tally: Tally) -> None:
-        self._walker = module.Walker(tally.native)
+    def __init__(self, module: Any, tally: Tally, *, by_event: bool = False) -> None:
+        self._walker, self.by_event = module.Walker(tally.native, by_event), by_event
         self._met: set[bytes] = set()
         self.failed = False
         self.now = 0

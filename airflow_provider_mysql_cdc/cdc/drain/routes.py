@@ -188,8 +188,10 @@ class Routes:
         """Return what walks whole transactions; None where each event is looked at in Python."""
         if self._tally is None or self._forms is not None or self._filters is not None or self._touched is not None:
             return None
-        plain = self.identity, self._cfg.ticdc, self._cfg[F.PROVIDE_TRANSACTION_METADATA], self._cfg[F.INCLUDE_QUERY]
-        return None if any(plain) else native_walk.NativeWalker(native_kernel.kernel().module, self._tally)
+        plain = self._cfg.ticdc, self._cfg[F.PROVIDE_TRANSACTION_METADATA], self._cfg[F.INCLUDE_QUERY]
+        if any(plain):
+            return None
+        return native_walk.NativeWalker(native_kernel.kernel().module, self._tally, by_event=self.identity)
 
     def of_table_map(self, event: Event, state: SchemaState) -> tuple[int, Route]:
         """Return the table id and the route of a TABLE_MAP event.

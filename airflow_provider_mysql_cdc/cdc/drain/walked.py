@@ -66,7 +66,9 @@ class WalkedTransactions:
         found = self.walker.walk(chunk, at, file, pos, limit, tail)
         if found.last is None:
             return found
-        for route, records in found.segments:
+        for route, records, gtid, event in found.segments:
+            # Ids of records tell them (RecordOutput).
+            place.gtid, place.events = gtid, event
             self.output.rows(route, records, file)
         for run in found.gtids:
             self.tracker.add_run(*run)
