@@ -129,8 +129,8 @@ def _lag(sessions: Sequence[Session]) -> str:
             if lag := found.lag_s:
                 out.append(
                     f"| {line.workload} | {SIDES[side].title} | {lag['p50']:.2f} | {lag['p95']:.2f} | "
-                    f"{lag['max']:.2f} | {found.records:,} | {found.busy * 60:.1f} | {_share(line.ratio(side))} | {found.peak_mb:,.0f} | "
-                    f"{found.load:.1f} |"
+                    f"{lag['max']:.2f} | {found.records:,} | {found.busy * 60:.1f} | {_share(line.ratio(side))} | "
+                    f"{found.peak_mb:,.0f} | {found.load:.1f} |"
                 )
     return "\n".join(out) if len(out) > 2 else ""
 

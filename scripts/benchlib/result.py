@@ -110,7 +110,7 @@ class Line:
         return next((name for name in BEST if name in self.sides), None)
 
     def ratio(self, side: str, *, steady: bool = False) -> float | None:
-        """Return a side's share of Debezium's CPU time a record, or a second of a steady load; None where there is none.
+        """Return a side's share of Debezium's CPU time a record, or a second of a steady load; None without both.
 
         Args:
             side: The side.
