@@ -44,18 +44,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in pages.write_pages():
             print(path)
         return 0
+    failures: list[str] = []
     try:
-        session = _session(options, given)
+        compared = _session(options, given, failures).lines
     except (StackError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    compared = session.lines
     judged = verdicts(compared)
     for verdict in judged:
         print(f"{'missed ' if verdict.missed else 'reached'} {verdict.text}")
     missed = [verdict.text for verdict in judged if verdict.missed]
     print(f"\n{pages.table(compared)}\n\n{summary(compared, missed)}")
-    return 1 if missed else 0
+    for failure in failures:
+        print(f"error: {failure}", file=sys.stderr)
+    return 2 if failures else 1 if missed else 0
 
 
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
@@ -81,13 +83,13 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def _session(options: argparse.Namespace, arguments: Sequence[str]) -> Session:
-    """Measure, print each run as it ends, and write the result file behind each."""
+def _session(options: argparse.Namespace, arguments: Sequence[str], failures: list[str]) -> Session:
+    """Measure, print each run as it ends, and write the result file behind each; note what failed."""
     begun = time.monotonic()
     earlier = read(options.output) if options.output else []
     with tempfile.TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
         session = Session(about(arguments, ground.source.version()))
-        for run in _runs(options, ground, Path(folder), begun):
+        for run in _runs(options, ground, Path(folder), begun, failures):
             _say(begun, json.dumps(run.to_json()))
             session = replace(session, runs=(*session.runs, run))
             if options.output:
@@ -95,8 +97,10 @@ def _session(options: argparse.Namespace, arguments: Sequence[str]) -> Session:
     return session
 
 
-def _runs(options: argparse.Namespace, ground: Ground, folder: Path, begun: float) -> Iterator[Run]:
-    """Measure starts and then the workloads."""
+def _runs(
+    options: argparse.Namespace, ground: Ground, folder: Path, begun: float, failures: list[str]
+) -> Iterator[Run]:
+    """Measure starts and then the workloads; what fails in one keeps those on other rows from nothing."""
     chosen = [
         WORKLOADS[name].scaled(options.scale, quick=options.quick) for name in WORKLOADS if name in options.workload
     ]
@@ -104,7 +108,11 @@ def _runs(options: argparse.Namespace, ground: Ground, folder: Path, begun: floa
     for number, some in enumerate([[_START], *groups(chosen)]):
         for workload in some:
             _say(begun, f"{workload.name}: {workload.about}; {workload.rows:,} rows")
-        yield from measured(ground, some, sides, options.repeats, folder / str(number))
+        try:
+            yield from measured(ground, some, sides, options.repeats, folder / str(number))
+        except (StackError, RuntimeError) as error:
+            failures.append(str(error))
+            _say(begun, f"error: {error}")
 
 
 def _sides(options: argparse.Namespace) -> list[Side]:

@@ -1,12 +1,10 @@
-"""What a measured snapshot beside the stream comes to, and how two of them compare."""
+"""What a measured snapshot beside the stream has written, and whether it counts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
-from benchlib.costs import Costs
 from benchlib.process_tree import Usage
 
 READ = b'"op":"r"'
@@ -46,7 +44,7 @@ def written(records: Iterable[tuple[bytes | None, bytes | None]]) -> Written:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured(Costs):
+class Measured:
     """Hold one measured run.
 
     Args:
@@ -62,28 +60,6 @@ class Measured(Costs):
     used: Usage
     beside_s: float = 0.0
     load: float = 0.0
-
-    @property
-    def a_million_rows(self) -> float:
-        """Return CPU seconds a million rows read; what the stream cost meanwhile is in them."""
-        return self.cpu_s / max(1, self.wrote.reads) * 1e6
-
-    @property
-    def a_million_records(self) -> float:
-        """Return CPU seconds a million records of both, rows and changes."""
-        return self.cpu_s / max(1, self.wrote.reads + self.wrote.changes) * 1e6
-
-    def to_json(self) -> dict[str, Any]:
-        """Return plain JSON."""
-        return {
-            "name": self.name,
-            "rows": self.wrote.reads,
-            "changes": self.wrote.changes,
-            **self.costs(),
-            "cpu_s_a_million_rows": round(self.a_million_rows, 2),
-            "cpu_s_a_million_records": round(self.a_million_records, 2),
-            "quarters_mb": {kind: [round(mb) for mb in four] for kind, four in self.used.quarters_mb.items()},
-        }
 
 
 MOST_LEFT_OUT = 0.02
@@ -108,16 +84,3 @@ def complaints(run: Measured, rows: int, rate: float) -> list[str]:
     if wrote.changes < (made := run.used.wall_s * rate) * LEAST_BESIDE:
         found.append(f"{run.name} wrote {wrote.changes} of about {made:.0f} changes of the stream")
     return found
-
-
-def ratios(ours: Measured, theirs: Measured) -> dict[str, float]:
-    """Return our share of their CPU time, by row read and by record.
-
-    Args:
-        ours: This provider.
-        theirs: Debezium.
-    """
-    return {
-        "rows": round(ours.a_million_rows / theirs.a_million_rows, 3),
-        "records": round(ours.a_million_records / theirs.a_million_records, 3),
-    }

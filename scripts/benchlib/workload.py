@@ -30,6 +30,7 @@ class Workload:
         peer: Whether Debezium runs it, too.
         ours: Further properties of this provider.
         seconds: How long a steady load lasts; 0 for rows that are there before.
+        least: Fewest rows at whatever scale.
     """
 
     name: str
@@ -45,6 +46,7 @@ class Workload:
     peer: bool = True
     ours: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
+    least: int = LEAST_ROWS
 
     @property
     def names(self) -> list[str]:
@@ -77,7 +79,7 @@ class Workload:
             quick: Whether to begin with the rows of a quick bench.
         """
         tables = self.tables if self.tables == 1 or scale >= 1 else max(2, round(self.tables * scale))
-        rows = max(LEAST_ROWS, 2 * tables, round((self.quick if quick and self.quick else self.rows) * scale))
+        rows = max(self.least, 2 * tables, round((self.quick if quick and self.quick else self.rows) * scale))
         whole = rows - rows % tables
         return replace(self, rows=whole, tables=tables, seconds=max(20.0, self.seconds * scale) if self.seconds else 0)
 
@@ -124,7 +126,10 @@ _ALL = (
     replace(_SNAPSHOT, name="snapshot-string", about="the same, key of 33 letters", shape=STRING_KEY, rows=_M, quick=0),
     replace(_SNAPSHOT, name="snapshot-composite", about="key of two columns", shape=COMPOSITE_KEY, rows=_M, quick=0),
     replace(_SNAPSHOT, name="snapshot-skewed", about="integer key with gaps", shape=SKEWED_KEY, rows=_M, quick=0),
-    Workload("incremental", "7 columns, read beside 100 changes a second", NARROW, _M, 300_000, "incremental"),
+    # Changes tell of rows before they are read: of a small table they would tell of too many.
+    Workload(
+        "incremental", "7 columns, read beside 100 changes a second", NARROW, _M, 300_000, "incremental", least=20_000
+    ),
     *(_tables(count) for count in (10, 100, 1_000, 10_000)),
     *(_writers(tables, writers) for tables in (1, 10) for writers in (1, 2)),
     *(_linear(millions) for millions in (1, 2, 4, 8)),

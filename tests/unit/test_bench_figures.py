@@ -1,4 +1,4 @@
-"""What scripts/bench_incremental.py makes of what it sampled and read."""
+"""What the bench makes of what it sampled, and of what a snapshot beside changes has written."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from benchlib.figures import Measured, Written, complaints, ratios, written
+from benchlib.figures import Measured, Written, complaints, written
 from benchlib.process_tree import Sample, Usage, children, kind_of, usage, watch
 
 
@@ -74,16 +74,6 @@ def test_rows_that_were_read_are_told_from_changes() -> None:
 def run(reads: int, changes: int, cpu_s: float, keys: int | None = None, beside_s: float = 0.0) -> Measured:
     wrote = Written(reads, reads if keys is None else keys, changes)
     return Measured("x", wrote, Usage(10.0, cpu_s, {"java": cpu_s}, {"java": 70.4}, {"java": [1.2] * 4}), beside_s, 1.5)
-
-
-def test_cost_is_told_by_row_and_by_record_with_what_was_done_beside() -> None:
-    ours = run(800_000, 200_000, 15.0, beside_s=1.0)
-    assert ours.a_million_rows == pytest.approx(20.0)
-    assert ours.a_million_records == pytest.approx(16.0)
-    assert ratios(ours, run(400_000, 400_000, 32.0)) == {"rows": 0.25, "records": 0.4}
-    told = ours.to_json()
-    assert told["cpu_s"] == 16.0 and told["cpu_s_beside"] == 1.0 and told["cpu_s_a_million_rows"] == 20.0
-    assert told["peak_mb"] == {"java": 70} and told["quarters_mb"] == {"java": [1, 1, 1, 1]}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,70 @@
+"""How scripts/bench goes through its workloads, and how it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from benchlib import cli
+from benchlib.process_tree import Usage
+from benchlib.run import Run
+from benchlib.sessions import START, read
+from benchlib.sides import Side
+from benchlib.workload import Workload
+
+CPU_S = {"debezium": 100.0, "python": 20.0, "native": 5.0}
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Replace servers and runs; return the names of the workloads that were begun together."""
+    together: list[list[str]] = []
+
+    @contextmanager
+    def ground(*_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(source=SimpleNamespace(version=lambda: "9.7.4"))
+
+    def measured(_: Any, workloads: Sequence[Workload], sides: Sequence[Side], *__: Any) -> Iterator[Run]:
+        together.append([workload.name for workload in workloads])
+        for workload in workloads:
+            if workload.name == "one-transaction":
+                raise RuntimeError("Kafka went away")
+            for side in sides:
+                share = 1e-5 if workload.name == START else workload.rows / 1e6
+                cpu_s = CPU_S[side.name] * share
+                used = Usage(cpu_s, cpu_s, {"java": cpu_s}, {"java": CPU_S[side.name]})
+                yield Run(workload.name, side.name, workload.rows, used)
+
+    monkeypatch.setattr(cli, "_ground", ground)
+    monkeypatch.setattr(cli, "measured", measured)
+    return together
+
+
+def test_the_last_line_has_all_ratios_and_a_missed_target_is_an_exit_code(
+    begun: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [f"--side={name}" for name in CPU_S]
+    assert cli.main(["--quick", *sides]) == 0
+    assert begun == [[START], ["narrow", "avro", "snapshot"], ["narrow-schemas"], ["wide"], ["incremental"]]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("ratios to Debezium") and "wide 0.200 / 0.050" in last and "missed" not in last
+    assert cli.main(["--workload=narrow", "--side=debezium", "--side=python"]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith("narrow 0.200; missed: narrow 0.2 (> 0.167), narrow without start 0.2 (> 0.1)")
+
+
+def test_what_fails_keeps_nothing_else_from_being_measured(
+    begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result.json"
+    chosen = [f"--workload={name}" for name in ("narrow-single", "one-transaction", "compressed")]
+    assert cli.main([*chosen, "--scale=0.01", "--side=python", f"--output={path}"]) == 2
+    assert "error: Kafka went away" in capsys.readouterr().err
+    (session,) = read(path)
+    assert [run.workload for run in session.runs] == [START, "narrow-single", "compressed"]
+    assert session.about["versions"]["mysql"] == "9.7.4"
+    assert cli.main(["--workload=one-transaction", "--side=python"]) == 2
