@@ -58,9 +58,12 @@ def files(sessions: Sequence[Session]) -> dict[Path, str]:
 
 
 def write_pages() -> list[Path]:
-    """Make all files anew; return those that changed."""
-    changed = []
-    for path, text in files(read(RESULT)).items():
+    """Make all files anew, and remove plots of what is no longer measured; return the files that changed."""
+    changed, made = [], files(read(RESULT))
+    for path in set(RESULT.parent.glob("*.svg")) - set(made):
+        path.unlink()
+        changed.append(path)
+    for path, text in made.items():
         if not path.exists() or path.read_text(encoding="utf-8") != text:
             path.write_text(text, encoding="utf-8")
             changed.append(path)

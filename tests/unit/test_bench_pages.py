@@ -80,6 +80,21 @@ def test_plots_are_pictures_that_are_the_same_each_time() -> None:
         assert draw([]) is None
 
 
+def test_pages_are_written_where_they_differ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    result, page = tmp_path / "bench" / "result.json", tmp_path / "performance.md"
+    monkeypatch.setattr(pages, "RESULT", result)
+    monkeypatch.setattr(pages, "PAGE", page)
+    page.write_text("<!-- bench: drains -->\n<!-- /bench -->\n")
+    write(result, [session("narrow")])
+    assert {path.name for path in pages.write_pages()} == {"performance.md", "cpu.svg", "memory.svg", "parts.svg"}
+    assert pages.write_pages() == []
+    write(result, [session("linear-1m")])
+    assert "linear.svg" in {path.name for path in pages.write_pages()}
+    write(result, [])
+    assert pages.write_pages() and not list(result.parent.glob("*.svg"))
+    assert pages.NOTHING in page.read_text()
+
+
 def test_the_documents_say_what_the_result_file_says() -> None:
     for path, text in pages.files(read(RESULT)).items():
         assert path.exists() and path.read_text(encoding="utf-8") == text, f"{path}: run scripts/bench --docs"
