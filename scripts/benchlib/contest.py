@@ -40,6 +40,9 @@ KINDS = {
 }
 
 
+_MANY = 1_000
+
+
 @dataclass(frozen=True, slots=True)
 class Repeats:
     """Say how often each side runs.
@@ -53,13 +56,14 @@ class Repeats:
     theirs: int
 
     def of(self, workload: Workload, side: Side) -> int:
-        """Return the runs of a side; a steady load, which lasts as long as it is told to, is run once.
+        """Return the runs of a side; a steady load, and tables whose structures alone take minutes, are run once.
 
         Args:
             workload: The workload.
             side: The side.
         """
-        return 1 if workload.seconds else self.ours if side.ours else self.theirs
+        once = workload.seconds or workload.tables > _MANY
+        return 1 if once else self.ours if side.ours else self.theirs
 
 
 def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
