@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from prooflib.reading import READER
+
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
@@ -21,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, PreparedJ
 from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, topics_there
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
@@ -50,7 +53,7 @@ class Pipeline:
 
     @property
     def cfg(self) -> ConnectorConfig:
-        return ConnectorConfig.from_properties(self.properties)
+        return _checked(tuple(self.properties.items()))
 
     def log(self, line: str) -> None:
         self.lines.append(line)
@@ -102,13 +105,19 @@ class Pipeline:
         return {t: n for t, n in counts.items() if t.startswith(prefix + ".")}
 
     def read(self, topic: str) -> list[TopicRecord]:
-        return list(read_topic_committed(self.cfg.kafka_settings(), topic))
+        return READER.read(self.cfg.kafka_settings(), topic)
 
     def table_topic(self, table: str) -> str:
         return f"{self.properties['topic.prefix']}.{self.properties['database.include.list']}.{table}"
 
     def records(self, table: str) -> list[TopicRecord]:
         return self.read(self.table_topic(table))
+
+
+@functools.lru_cache(maxsize=64)
+def _checked(properties: tuple[tuple[str, str], ...]) -> ConnectorConfig:
+    """Return the configuration of properties, which a test asks for again and again."""
+    return ConnectorConfig.from_properties(dict(properties))
 
 
 def submit_command(spec: Any, tmp_path: Path, cores: int = 3) -> list[str]:

@@ -12,8 +12,9 @@ from typing import Any
 from avrolib.wire import Wire, WireError
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
+from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
+from prooflib.reading import READER
 from prooflib.scratch import SENTINEL
 from prooflib.workload import ProofError
 
@@ -31,7 +32,7 @@ def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[Found]:
     topics = sorted(t for t in all_partition_counts(admin) if t == prefix or t.startswith(prefix + "."))
     found: list[Found] = []
     for topic in topics:
-        records = read_topic_committed(kafka_settings, topic, admin=admin)
+        records = READER.read(kafka_settings, topic)
         found += [(topic, r) for r in sorted(records, key=lambda r: (r.partition, r.offset))]
     return found
 

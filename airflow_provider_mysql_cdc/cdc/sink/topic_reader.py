@@ -55,6 +55,7 @@ def read_topic_committed(
     admin: AdminClient | None = None,
     since: Mapping[int, int] = MappingProxyType({}),
     there: TopicInfo | None = None,
+    kept: KeptConsumer | None = None,
 ) -> Iterator[TopicRecord]:
     """Yield what is committed in a topic, up to the high watermark at the time of the call.
 
@@ -70,6 +71,7 @@ def read_topic_committed(
         admin: An admin client to use; one is made when None.
         since: Offset of the first record that is wanted, by partition; all where it says nothing.
         there: What the topic is, where that was just asked; asked for when None.
+        kept: Lends the consumer; one is made and closed when None.
 
     Returns:
         Records, in order within each partition.
@@ -79,7 +81,9 @@ def read_topic_committed(
         SinkError: The topic does not exist or may not be read.
     """
     try:
-        yield from read_topic(kafka_settings, topic, timeout_s=timeout_s, admin=admin, since=since, there=there)
+        yield from read_topic(
+            kafka_settings, topic, timeout_s=timeout_s, admin=admin, since=since, there=there, kept=kept
+        )
     except HiddenByTransaction as hidden:
         raise SinkConnectionError(
             "a topic cannot be read to its end",
