@@ -185,7 +185,15 @@ def stack() -> Iterator[Any]:
             started = ensure_stack(folder)
         yield started
     finally:
+        _let_consumer_go()
         stop_stack(folder, wipe=True)
+
+
+def _let_consumer_go() -> None:
+    """Close the consumer that the tests read topics with, before its broker ends: it would go on to look for it."""
+    from prooflib.reading import READER
+
+    READER.close()
 
 
 @pytest.fixture(scope="session")
