@@ -61,44 +61,37 @@ def seen(pipeline: Pipeline) -> Counter[int]:
     return Counter(v["id"] for v in values if v["b"] == 1)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("key.converter.schemas.enable", "true"),
-        ("message.key.columns", "(.*).hot:a"),
-        ("topic.creation.default.partitions", "2"),
-        ("transforms.r.regex", None),
-    ],
-)
-def test_what_decides_is_refused_inside_a_batch_and_the_way_back_is_exact(
-    pipeline: Pipeline,
-    root: Any,
-    database: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    name: str,
-    value: str | None,
-) -> None:
-    router = {
+DECIDES: dict[str, dict[str, str]] = {
+    "key.converter.schemas.enable": {"key.converter.schemas.enable": "true"},
+    "message.key.columns": {"message.key.columns": "(.*).hot:a"},
+    "topic.creation.default.partitions": {"topic.creation.default.partitions": "2"},
+    "transforms.r.regex": {
         "transforms": "r",
         "transforms.r.type": "org.apache.kafka.connect.transforms.RegexRouter",
         "transforms.r.regex": "(.*)\\.nothing",
         "transforms.r.replacement": "$1",
-    }
+    },
+}
+
+
+def test_what_decides_is_refused_inside_a_batch_and_the_way_back_is_exact(
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     crash_inside_a_split_topic(pipeline, root, database, monkeypatch, tmp_path)
     before = dict(pipeline.properties)
-    pipeline.properties |= router if value is None else {name: value}
     committed = seen(pipeline)
     assert 0 < len(committed) < ROWS
-    with pytest.raises(ConfigError) as caught:
-        pipeline.drain()
-    assert name in str(caught.value) and not caught.value.can_retry
-    outcome = pipeline.settle()
-    assert not outcome.complete and isinstance(outcome.error, ConfigError)
-    assert seen(pipeline) == committed
+    for name, changed in DECIDES.items():
+        pipeline.properties = before | changed
+        with pytest.raises(ConfigError) as caught:
+            pipeline.drain()
+        assert name in str(caught.value) and not caught.value.can_retry
+        outcome = pipeline.settle()
+        assert not outcome.complete and isinstance(outcome.error, ConfigError), name
+        assert seen(pipeline) == committed, name
     pipeline.properties = before
-    outcome = pipeline.drain() or pipeline.settle()
-    assert outcome.complete
+    done = pipeline.drain() or pipeline.settle()
+    assert done.complete
     assert seen(pipeline) == Counter(range(ROWS))
 
 
@@ -138,17 +131,8 @@ def test_a_batch_that_nobody_began_takes_the_new_settings(
     assert outcome.complete and seen(pipeline) == Counter(range(ROWS))
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("message.key.columns", "(.*).hot:a"), ("snapshot.include.collection.list", ".*\\.other")]
-)
 def test_an_interrupted_snapshot_pins_as_well(
-    pipeline: Pipeline,
-    root: Any,
-    database: str,
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    name: str,
-    value: str,
+    pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pipeline.properties |= {"snapshot.chunk.rows": "100"}
     pipeline.slots = 1
@@ -163,24 +147,26 @@ def test_an_interrupted_snapshot_pins_as_well(
         pipeline.snapshot()
     assert fired.exists()
     monkeypatch.delenv("MYSQL_CDC_FAULT")
-    pipeline.properties[name] = value
-    with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
-        pipeline.snapshot()
-    del pipeline.properties[name]
+    decides = {"message.key.columns": "(.*).hot:a", "snapshot.include.collection.list": ".*\\.other"}
+    for name, value in decides.items():
+        pipeline.properties[name] = value
+        with pytest.raises(ConfigError, match=name.replace(".", r"\.")):
+            pipeline.snapshot()
+        del pipeline.properties[name]
     assert pipeline.snapshot().complete
     assert seen(pipeline) == Counter(range(ROWS))
 
 
-@pytest.mark.parametrize("mode", ["never", "recovery"])
 def test_a_planned_snapshot_is_not_finished_as_another_kind_of_work(
-    pipeline: Pipeline, root: Any, database: str, mode: str
+    pipeline: Pipeline, root: Any, database: str
 ) -> None:
     """Nothing of it is committed; all the same it would end without a row, and be called complete."""
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1), (2)")
     pipeline.prepare("snapshot")
-    pipeline.properties["snapshot.mode"] = mode
-    with pytest.raises(ConfigError, match=f"snapshot.mode .was the default, is '{mode}'.*reset_offset"):
-        pipeline.snapshot()
+    for mode in ("never", "recovery"):
+        pipeline.properties["snapshot.mode"] = mode
+        with pytest.raises(ConfigError, match=f"snapshot.mode .was the default, is '{mode}'.*reset_offset"):
+            pipeline.snapshot()
     del pipeline.properties["snapshot.mode"]
     assert pipeline.snapshot().complete
     assert len(pipeline.records("t")) == 2
