@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
+from kit import delete_topics
+from prooflib.reading import Reader
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
@@ -102,4 +104,35 @@ def test_a_reading_that_is_given_up_keeps_nothing(stack: Any, topic: str, kept: 
     reading = read(stack.kafka, topic, kept)
     assert next(iter(reading)).value == b"0"
     reading.close()  # type: ignore[attr-defined]
+    assert kept._idle is None
+
+
+def test_one_consumer_reads_many_topics_and_one_that_was_made_anew(stack: Any, unique: str) -> None:
+    """The reader of tests and captures: it has learnt about the first topic of a name, and reads the second."""
+    settings = {"bootstrap.servers": stack.kafka}
+    reader, admin = Reader(), make_admin(settings)
+    names = [f"{unique}_{n}" for n in range(3)]
+
+    def write(topic: str, *values: str) -> None:
+        ensure_topics(admin, {topic: TopicSpec(1, 1)})
+        producer = Producer(settings)
+        for value in values:
+            producer.produce(topic, value)
+        assert producer.flush(30) == 0
+
+    for name in names:
+        write(name, name, "more")
+    for _ in range(2):
+        assert [[r.value for r in reader.read(settings, name)] for name in names] == [
+            [name.encode(), b"more"] for name in names
+        ]
+    [kept] = reader._kept.values()
+    first = kept._idle
+    assert first is not None
+    delete_topics(settings, names[0])
+    write(names[0], "anew")
+    assert [r.value for r in reader.read(settings, names[0])] == [b"anew"]
+    assert kept._idle is not None and kept._idle.consumer is not first.consumer
+    assert [r.value for r in reader.read(settings, names[1])] == [names[1].encode(), b"more"]
+    reader.close()
     assert kept._idle is None
