@@ -19,6 +19,7 @@ from stacklib.errors import StackError
 from stacklib.java import find_java
 from stacklib.stack import stop_stack
 
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from benchlib import pages
 from benchlib.contest import Repeats, groups, measured
 from benchlib.ground import Ground
@@ -110,7 +111,7 @@ def _runs(
             _say(begun, f"{workload.name}: {workload.about}; {workload.rows:,} rows")
         try:
             yield from measured(ground, some, sides, options.repeats, folder / str(number))
-        except (StackError, RuntimeError) as error:
+        except (StackError, CdcError, RuntimeError) as error:
             failures.append(str(error))
             _say(begun, f"error: {error}")
 

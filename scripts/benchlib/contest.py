@@ -9,7 +9,7 @@ from pathlib import Path
 
 from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
 from benchlib.ground import Contestant, Entry, Ground
-from benchlib.loading import load, make_tables
+from benchlib.loading import load, make_database, make_tables
 from benchlib.our_sides import OurEachMinute, OurIncremental, OurSteadyLoad, OurStream
 from benchlib.run import Run
 from benchlib.sides import Side
@@ -92,10 +92,14 @@ def measured(
         entries = [Entry(ground, workload, side, folder / workload.name / side.name, 1) for side in sides]
         entries = [replace(e, repeat=repeats.of(workload, e.side)) for e in entries if _runs(e)]
         entered.append([(e, _enter(e)) for e in entries])
-    make_tables(ground.source, workloads[0])
+    source, first = ground.source, workloads[0]
+    make_database(source, first)
+    # All but the first are made in the stream, so that a run meets them for the first time, and makes their topics.
+    make_tables(source, first, first.names[:1])
     for _, contestant in (each for some in entered for each in some):
         contestant.find_place()
-    load(ground.source, workloads[0])
+    make_tables(source, first, first.names[1:])
+    load(source, first)
     for some in entered:
         for number in range(max((entry.repeat for entry, _ in some), default=0)):
             for entry, contestant in some:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 from benchlib.shapes import Shape
@@ -12,8 +13,19 @@ from benchlib.workload import Workload
 _SEED = f"{DATABASE}_seed"
 
 
-def make_tables(source: Source, workload: Workload) -> None:
-    """Make the database anew with empty tables, and a seed of rows that loads are copied from.
+def make_tables(source: Source, workload: Workload, names: Sequence[str]) -> None:
+    """Make empty tables.
+
+    Args:
+        source: The server.
+        workload: The workload.
+        names: The tables.
+    """
+    source.run(*(f"CREATE TABLE {DATABASE}.{name} ({workload.shape.table_ddl})" for name in names))
+
+
+def make_database(source: Source, workload: Workload) -> None:
+    """Make the database anew without tables, and a seed of rows that loads are copied from.
 
     Args:
         source: The server.
@@ -23,7 +35,6 @@ def make_tables(source: Source, workload: Workload) -> None:
     source.run(
         f"DROP DATABASE IF EXISTS {DATABASE}",
         f"CREATE DATABASE {DATABASE}",
-        *(f"CREATE TABLE {DATABASE}.{name} ({shape.table_ddl})" for name in workload.names),
         *(f"CREATE TABLE {DATABASE}.{signal_table(who)} ({SIGNALS})" for who in ("debezium", "ours")),
         f"DROP DATABASE IF EXISTS {_SEED}",
         f"CREATE DATABASE {_SEED}",

@@ -40,8 +40,7 @@ class DebeziumStream(DebeziumWorker):
     def find_place(self) -> None:
         """Start it on empty tables, and stop it when it has stored an offset that lies before the load."""
         with self._connect(self.folder / _OFFSETS, "place", PLACE_FLUSH_S) as connect:
-            patience = PATIENCE_S + self.entry.workload.tables * 0.1
-            connect.wait(lambda: STREAMS in connect.log.read_text(errors="replace"), "Debezium to stream", patience)
+            connect.wait(lambda: STREAMS in connect.log.read_text(errors="replace"), "Debezium to stream", PATIENCE_S)
             # A statement that it hears of, so that it stores an offset.
             self.source.run(f"CREATE TABLE {DATABASE}.place (id INT)", f"DROP TABLE {DATABASE}.place")
             connect.wait((self.folder / _OFFSETS).exists, "Debezium's offset", PATIENCE_S)

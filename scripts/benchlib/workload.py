@@ -93,7 +93,7 @@ _LAG = Workload(
 
 
 def _tables(count: int) -> Workload:
-    about = f"{count:,} tables that are met for the first time, 10 rows a transaction"
+    about = f"{count:,} tables that are made in the stream, 10 rows a transaction"
     return Workload(f"tables-{count}", about, NARROW, 200_000, a_transaction=10, tables=count)
 
 

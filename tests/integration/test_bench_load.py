@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benchlib.loading import load, make_tables
+from benchlib.loading import load, make_database, make_tables
 from benchlib.source import DATABASE, Source
 from benchlib.workload import WORKLOADS
 
@@ -29,7 +29,8 @@ def source(stack: Any) -> Iterator[Source]:
 )
 def test_rows_and_transactions(source: Source, name: str, rows: int, transactions: int) -> None:
     workload = replace(WORKLOADS[name], rows=rows)
-    make_tables(source, workload)
+    make_database(source, workload)
+    make_tables(source, workload, workload.names)
     with source.connect() as conn, conn.cursor() as cursor:
 
         def ask(sql: str) -> Any:
@@ -58,7 +59,8 @@ def test_rows_and_transactions(source: Source, name: str, rows: int, transaction
 def test_keys_of_snapshots(source: Source, name: str, key: str, text: str) -> None:
     """Keys differ also behind the rows that the seed has."""
     workload = replace(WORKLOADS[name], rows=12_000)
-    make_tables(source, workload)
+    make_database(source, workload)
+    make_tables(source, workload, workload.names)
     load(source, workload)
     with source.connect() as conn, conn.cursor() as cursor:
         cursor.execute(f"SELECT {key} FROM {DATABASE}.orders")

@@ -16,6 +16,8 @@ from benchlib.sessions import START, read
 from benchlib.sides import Side
 from benchlib.workload import Workload
 
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+
 CPU_S = {"debezium": 100.0, "python": 20.0, "native": 5.0}
 
 
@@ -32,7 +34,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         together.append([workload.name for workload in workloads])
         for workload in workloads:
             if workload.name == "one-transaction":
-                raise RuntimeError("Kafka went away")
+                raise CdcError("Kafka went away")
             for side in sides:
                 share = 1e-5 if workload.name == START else workload.rows / 1e6
                 cpu_s = CPU_S[side.name] * share
