@@ -199,12 +199,8 @@ class _Reading:
     def read(self, data: bytes, end: int, tail: int) -> None:
         stream = BinlogStream(None, BinlogOffset(self.file, self.pos))  # type: ignore[arg-type]
         stream._chunk, stream._tail = data, tail
-        clock, source.time = source.time, SimpleNamespace(time_ns=lambda: self.walker.now)  # type: ignore[assignment]
-        try:
-            for event in stream.events(BinlogOffset(self.file, end)):
-                self._event(event)
-        finally:
-            source.time = clock
+        for event in stream.events(BinlogOffset(self.file, end)):
+            self._event(event)
         if stream._at != len(data):
             raise Difference("Python has not read all that was walked")
 
@@ -239,6 +235,7 @@ class _Reading:
         check_rows(event, header, len(route.decoder.table.columns))
         ctx, out = EventContext(), list[Any]()
         source.fill(ctx, route.source, event, self.at)
+        ctx.tail = route.source.op_tail(self.walker.now)
         decode = (RowDecoder.write, RowDecoder.update, RowDecoder.delete)[c.ROWS_VERSIONS[event.type]]
         decode(route.decoder, event.buf, header.pos, event.end, ctx, out)
         place = (self.at.gtid, self.events) if self.walker.by_event else (None, 0)
