@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -37,11 +39,16 @@ class Server:
         elif "GET_LOCK" in sql:
             got = int(self.holders.setdefault(given[0], self.me) == self.me)
             self._row = (got, self.holders[given[0]])[: sql.count("(%s")]
+        elif "RELEASE_ALL_LOCKS" in sql:
+            self.holders.clear()
         elif "IS_USED_LOCK" in sql:
             self._row = (self.holders.get(given[0]),)
 
     def fetchone(self) -> tuple[Any, ...]:
         return self._row
+
+    def fetchall(self) -> list[tuple[Any, ...]]:
+        return [self._row]
 
 
 def killed(server: Server) -> list[Any]:
@@ -88,6 +95,16 @@ def test_an_older_attempt_of_the_same_owner_is_ended() -> None:
     second = Server(2, first.holders)
     acquire(second, "p", "dag/run/task/-1")
     assert killed(second) == [1] and set(first.holders.values()) == {2}
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_run_that_ends_frees_its_lock_itself(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
+    server = Server(1)
+    monkeypatch.setattr(run_lock, "connect", lambda _: contextlib.nullcontext(server))
+    with run_lock.held(SimpleNamespace(silence_timeout_s=60.0), "p", "dag/run/task/-1") as lock:  # type: ignore[arg-type]
+        assert len(server.holders) == 2
+        lock._lost = "gone" if lost else None
+    assert len(server.holders) == 2 * lost, "a connection that failed is not asked once more"
 
 
 @pytest.mark.parametrize(("answer", "text"), [(0, "no longer counts it"), (OSError("gone"), "gone")])

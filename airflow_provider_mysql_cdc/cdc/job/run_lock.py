@@ -62,9 +62,16 @@ class RunLock:
             )
 
     def close(self) -> None:
-        """Stop the signs of life; the lock itself ends with the connection."""
+        """Stop the signs of life and free the lock, which otherwise ends with the connection.
+
+        The server learns of a closed connection some time after the client has closed it, and the next run would be
+        refused, or would give way, beside one that has ended.
+        """
         self._end.set()
         self._thread.join(self._every)
+        if self._lost is None and not self._thread.is_alive():
+            with contextlib.suppress(CdcError, pymysql.MySQLError, OSError, ValueError):
+                fetch_all(self._conn, "SELECT RELEASE_ALL_LOCKS()")
 
     def _signs_of_life(self) -> None:
         question = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
