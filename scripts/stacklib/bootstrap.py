@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from stacklib import commands, debian, native
+from stacklib import archives, commands, debian, native
 from stacklib.errors import StackError, say
 from stacklib.locks import exclusive
 from stacklib.settings import REPOSITORY, cache_dir
@@ -98,14 +98,21 @@ class Bootstrap:
         guard = hashlib.sha256(str(self._root).encode()).hexdigest()[:12]
         with exclusive(cache_dir() / f".bootstrap-{guard}.lock", "creating the same environment"):
             stamp = self._venv / _STAMP
-            if self._works() and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
-                return False
-            stamp.unlink(missing_ok=True)
-            self._create()
-            environment = self._install_uv()
-            self._install(environment)
-            stamp.write_text(wanted, encoding="utf-8")
-        return True
+            there = self._works() and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
+            if not there:
+                stamp.unlink(missing_ok=True)
+                self._create()
+                environment = self._install_uv()
+                self._install(environment)
+                stamp.write_text(wanted, encoding="utf-8")
+            self._compile_archives()
+        return not there
+
+    def _compile_archives(self) -> None:
+        if waiting := archives.uncompiled(self._venv):
+            say("venv", "compiling the modules in pyspark's archives")
+            command = [self._python, archives.__file__, *map(str, waiting)]
+            commands.run(command, "compiling pyspark's archives", _REMEDY)
 
     def _works(self) -> bool:
         try:
