@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from kit import delete_topics
-
 from benchlib.debezium import Debezium
 from benchlib.figures import complaints
 from benchlib.ground import Entry
@@ -15,6 +13,7 @@ from benchlib.ours import RATE as CHANGES
 from benchlib.run import Run
 from benchlib.source import DATABASE, TABLE, writer
 from benchlib.stream_debezium import DebeziumStream
+from benchlib.topics import drop
 
 
 def stream(entry: Entry, number: int) -> DebeziumStream:
@@ -102,7 +101,7 @@ class DebeziumIncremental:
         folder.mkdir(parents=True)
         with writer(ground.source, workload.rows, CHANGES):
             measured = Debezium(ground.java, ground.source, ground.kafka, folder, prefix).measure()
-        delete_topics({"bootstrap.servers": ground.kafka}, f"{prefix}.{DATABASE}.{TABLE}")
+        drop(ground.kafka, [f"{prefix}.{DATABASE}.{TABLE}"])
         if wrong := complaints(measured, workload.rows, CHANGES):
             raise RuntimeError(f"{workload.name}: {'; '.join(wrong)}")
         return Run(workload.name, entry.side.name, measured.wrote.reads, measured.used, load=measured.load)

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-from kit import Pipeline, delete_topics
+from kit import Pipeline
 
 from benchlib import ours
 from benchlib.figures import complaints
@@ -19,6 +19,7 @@ from benchlib.process_tree import Sample, usage
 from benchlib.run import Run
 from benchlib.source import TABLE, writer
 from benchlib.spark_job import properties, run_job
+from benchlib.topics import drop
 
 
 def pipeline(entry: Entry, number: int, more: Mapping[str, str] | None = None) -> Pipeline:
@@ -43,8 +44,7 @@ def pipeline(entry: Entry, number: int, more: Mapping[str, str] | None = None) -
 
 def forget(found: Pipeline) -> None:
     """Delete the tables' topics, so that the disk holds the rows of one run at a time."""
-    if topics := [topic for topic in found.topics() if topic.startswith(f"{found.properties['topic.prefix']}.")]:
-        delete_topics(found.cfg.kafka_settings(), *topics)
+    drop(found.properties["kafka.bootstrap.servers"], list(found.topics()))
 
 
 class Jobs:

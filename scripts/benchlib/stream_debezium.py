@@ -11,7 +11,6 @@ from pathlib import Path
 
 from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec
-from kit import delete_topics
 from stacklib.connect import Connect
 from stacklib.errors import StackError
 
@@ -20,6 +19,7 @@ from benchlib.ground import Entry
 from benchlib.process_tree import Usage, usage, watch
 from benchlib.run import Run
 from benchlib.source import DATABASE
+from benchlib.topics import drop
 
 _OFFSETS = "offsets"
 _LOOK_S, _LOOK_A_TABLE_S = 0.5, 0.001
@@ -77,7 +77,7 @@ class DebeziumStream(DebeziumWorker):
             lag_s: How far readers were behind.
         """
         load, records = os.getloadavg()[0], self.records()
-        delete_topics({"bootstrap.servers": self.kafka}, *self._topics(AdminClient({"bootstrap.servers": self.kafka})))
+        drop(self.kafka, self._topics(AdminClient({"bootstrap.servers": self.kafka})))
         name, side = self.entry.workload.name, self.entry.side.name
         return Run(name, side, records, used, load=load, lag_s=lag_s or {})
 
