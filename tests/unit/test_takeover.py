@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit import known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, reset_plan
@@ -103,7 +104,10 @@ def test_a_writer_that_was_taken_over_between_its_look_and_its_fence_finds_out(
         join(ledger, older, Late(kafka, "p.0"), 0)
 
 
-def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
+def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(
+    ledger: MemoryLedger, kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_ledger, "GONE_S", 0)
     with pytest.raises(LedgerMissingError):
         ledger.begin(plan(2))
     first = ledger.begin(plan(writers=1)).plan_in_force()

@@ -21,7 +21,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import partial
 
+from airflow_provider_mysql_cdc.cdc.commit.known_ledger import read_known
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside, LedgerStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import WRITERS_KEY, BatchPlan, encode
@@ -73,7 +75,8 @@ def begin_epoch(
     """
     if plan.topics is not None:
         raise StateError("a plan without its topics cannot be carried out", where=f"epoch {plan.epoch} of {plan.owner}")
-    found = ledger.read(fence_after_s=FENCE_AFTER_S, fence_planner=False) or LedgerState()
+    look = partial(ledger.read, fence_after_s=FENCE_AFTER_S, fence_planner=False)
+    found = read_known(look, known=_follows(plan)) or LedgerState()
     _check(plan, found)
     old = found.plan
     # What was begun under the ledger's settings is not finished under those that a late driver was given.
@@ -123,10 +126,15 @@ def join(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index: int)
     return found
 
 
+def _follows(plan: BatchPlan) -> bool:
+    """Return whether a plan stands in the ledger before this one; a reset needs none."""
+    return plan.epoch != 1 and plan.kind != "reset"
+
+
 def _check(plan: BatchPlan, found: LedgerState) -> None:
     old = found.plan
     if old is None:
-        if plan.epoch != 1 and plan.kind != "reset":
+        if _follows(plan):
             raise LedgerMissingError(
                 "the ledger is empty",
                 where=f"epoch {plan.epoch} of {plan.owner}",

@@ -10,9 +10,11 @@ import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.known_ledger import read_known
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciled, reconcile
@@ -106,7 +108,8 @@ def synchronise(
         RunInProgressError: Another run is at work and hides the end of the ledger.
     """
     stored = store.load()
-    ledger = read_ledger(cfg, owner)
+    known = stored is not None and stored.committed is not None
+    ledger = read_known(partial(read_ledger, cfg, owner), known=known)
     result = reconcile(stored, ledger, at_ms=time.time_ns() // 1_000_000)
     log(f"offset store and ledger: {result.action}: {result.reason}")
     if result.changed:
