@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.takeover import join
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join, read_as_planner
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMissingError
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
@@ -53,6 +53,11 @@ def test_a_plan_is_put_in_force_when_the_broker_shows_the_one_before_it(
 ) -> None:
     assert ledger.begin(plan(2, END, END.at(END.file, 900))).plan_in_force().epoch == 2
     assert len(waits) == BLIND
+
+
+def test_whoever_moves_the_offset_by_hand_finds_it_too(ledger: MemoryLedger, waits: list[float]) -> None:
+    found = read_as_planner(ledger, known=True)
+    assert found is not None and found.complete() and len(waits) == BLIND
 
 
 def test_the_first_plan_waits_for_nothing(waits: list[float]) -> None:

@@ -46,6 +46,19 @@ PEEK_S = 2.0
 """Seconds for which a starting writer waits for an open transaction before it looks whether its plan is in force."""
 
 
+def read_as_planner(ledger: LedgerStore, *, known: bool) -> LedgerState | None:
+    """Return the ledger to whoever holds the stream; writers that hide its end are fenced, the planner is not.
+
+    Args:
+        ledger: The ledger.
+        known: Whether a plan was committed to it before; it is then looked at again before it is taken for gone.
+
+    Raises:
+        SinkError: Kafka refuses.
+    """
+    return read_known(partial(ledger.read, fence_after_s=FENCE_AFTER_S, fence_planner=False), known=known)
+
+
 def begin_epoch(
     ledger: LedgerStore,
     planner: RecordWriter,
@@ -75,8 +88,7 @@ def begin_epoch(
     """
     if plan.topics is not None:
         raise StateError("a plan without its topics cannot be carried out", where=f"epoch {plan.epoch} of {plan.owner}")
-    look = partial(ledger.read, fence_after_s=FENCE_AFTER_S, fence_planner=False)
-    found = read_known(look, known=_follows(plan)) or LedgerState()
+    found = read_as_planner(ledger, known=_follows(plan)) or LedgerState()
     _check(plan, found)
     old = found.plan
     # What was begun under the ledger's settings is not finished under those that a late driver was given.

@@ -13,7 +13,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, PastOffset, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.takeover import FENCE_AFTER_S
+from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, StateError
 from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
@@ -160,7 +160,7 @@ def bring_in(
                 where=f"topic.prefix={cfg.topic_prefix}, offset {present.committed}, epoch {present.epoch}",
                 remedy="nothing has to be brought in when the DAGs run on it; otherwise say --replace",
             )
-        ledger = wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S, fence_planner=False)
+        ledger = read_as_planner(wiring.ledger(cfg), known=carried.state.committed is not None)
         result = reconcile(carried.state, ledger, at_ms=time.time_ns() // 1_000_000)
         log(f"document and ledger: {result.action}: {result.reason}")
         if result.action == "fresh":

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.takeover import FENCE_AFTER_S
+from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.named_place import place_at
 from airflow_provider_mysql_cdc.cdc.drain.structures import known_at, write_structures
@@ -72,7 +72,9 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
     settings = cfg.connection_settings()
     with run_lock.held(settings, cfg.topic_prefix, owner) as lock, connect(settings) as conn:
         with JobLedger(cfg) as job:
-            stored, found = store.load(), wiring.ledger(cfg).read(fence_after_s=FENCE_AFTER_S, fence_planner=False)
+            stored = store.load()
+            known = stored is not None and stored.committed is not None
+            found = read_as_planner(wiring.ledger(cfg), known=known)
             target = partial(_target, conn, cfg.connection_settings(), to, stored, found)
             offset = target()
             plan = found.plan if found else None
