@@ -23,7 +23,8 @@ from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
-from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import Marked
+from airflow_provider_mysql_cdc.cdc.drain.walked import decoder_of
 from airflow_provider_mysql_cdc.cdc.job import native_avro
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -154,7 +155,7 @@ class BothWalks(native_walk.NativeWalker):
         super().__init__(*given, **named)
         self.routes: dict[bytes, Any] = {}
 
-    def learn(self, table_map: bytes, route: Any, decoder: Any, around: EventContext | None) -> None:
+    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None) -> None:
         super().learn(table_map, route, decoder, around)
         self.routes.setdefault(table_map, route)
 
@@ -230,14 +231,15 @@ class _Reading:
         self.events += 1
         header = rows_header(event)
         route = self.tables[header.table_id]
-        if route.source is None or route.decoder is None:
+        decoder = decoder_of(route)
+        if decoder is None:
             return
-        check_rows(event, header, len(route.decoder.table.columns))
+        check_rows(event, header, len(decoder.table.columns))
         ctx, out = EventContext(), list[Any]()
-        source.fill(ctx, route.source, event, self.at)
+        route.fill(ctx, route.source, event, self.at)
         ctx.tail = route.source.op_tail(self.walker.now)
         decode = (RowDecoder.write, RowDecoder.update, RowDecoder.delete)[c.ROWS_VERSIONS[event.type]]
-        decode(route.decoder, event.buf, header.pos, event.end, ctx, out)
+        decode(decoder, event.buf, header.pos, event.end, ctx, out)
         place = (self.at.gtid, self.events) if self.walker.by_event else (None, 0)
         self.records += [(route.path, record, *place) for record in out]
 

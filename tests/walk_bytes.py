@@ -11,8 +11,11 @@ from binlog_bytes import UUID, event_bytes, packets
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.decode.header import usual_headers
+from airflow_provider_mysql_cdc.cdc.drain.walked import around_of, decoder_of
+from airflow_provider_mysql_cdc.cdc.emit import source as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source import source_block
-from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked
+from airflow_provider_mysql_cdc.cdc.job import avro_source
+from airflow_provider_mysql_cdc.cdc.job.native_avro import NativeDirect
 
 COMMIT_US = 1_763_900_000_123_456
 
@@ -43,13 +46,16 @@ def rows_body(number: int, kind: int, columns: int, rows: bytes) -> bytes:
 def route(decoder: Any, **more: Any) -> Any:
     """Return what a walk gives back with the rows of a table."""
     table = decoder.table
-    source = source_block(table.id, prefix="p", **more)
-    return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, signals=None)
+    block = source_block(table.id, prefix="p", **more)
+    direct = isinstance(decoder, NativeDirect)
+    source = avro_source.avro_source(table.id, "p", block) if direct else block
+    fill = avro_source.fill if direct else source_of.fill
+    return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, fill=fill, signals=None)
 
 
 def learn(walker: Any, table_map: bytes, of: Any) -> None:
     """Let a walker know a table as a writer does."""
-    walker.learn(table_map, of, of.decoder, marked(of.source))
+    walker.learn(table_map, of, decoder_of(of), around_of(of))
 
 
 @dataclass

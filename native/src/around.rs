@@ -1,14 +1,16 @@
 //! What stands around the row number of a record: texts with places that change from event to event.
 
+use crate::avro;
 use crate::text;
 
 /// One thing that differs between the row events of a table.
 #[derive(Clone, Copy)]
 enum Place {
-    /// When the transaction was committed: seconds, milli- and microseconds.
+    /// When the transaction was committed: seconds, milli-, micro- and nanoseconds.
     Seconds,
     Millis,
     Micros,
+    Nanos,
     Server,
     Gtid,
     File,
@@ -36,6 +38,8 @@ pub struct Moment<'a> {
 /// A text with places.
 pub struct Around {
     pieces: Vec<(Vec<u8>, Option<Place>)>,
+    /// Whether places are written as Avro; those that may be null are then unions with null first.
+    binary: bool,
 }
 
 fn place_of(name: &str) -> Option<Place> {
@@ -43,6 +47,7 @@ fn place_of(name: &str) -> Option<Place> {
         "seconds" => Place::Seconds,
         "millis" => Place::Millis,
         "micros" => Place::Micros,
+        "nanos" => Place::Nanos,
         "server" => Place::Server,
         "gtid" => Place::Gtid,
         "file" => Place::File,
@@ -57,42 +62,72 @@ fn place_of(name: &str) -> Option<Place> {
 
 impl Around {
     /// Return a text of its pieces, each with the name of the place behind it or none; None where a name is not known.
-    pub fn of(given: Vec<(Vec<u8>, String)>) -> Option<Around> {
+    pub fn of(given: Vec<(Vec<u8>, String)>, binary: bool) -> Option<Around> {
         let piece = |(text, name): (Vec<u8>, String)| -> Option<(Vec<u8>, Option<Place>)> {
             Some((text, if name.is_empty() { None } else { Some(place_of(&name)?) }))
         };
-        Some(Around { pieces: given.into_iter().map(piece).collect::<Option<_>>()? })
+        Some(Around { pieces: given.into_iter().map(piece).collect::<Option<_>>()?, binary })
     }
 
-    /// Put the text of an event into a buffer, whatever was in it.
-    pub fn write(&self, out: &mut Vec<u8>, at: &Moment) {
+    /// Put the text of an event into a buffer, whatever was in it; None for a number that Avro cannot hold.
+    pub fn write(&self, out: &mut Vec<u8>, at: &Moment) -> Option<()> {
         out.clear();
         for (before, place) in &self.pieces {
             out.extend_from_slice(before);
             match place {
                 None => (),
-                Some(Place::Seconds) => text::unsigned(out, at.commit_us / 1_000_000),
-                Some(Place::Millis) => text::unsigned(out, at.commit_us / 1000),
-                Some(Place::Micros) => text::unsigned(out, at.commit_us),
-                Some(Place::Server) => text::unsigned(out, u64::from(at.server)),
-                Some(Place::Gtid) => match at.gtid {
-                    None => out.extend_from_slice(b"null"),
-                    Some(gtid) => quoted(out, gtid),
-                },
-                Some(Place::File) => quoted(out, at.file),
-                Some(Place::Position) => text::unsigned(out, at.position),
-                Some(Place::Thread) if at.thread == 0 => out.extend_from_slice(b"null"),
-                Some(Place::Thread) => text::unsigned(out, u64::from(at.thread)),
-                Some(Place::NowMillis) => text::unsigned(out, at.now_ns / 1_000_000),
-                Some(Place::NowMicros) => text::unsigned(out, at.now_ns / 1000),
-                Some(Place::NowNanos) => text::unsigned(out, at.now_ns),
+                Some(Place::Seconds) => self.number(out, at.commit_us / 1_000_000)?,
+                Some(Place::Millis) => self.number(out, at.commit_us / 1000)?,
+                Some(Place::Micros) => self.number(out, at.commit_us)?,
+                Some(Place::Nanos) => self.number(out, at.commit_us.checked_mul(1000)?)?,
+                Some(Place::Server) => self.number(out, u64::from(at.server))?,
+                Some(Place::Gtid) => self.or_null(out, at.gtid, Around::text)?,
+                Some(Place::File) => self.text(out, at.file)?,
+                Some(Place::Position) => self.number(out, at.position)?,
+                Some(Place::Thread) => {
+                    self.or_null(out, (at.thread > 0).then_some(u64::from(at.thread)), Around::number)?
+                }
+                Some(Place::NowMillis) => self.number(out, at.now_ns / 1_000_000)?,
+                Some(Place::NowMicros) => self.number(out, at.now_ns / 1000)?,
+                Some(Place::NowNanos) => self.number(out, at.now_ns)?,
             }
         }
+        Some(())
     }
-}
 
-fn quoted(out: &mut Vec<u8>, text: &[u8]) {
-    out.push(b'"');
-    out.extend_from_slice(text);
-    out.push(b'"');
+    fn number(&self, out: &mut Vec<u8>, number: u64) -> Option<()> {
+        if self.binary {
+            avro::varint(out, i64::try_from(number).ok()?);
+        } else {
+            text::unsigned(out, number);
+        }
+        Some(())
+    }
+
+    fn text(&self, out: &mut Vec<u8>, text: &[u8]) -> Option<()> {
+        if self.binary {
+            avro::sized(out, text);
+        } else {
+            out.push(b'"');
+            out.extend_from_slice(text);
+            out.push(b'"');
+        }
+        Some(())
+    }
+
+    fn or_null<T>(
+        &self,
+        out: &mut Vec<u8>,
+        value: Option<T>,
+        put: fn(&Around, &mut Vec<u8>, T) -> Option<()>,
+    ) -> Option<()> {
+        let Some(value) = value else {
+            out.extend_from_slice(if self.binary { &[0] } else { b"null" });
+            return Some(());
+        };
+        if self.binary {
+            avro::varint(out, 1);
+        }
+        put(self, out, value)
+    }
 }

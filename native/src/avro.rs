@@ -40,7 +40,8 @@ pub fn varint(out: &mut Vec<u8>, value: i64) {
     out.push(rest as u8);
 }
 
-fn sized(out: &mut Vec<u8>, data: &[u8]) {
+/// Add bytes or a string: their number, then themselves.
+pub fn sized(out: &mut Vec<u8>, data: &[u8]) {
     varint(out, data.len() as i64);
     out.extend_from_slice(data);
 }

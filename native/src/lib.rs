@@ -30,7 +30,7 @@ use pyo3::types::{PyBytes, PyList};
 use select::{Member, TextColumn, TextKernel};
 
 /// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
-const FORM: i64 = 4;
+const FORM: i64 = 5;
 
 /// A column's label, what stands for NULL if anything can, whether it is in the value, its constant, and its operation: name, numbers, texts.
 type GivenColumn = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<i64>, Vec<Vec<u8>>);

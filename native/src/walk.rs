@@ -306,8 +306,8 @@ impl<'py> Transaction<'_, 'py> {
             thread: passed.thread,
             now_ns: if self.place.now_ns > 0 { self.place.now_ns } else { now_ns() },
         };
-        before.write(before_text, &moment);
-        behind.write(behind_text, &moment);
+        before.write(before_text, &moment).ok_or(Stop::Left)?;
+        behind.write(behind_text, &moment).ok_or(Stop::Left)?;
         let bitmaps = decoder.bitmaps(kind);
         let rows = Rows {
             bitmaps: body.get(rows_at.checked_sub(bitmaps).ok_or(Stop::Left)?..rows_at).ok_or(Stop::Left)?,

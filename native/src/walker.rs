@@ -32,9 +32,9 @@ pub struct Walker {
     by_event: bool,
 }
 
-fn texts_of(given: Option<GivenTexts>) -> Option<(Option<Texts>, Vec<u8>)> {
+fn texts_of(given: Option<GivenTexts>, binary: bool) -> Option<(Option<Texts>, Vec<u8>)> {
     let Some((before, behind, head)) = given else { return Some((None, Vec::new())) };
-    Some((Some((Around::of(before)?, Around::of(behind)?)), head))
+    Some((Some((Around::of(before, binary)?, Around::of(behind, binary)?)), head))
 }
 
 #[pymethods]
@@ -55,7 +55,8 @@ impl Walker {
         rows: Option<Py<RowKernel>>,
         texts: [Option<GivenTexts>; 3],
     ) -> bool {
-        let made: Option<Vec<_>> = texts.into_iter().map(texts_of).collect();
+        let binary = rows.as_ref().is_some_and(|rows| rows.get().kernel.around.binary);
+        let made: Option<Vec<_>> = texts.into_iter().map(|given| texts_of(given, binary)).collect();
         let Some(Ok([insert, update, delete])) = made.map(<[_; 3]>::try_from) else { return false };
         let heads = [insert.1, update.1, delete.1];
         self.tables.learn(map, Table { route, rows, texts: [insert.0, update.0, delete.0], heads });

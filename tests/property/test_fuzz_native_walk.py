@@ -7,17 +7,20 @@ from __future__ import annotations
 
 import random
 import struct
+from dataclasses import replace
 
 import pytest
-from native_identity import BothWalks
+from avro_identity import sides
+from native_identity import BothDirect, BothWalks
 from test_fuzz_native import Made, each_seed
 from walk_bytes import Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
-from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
@@ -45,19 +48,27 @@ class Walks:
         names = [column.name for column, _ in columns]
         keys = tuple(pick.sample(names, pick.randrange(min(3, len(names)) + 1)))
         table = Table(TableId(pick.choice(("db", "dé", 'd"b')), f"t{number}"), tuple(x for x, _ in columns), keys)
-        options = self.made.options(table.columns)
+        options, wires = self.made.options(table.columns), tuple(wire for _, wire in columns)
+        table_map = b"map %d" % number
+        self.tables.append((table_map, columns))
+        if (decoder := self._decoder(table, options, wires)) is not None:
+            # The context of a contract without transactions is none of a walk's.
+            more = {"version": options.contract}
+            learn(self.walker, table_map, route(decoder, **more))
+
+    def _decoder(self, table: Table, options: DecoderOptions, wires: tuple[WireType, ...]) -> NativeDecoder | None:
+        pick, names, module = self.random, [column.name for column in table.columns], kernel().module
         schemas = ('{"k":"é"}', '{"v":1}') if pick.random() < 0.3 else (None, None)
         texts = EnvelopeText(*schemas, null_text=dict.fromkeys(names, '"dé"'))
-        wires = tuple(wire for _, wire in columns)
-        table_map = b"map %d" % number
         try:
-            decoder = NativeDecoder(table, wires, options, texts, kernel().module, self.tally)
+            if pick.random() < 0.5:
+                return NativeDecoder(table, wires, options, texts, module, self.tally)
+            both = sides(table, replace(options, treatments=()))
+            if both is None:
+                return None
+            return BothDirect(both.table, wires, both.options, both.texts, module, self.tally, AVRO, both.heads())
         except Declined:
-            decoder = None
-        if decoder is not None:
-            # The context of a contract without transactions is none of a walk's.
-            learn(self.walker, table_map, route(decoder, version=options.contract))
-        self.tables.append((table_map, columns))
+            return None
 
     def transaction(self, sent: Sent, number: int) -> None:
         """Send a transaction; a few are none that can be walked."""

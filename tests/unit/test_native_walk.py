@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import CUT, LEFT, OVER, Walked
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import CUT, LEFT, OVER, Marked, Walked
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -260,7 +260,7 @@ def test_forgotten_tables_are_left_to_python() -> None:
 
 def test_tables_that_cannot_be_walked_are_not_learnt() -> None:
     walk, sent = Walk(), insert(Sent(), 1, table=b"other")
-    walk.walker.learn(b"other", walk.route, object(), EventContext())
+    walk.walker.learn(b"other", walk.route, object(), Marked(EventContext()))
     walk.walker.learn(b"other", walk.route, walk.decoder, None)
     assert walk.of(sent).last is None
 

@@ -157,6 +157,7 @@ def test_marks_stand_between_the_pieces_of_a_text() -> None:
     assert pieces(text) == [(b'{"a":', "ms"), (b',"b":', "us"), (b"000,", "x"), (b"", "")]
 
 
+AVRO = {"": "io.confluent.connect.avro.AvroConverter", ".schema.registry.url": "http://r"}
 PROPERTIES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 
 
@@ -168,6 +169,7 @@ PROPERTIES = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u
         ({"provide.transaction.metadata": "true"}, False),
         ({"include.query": "true"}, False),
         ({"value.format": "ticdc-avro", "schema-registry": "http://r"}, False),
+        ({f"value.converter{more}": text for more, text in AVRO.items()}, True),
     ],
 )
 def test_what_only_the_loop_of_events_does_is_left_to_it(
@@ -179,7 +181,7 @@ def test_what_only_the_loop_of_events_does_is_left_to_it(
     with installed(monkeypatch, native_walk, "NativeWalker"):
         walker = Routes(cfg, plan, 0, "").walker()
         assert (walker is not None) is walks and (walker is None or walker.by_event is ("cdc.id.header" in more))
-        for kept in ({"filters": given}, {"forms": given}, {"touched": given}):
+        for kept in ({"filters": given}, {"touched": given}):
             assert Routes(cfg, plan, 0, "", **kept).walker() is None
     monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
     assert Routes(cfg, plan, 0, "").walker() is None
@@ -213,9 +215,9 @@ def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(mo
         writer._passed,
     )
     route = Route(TableId("d", "t"), "", none, None, None, ())
-    signals = replace(route, signals=cast(Any, object()))
+    signals, formed = replace(route, signals=cast(Any, object())), replace(route, form=cast(Any, object()))
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"...\7\0\0\0\0\0raw.crc!", 3, 13)
-    for one in (signals, route, route):
+    for one in (signals, formed, route, route):
         monkeypatch.setattr(writer._routes, "of_table_map", lambda *_, one=one: (7, one))
         writer._table_map(event)
     assert walker.known == [(b"raw.", route, None, None)]

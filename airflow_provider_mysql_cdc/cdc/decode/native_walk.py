@@ -19,13 +19,26 @@ from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
 log = logging.getLogger(__name__)
 OVER, CUT, LEFT = 0, 1, -1
 """Why a walk ended: there are many records, a transaction is not there as a whole, or is for Python."""
-_MARK = "\0"  # JSON holds no such character
+JSON_MARK, BINARY_MARK = "\0", "\u0100"
+"""What stands around the names of places: JSON holds no such character, and byte text none beyond a byte."""
 _MOST_TABLES = 4_000
 """Tables beyond are left to the loop of events until structures change: each takes some kilobytes."""
 _MOST_BYTES = 1 << 20
 """Bytes of records after which a walk ends, so that they can be produced and committed."""
 _OPERATIONS = (("c", WRITE_ROWS), ("u", UPDATE_ROWS), ("d", DELETE_ROWS))
 Pieces = list[tuple[bytes, str]]
+
+
+class Marked(NamedTuple):
+    """Hold the texts around rows with marks in place of what differs from event to event.
+
+    Args:
+        ctx: The texts.
+        sign: What stands around the names of marks.
+    """
+
+    ctx: EventContext
+    sign: str = JSON_MARK
 
 
 class Clock:
@@ -53,22 +66,24 @@ COMMIT = Clock("micros", {1_000_000: "seconds", 1000: "millis"})
 NOW = Clock("now_nanos", {1_000_000: "now_millis", 1000: "now_micros"})
 
 
-def mark(name: str) -> str:
+def mark(name: str, sign: str = JSON_MARK) -> str:
     """Return what stands in a text for something that differs from event to event.
 
     Args:
         name: Its name, as ``native/src/around.rs`` has it.
+        sign: What stands around it.
     """
-    return f"{_MARK}{name}{_MARK}"
+    return f"{sign}{name}{sign}"
 
 
-def pieces(text: str) -> Pieces:
+def pieces(text: str, sign: str = JSON_MARK) -> Pieces:
     """Return a text with marks as the kernel takes it: literal pieces, each with the mark behind it.
 
     Args:
         text: The text, byte text.
+        sign: What stands around the names of marks.
     """
-    parts = [*text.split(_MARK), ""]
+    parts = [*text.split(sign), ""]
     return [(parts[i].encode("latin-1"), parts[i + 1]) for i in range(0, len(parts), 2)]
 
 
@@ -125,31 +140,31 @@ class NativeWalker:
         """
         return table_map not in self._met and len(self._met) < _MOST_TABLES
 
-    def learn(self, table_map: bytes, route: Any, decoder: Any, around: EventContext | None) -> None:
+    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None) -> None:
         """Take over what rows behind a TABLE_MAP become, where the kernel can decode them.
 
         Args:
             table_map: The event's body behind the table's number.
             route: Given back with the records.
             decoder: The table's decoder; None for rows that nobody wants.
-            around: Text around the rows, with marks; None where they cannot be told ahead.
+            around: Texts around the rows; None where they cannot be told ahead.
         """
         self._met.add(table_map)
         rows, texts = None, [None, None, None]
         if decoder is not None:
-            if not isinstance(decoder, NativeDecoder) or around is None or type(around.first_row) is not int:
+            if not isinstance(decoder, NativeDecoder) or around is None or type(around.ctx.first_row) is not int:
                 return
             rows, texts = decoder.plan, list(self._texts(decoder, around))
         self._walker.learn(table_map, route, rows, texts)
 
-    def _texts(self, decoder: NativeDecoder, around: EventContext) -> Iterator[Any]:
+    def _texts(self, decoder: NativeDecoder, around: Marked) -> Iterator[Any]:
         heads = usual_headers(len(decoder.table.columns))
         for op, kind in _OPERATIONS:
             if op not in decoder.operations or kind not in heads:
                 yield None
                 continue
-            before, behind = decoder.texts_around(around, op)
-            yield pieces(before), pieces(behind), heads[kind]
+            before, behind = decoder.texts_around(around.ctx, op)
+            yield pieces(before, around.sign), pieces(behind, around.sign), heads[kind]
 
     def forget(self) -> None:
         """Know no table any more: structures have changed."""

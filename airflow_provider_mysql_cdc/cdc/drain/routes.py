@@ -186,7 +186,7 @@ class Routes:
 
     def walker(self) -> native_walk.NativeWalker | None:
         """Return what walks whole transactions; None where each event is looked at in Python."""
-        if self._tally is None or self._forms is not None or self._filters is not None or self._touched is not None:
+        if self._tally is None or self._filters is not None or self._touched is not None:
             return None
         plain = self._cfg.ticdc, self._cfg[F.PROVIDE_TRANSACTION_METADATA], self._cfg[F.INCLUDE_QUERY]
         if any(plain):

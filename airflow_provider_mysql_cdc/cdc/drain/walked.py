@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.decode.header import TABLE_ID_BYTES
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import LEFT, NativeWalker, Walked
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import LEFT, Marked, NativeWalker, Walked
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked
+from airflow_provider_mysql_cdc.cdc.job import avro_marks
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import AvroRows
+from airflow_provider_mysql_cdc.cdc.job.avro_source import AvroSource
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 
 
@@ -49,10 +53,9 @@ class WalkedTransactions:
             route: The table's route.
         """
         table_map = event.buf[event.body + TABLE_ID_BYTES : event.end]
-        if route.signals is None and self.walker.wants(table_map):
-            source = route.source
-            around = marked(source) if isinstance(source, SourceBlock) else None
-            self.walker.learn(table_map, route, None if source is None else route.decoder, around)
+        # Records that are formed behind the decoder name the row event in their errors.
+        if route.signals is None and route.form is None and self.walker.wants(table_map):
+            self.walker.learn(table_map, route, decoder_of(route), around_of(route))
 
     def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
         """Walk transactions and produce their records; arguments as for ``NativeWalker.walk``.
@@ -78,3 +81,25 @@ class WalkedTransactions:
         self.passed(server, place.gtid)
         self.committer.check()
         return found
+
+
+def decoder_of(route: Route) -> Any:
+    """Return what decodes a table's rows at once; None for rows that nobody wants.
+
+    Args:
+        route: The table's route.
+    """
+    decoder = None if route.source is None else route.decoder
+    return decoder.direct if isinstance(decoder, AvroRows) else decoder
+
+
+def around_of(route: Route) -> Marked | None:
+    """Return the texts around a table's rows; None where they cannot be told ahead.
+
+    Args:
+        route: The table's route.
+    """
+    source = route.source
+    if isinstance(source, AvroSource):
+        return avro_marks.marked(source)
+    return marked(source) if isinstance(source, SourceBlock) else None

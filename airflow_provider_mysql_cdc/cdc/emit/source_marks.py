@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import COMMIT, NOW, mark
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import COMMIT, NOW, Marked, mark
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 
 
-def marked(block: SourceBlock) -> EventContext:
+def marked(block: SourceBlock) -> Marked:
     """Return the texts around rows as ``source.fill`` makes them of an event without a statement.
 
     Args:
         block: The table's source block.
     """
     head = block.head(COMMIT, block.streamed, mark("server"), mark("gtid"), mark("file"), mark("position"))
-    return EventContext(head, block.tail(mark("thread"), "null", block.streamed), block.op_tail(NOW))  # type: ignore[arg-type]
+    tail = block.tail(mark("thread"), "null", block.streamed)
+    return Marked(EventContext(head, tail, block.op_tail(NOW)))  # type: ignore[arg-type]

@@ -45,7 +45,7 @@ class AvroRows:
 
     def __init__(self, direct: DirectDecoder, plain: Callable[[], RowDecoder], form: TableForm) -> None:
         self.table, self.native = direct.table, direct.native
-        self._direct, self._make, self._form = direct, plain, form
+        self.direct, self._make, self._form = direct, plain, form
         self._told = False
         self.write, self.update, self.delete = map(self._at_once, ("write", "update", "delete"))
 
@@ -71,7 +71,7 @@ class AvroRows:
         Args:
             name: The method of ``RowDecoder`` for this kind.
         """
-        direct: AppendRows = getattr(self._direct, name)
+        direct: AppendRows = getattr(self.direct, name)
 
         def rows(buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
             made = len(out)

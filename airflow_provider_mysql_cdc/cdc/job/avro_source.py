@@ -85,6 +85,7 @@ class AvroSource:
         snapshot: Gives the bytes of a value of ``snapshot``.
         op_tail: Function of the current time in nanoseconds that returns what is behind the operation.
         quiet: Gives what is behind the row number of streamed events without a statement, by thread.
+        constants: The bytes of members that are the same in all blocks of the table.
     """
 
     plain: source.SourceBlock
@@ -94,6 +95,7 @@ class AvroSource:
     snapshot: Encode
     op_tail: Callable[[int], str]
     quiet: Mapping[int, str]
+    constants: Mapping[str, str]
 
 
 def avro_source(table: TableId, prefix: str, plain: source.SourceBlock) -> AvroSource:
@@ -105,7 +107,7 @@ def avro_source(table: TableId, prefix: str, plain: source.SourceBlock) -> AvroS
         plain: The writer in JSON.
     """
     layout = plain.layout
-    constants = {
+    known = {
         "version": layout.product_version,
         "connector": layout.connector,
         "name": prefix,
@@ -113,30 +115,37 @@ def avro_source(table: TableId, prefix: str, plain: source.SourceBlock) -> AvroS
         "sequence": None,
         "table": table.table,
     }
+    same = [m for m in layout.source if m.name != "row" and m.name not in _BODIES]
+    constants = {m.name: encoder_of(m)(known[m.name]) for m in same}
     names = _functions(layout, constants)
-    snapshot = _Kept(next(_encoder(m) for m in layout.source if m.name == "snapshot"))
+    snapshot = _Kept(next(encoder_of(m) for m in layout.source if m.name == "snapshot"))
     streamed = snapshot[layout.snapshot_value("false")]
     head, tail = names["head"], names["tail"]
     quiet = _Kept(lambda thread: tail(thread or None, None, streamed))
-    return AvroSource(plain, head, tail, streamed, snapshot.__getitem__, _op_tail_of(layout), quiet)
+    return AvroSource(plain, head, tail, streamed, snapshot.__getitem__, _op_tail_of(layout), quiet, constants)
 
 
-def _encoder(member: Member) -> Encode:
+def encoder_of(member: Member) -> Encode:
+    """Return what writes the values of a member.
+
+    Args:
+        member: A member of a source block or an envelope.
+    """
     return encoder(member.to_schema())
 
 
-def _functions(layout: Contract, constants: dict[str, Any]) -> dict[str, Any]:
+def _functions(layout: Contract, constants: Mapping[str, str]) -> dict[str, Any]:
     """Return the functions ``head`` and ``tail``."""
     members = {m.name: m for m in layout.source}
-    gtid = _encoder(members["gtid"])
+    gtid = encoder_of(members["gtid"])
     names: dict[str, Any] = {
         "varint": binary.varint, "F": _FIRST, "M": _MORE, "L": binary.LAST, "H": _UPPER,
         "NO_GTID": gtid(None), "GTIDS": _Kept(lambda size: gtid("0" * size)[:-size]),
     }  # fmt: skip
     for name, kept in (("server_id", "SERVERS"), ("file", "FILES"), ("thread", "THREADS")):
-        names[kept] = _Kept(_encoder(members[name]))
+        names[kept] = _Kept(encoder_of(members[name]))
     if "query" in members:
-        names["query_of"] = _encoder(members["query"])
+        names["query_of"] = encoder_of(members["query"])
         names["NO_QUERY"] = names["query_of"](None)
     late, early = ([_body(m, bodies, constants) for m in layout.source] for bodies in (_BODIES, _EARLY))
     at = list(members).index("row")
@@ -147,24 +156,28 @@ def _functions(layout: Contract, constants: dict[str, Any]) -> dict[str, Any]:
     return names
 
 
-def _body(member: Member, bodies: Mapping[str, str], constants: Mapping[str, Any]) -> str:
+def _body(member: Member, bodies: Mapping[str, str], constants: Mapping[str, str]) -> str:
     """Return the f-string body of a member: constant per table, if nothing else is known of it."""
     if member.name not in bodies:
-        return literal(_encoder(member)(constants[member.name])) if member.name != "row" else ""
-    return (_branch(member) if member.name.startswith("ts_") else "") + bodies[member.name]
+        return literal(constants.get(member.name, ""))
+    return (literal(branch_of(member)) if member.name.startswith("ts_") else "") + bodies[member.name]
 
 
-def _branch(member: Member) -> str:
-    """Return what stands before a whole number that is not null, as part of an f-string."""
-    return literal(_encoder(member)(0).removesuffix(binary.varint(0)))
+def branch_of(member: Member) -> str:
+    """Return what stands before a whole number that is not null.
+
+    Args:
+        member: A member that is one.
+    """
+    return encoder_of(member)(0).removesuffix(binary.varint(0))
 
 
 def _op_tail_of(layout: Contract) -> Callable[[int], str]:
     members = [m for m in layout.tail if m.name in ("ts_ms", "ts_us", "ts_ns")]
-    ms = _Kept(_encoder(members[0]))
+    ms = _Kept(encoder_of(members[0]))
     if len(members) == 1:
         return lambda ns: ms[ns // 1_000_000]
-    us_head, ns_head = (_encoder(m)(0).removesuffix(binary.varint(0)) for m in members[1:])
+    us_head, ns_head = map(branch_of, members[1:])
 
     def op_tail(ns: int) -> str:
         us = ns // 1000
