@@ -19,7 +19,7 @@ class FakeKernel:
     FORM, __version__ = native_kernel.FORM, "9.9"
 
     def __init__(self) -> None:
-        self.answer, self.known = 1, True
+        self.answer, self.known, self.many = 1, True, 0
         self.plans: list[Any] = []
         self.asked: list[tuple[Any, ...]] = []
 
@@ -36,7 +36,11 @@ class FakeKernel:
 
     def text_plan(self, *given: Any) -> Any:
         self.plans.append(given)
-        return SimpleNamespace(row=self._decode) if self.known else None
+        return SimpleNamespace(row=self._decode, rows=self._many) if self.known else None
+
+    def _many(self, data: bytes, at: int, *asked: Any) -> tuple[int, int]:
+        self.asked.append((data, at, *asked[:-1]))
+        return self.many, at
 
     def _decode(self, *asked: Any) -> int:
         self.asked.append(asked[:-1])

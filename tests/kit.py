@@ -31,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = {"drain": "drain_binlog.py", "snapshot": "snapshot_tables.py"}
 # A test's Spark driver starts in about five seconds with these; the operator uses the same defaults.
-JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MaxNewSize=32m"
 
 
 @dataclass

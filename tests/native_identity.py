@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.drain.walked import decoder_of
 from airflow_provider_mysql_cdc.cdc.job import native_avro
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 TABLES = re.compile(
     r"a converter handles column .*"
@@ -144,6 +145,32 @@ class BothTexts(native_text.NativeText):
         if natively != (out[made:] if rows >= 0 else []):
             raise Difference(f"Python: {out[made:]!r}\nkernel: {rows} {natively!r}")
         BothTexts.compared += 1
+
+    def many(self, data: bytes, at: int, most: int, ctx: Any, out: list[Any]) -> tuple[int, int]:
+        self.now, made = time.time_ns(), len(out)
+        rows, stop = super().many(data, at, most, ctx, out)
+        plain = EventContext(ctx.src_head, ctx.src_tail, at_time(ctx.tail, self.now), first_row=ctx.first_row)
+        records: list[Any] = []
+        for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False):
+            self.plain(packet, 0, plain, records)
+        if out[made:] != [record[:2] for record in records]:
+            raise Difference(f"Python: {records!r}\nkernel: {rows} {out[made:]!r}")
+        if stop - at != sum(4 + len(packet) for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False)):
+            raise Difference(f"{rows} rows do not end at {stop}")
+        BothTexts.compared += rows
+        return rows, stop
+
+
+def at_time(tail: str, now: int) -> str:
+    """Return what stands behind the operation at a time.
+
+    Args:
+        tail: The text, with marks.
+        now: The time in nanoseconds.
+    """
+    for name, share in (("now_millis", 1_000_000), ("now_micros", 1000), ("now_nanos", 1)):
+        tail = tail.replace(native_walk.mark(name), str(now // share))
+    return tail
 
 
 class BothWalks(native_walk.NativeWalker):

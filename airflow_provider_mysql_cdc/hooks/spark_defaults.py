@@ -11,11 +11,12 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest.
+# The JVM only starts Python workers and keeps counters: a serial collector and the first compiler stage start fastest,
+# and without a limit for new objects it fills a sixth of its first heap, 1/64 of the machine, before it looks for room.
 DEFAULT_CONF = {
     "spark.log.level": "WARN",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:MaxNewSize=32m",
     # A second copy of a writer fences the first one.
     "spark.speculation": "false",
     # Each driver has a web page on a port of its own; beyond 16 on a host Spark's JVM would end without a word.

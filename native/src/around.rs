@@ -1,5 +1,7 @@
 //! What stands around the row number of a record: texts with places that change from event to event.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
 use crate::avro;
 use crate::text;
 
@@ -33,6 +35,19 @@ pub struct Moment<'a> {
     /// 0 when it is not known.
     pub thread: u32,
     pub now_ns: u64,
+}
+
+impl Moment<'_> {
+    /// Return one that has no more than a time, that of the clock where none is given.
+    pub fn now(now_ns: u64) -> Moment<'static> {
+        let now_ns = if now_ns > 0 { now_ns } else { clock_ns() };
+        Moment { commit_us: 0, server: 0, gtid: None, file: b"", position: 0, thread: 0, now_ns }
+    }
+}
+
+/// Return the current time in nanoseconds.
+pub fn clock_ns() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_nanos() as u64)
 }
 
 /// A text with places.

@@ -300,6 +300,60 @@ impl TextRows {
         self.tally.get().count(result);
         result.unwrap_or_else(|why| why as i64)
     }
+
+    /// Append key and value of rows, each behind the header of its packet, up to the first one that is left to Python.
+    ///
+    /// `before` stands before the row number, with one character a byte, and `behind` behind it: pieces with the name of
+    /// the place behind each. Returns the number of rows, or one below zero, and the offset behind them.
+    #[pyo3(signature = (data, pos, most, before, behind, row, now_ns, out, /))]
+    #[allow(clippy::too_many_arguments)]
+    fn rows(
+        &self,
+        data: &Bound<'_, PyBytes>,
+        pos: usize,
+        most: usize,
+        before: &str,
+        behind: Vec<(Vec<u8>, String)>,
+        row: i64,
+        now_ns: u64,
+        out: &Bound<'_, PyList>,
+    ) -> (i64, usize) {
+        let (py, made) = (out.py(), out.len());
+        let result = guarded(|| {
+            let before = bytes_of(before)?;
+            let behind = around::Around::of(behind, false).ok_or(Declined::Given)?;
+            let (mut scratch, mut text) = (SCRATCH.take(), Vec::new());
+            let (mut at, mut rows) = (pos, 0);
+            while rows < most {
+                let Some((packet, stop)) = select::packet(data.as_bytes(), at) else { break };
+                let moment = around::Moment::now(now_ns);
+                behind.write(&mut text, &moment).ok_or(Declined::Given)?;
+                if self.kernel.run(packet, 0, (&before, &text), &mut scratch, row).is_err() {
+                    break;
+                }
+                let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
+                out.append((key, PyBytes::new(py, &scratch.value))).map_err(|_| Declined::Given)?;
+                (at, rows) = (stop, rows + 1);
+            }
+            scratch.shrink();
+            SCRATCH.set(scratch);
+            Ok((rows as i64, at))
+        });
+        self.tally.get().count(result.map(|(rows, _)| rows));
+        result.unwrap_or_else(|why| match out.del_slice(made, out.len()) {
+            Ok(()) => (why as i64, pos),
+            Err(_) => (Declined::Panic as i64, pos),
+        })
+    }
+}
+
+/// Return how many rows of one packet stand in the bytes as a whole, the offset behind them and the next packet's number.
+///
+/// `number` is what the first packet's has to be; a payload of `largest` bytes goes on in the next packet.
+#[pyfunction]
+#[pyo3(signature = (chunk, pos, number, largest, /))]
+fn frames(chunk: &Bound<'_, PyBytes>, pos: usize, number: u8, largest: usize) -> (u64, usize, u8) {
+    select::frames(chunk.as_bytes(), pos, number, largest)
 }
 
 /// Return the bytes of a text with one character a byte.
@@ -333,6 +387,7 @@ fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<walker::Walker>()?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(text_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(frames, module)?)?;
     module.add_function(wrap_pyfunction!(panic, module)?)?;
     Ok(())
 }

@@ -3,12 +3,11 @@
 //! A transaction is walked whole or not at all; one that holds anything else is left to Python, which reads it event by event.
 
 use std::collections::HashMap;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 
-use crate::around::{Around, Moment};
+use crate::around::{clock_ns, Around, Moment};
 use crate::events::{self, Event, Gtid, Stop};
 use crate::kernel::{Kind, Rows, Scratch};
 use crate::RowKernel;
@@ -304,7 +303,7 @@ impl<'py> Transaction<'_, 'py> {
             file: self.place.file,
             position: pos,
             thread: passed.thread,
-            now_ns: if self.place.now_ns > 0 { self.place.now_ns } else { now_ns() },
+            now_ns: if self.place.now_ns > 0 { self.place.now_ns } else { clock_ns() },
         };
         before.write(before_text, &moment).ok_or(Stop::Left)?;
         behind.write(behind_text, &moment).ok_or(Stop::Left)?;
@@ -333,10 +332,6 @@ impl<'py> Transaction<'_, 'py> {
         scratch.shrink();
         Ok((count, size))
     }
-}
-
-fn now_ns() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |passed| passed.as_nanos() as u64)
 }
 
 /// Return whether the head of a row event holds, so that its rows can be passed over.

@@ -96,9 +96,7 @@ impl Walker {
             };
             let segments = segments.map(made).collect();
             let gtids = walked.gtids.iter().map(|(uuid, first, end)| (text_of(uuid), *first, *end)).collect();
-            let last = walked.last.map(|one| {
-                (one.server, one.gtid.map(gtid_of), one.commit_us, one.thread)
-            });
+            let last = walked.last.map(|one| (one.server, one.gtid.map(gtid_of), one.commit_us, one.thread));
             self.tally.get().count(Ok(walked.rows));
             Ok((to, end, why, segments, gtids, last))
         });

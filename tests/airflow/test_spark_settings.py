@@ -98,12 +98,14 @@ def test_the_cluster_s_java_options_are_kept(monkeypatch: pytest.MonkeyPatch, tm
     env = {"SPARK_HOME": str(tmp_path)}
     hook = settled(monkeypatch, driver_env=env)
     assert hook._conf[JAVA_OPTIONS].split() == [
-        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dhttp.proxyHost=proxy", "-Xss4m")
+        *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxNewSize=32m", "-Dhttp.proxyHost=proxy", "-Xss4m")
     ]
     assert "spark.x" not in hook._conf, "spark-submit reads it by itself"
     defaults.write_text(f"{JAVA_OPTIONS}=-XX:+UseG1GC\n{DRIVER} /opt/python\n")
     hook = settled(monkeypatch, driver_env=env)
-    assert hook._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:+UseG1GC", "a JVM takes one collector only"
+    assert hook._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:MaxNewSize=32m -XX:+UseG1GC", (
+        "a JVM takes one collector only"
+    )
     assert hook._conf[DRIVER] == "/opt/python"
     named = settled(monkeypatch, {"conf": {JAVA_OPTIONS: "-Dmine"}}, driver_env=env)
     assert named._conf[JAVA_OPTIONS] == "-Dmine"
@@ -122,9 +124,9 @@ def test_a_collector_that_the_cluster_has_chosen_elsewhere_stays_the_only_one(
         )
     else:
         env[place] = "-XX:+UseG1GC"
-    assert settled(monkeypatch, driver_env=env)._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1"
+    assert settled(monkeypatch, driver_env=env)._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:MaxNewSize=32m"
     asked = settled(monkeypatch, {"conf": {"spark.driver.defaultJavaOptions": "-XX:+UseZGC"}}, driver_env={})
-    assert asked._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1"
+    assert asked._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:MaxNewSize=32m"
 
 
 def test_a_spark_that_is_only_on_the_path_has_its_defaults_read(

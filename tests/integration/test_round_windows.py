@@ -16,6 +16,7 @@ from window_rig import SIGNALS, Places, connection, events, same_as_table
 
 from airflow_provider_mysql_cdc.cdc.incremental import round_driver, round_task, stretch_reader
 from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 
 @pytest.fixture
@@ -271,9 +272,9 @@ def test_a_query_that_is_killed_is_asked_again(
     execute(root, *filled(database, "a", count=40))
     pipeline.snapshot()
     ask_for(pipeline, ["a"])
-    real, asked = stretch_reader.stream_rows, list[str]()
+    real, asked = stretch_reader.stream_blocks, list[str]()
 
-    def killed_once(conn: Any, sql: str, where: str) -> Iterator[bytes]:
+    def killed_once(conn: Any, sql: str, where: str) -> Iterator[RowBlock]:
         asked.append(sql)
         yield from real(conn, f"SELECT 1 FROM ({sql}) AS r WHERE SLEEP(30) = 0" if len(asked) == 1 else sql, where)
 
@@ -283,7 +284,7 @@ def test_a_query_that_is_killed_is_asked_again(
             time.sleep(0.02)
         execute(root, f"KILL QUERY {found[0][0]}")
 
-    monkeypatch.setattr(stretch_reader, "stream_rows", killed_once)
+    monkeypatch.setattr(stretch_reader, "stream_blocks", killed_once)
     thread = threading.Thread(target=kill)
     thread.start()
     pipeline.drain()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import struct
 from collections.abc import Callable
 from dataclasses import replace
@@ -10,15 +11,21 @@ from typing import Any
 
 import pytest
 from native_identity import BothTexts
+from row_blocks import block_of
 from test_fuzz_native import EVENTS, PIECES, TELLING, Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import NOW
 from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, selected_columns
+from airflow_provider_mysql_cdc.cdc.emit.source import source_block
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import _frames
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
+SOURCE = source_block(TableId("db", "t"), prefix="p")
 DOCUMENTS = (
     "null",
     "[]",
@@ -133,6 +140,55 @@ def run(seed: int) -> None:
             decoder(packet, 0, ctx, [])
 
 
+def many(seed: int) -> None:
+    """Read rows of a table at once, sound ones and damaged ones between them."""
+    made = MadeText(seed)
+    columns = tuple(made.column(n)[0] for n in range(1, made.random.randrange(2, 6)))
+    table, options = Table(TableId("db", "t"), columns, (columns[0].name,)), made.options(columns)
+    decoder, chosen = compile_text_decoder(table, options, EnvelopeText(None, None)), selected_columns(table, options)
+    assert isinstance(decoder, BothTexts)
+    packets = [made.packet(chosen) for _ in range(made.random.randrange(9))]
+    if packets and made.random.random() < 0.5:
+        at = made.random.randrange(len(packets))
+        packets[at] = made.damaged(packets[at])
+    block, ctx = block_of(packets), EventContext('{"file":"é","row":', "}", SOURCE.op_tail(NOW), where="t")  # type: ignore[arg-type]
+    rows = stop = 0
+    while stop < len(block.data):
+        found, stop = decoder.many(block.data, stop, len(packets) - rows, ctx, [])
+        rows += found
+        if rows < len(packets):
+            # What is left to Python is passed over here.
+            rows, stop = rows + 1, block.row_at(stop)[1]
+    assert rows == len(packets)
+
+
+def test_made_up_rows_at_once() -> None:
+    before = BothTexts.compared
+    each_seed(many)
+    assert BothTexts.compared - before > EVENTS // 8
+
+
+def frames_of(seed: int) -> None:
+    """Look for whole rows in packets, cut and damaged."""
+    pick = random.Random(seed)
+    number = pick.randrange(256)
+    sizes = [pick.choice((0, 1, 3, 9, 12, 20, 21)) for _ in range(pick.randrange(9))]
+    packets = [
+        size.to_bytes(3, "little")
+        + bytes([(number + at + (pick.random() < 0.05)) % 256])
+        + bytes([pick.choice((1, 1, 1, 1, 251, 0xFE, 0xFF))] * size)
+        for at, size in enumerate(sizes)
+    ]
+    data = b"".join(packets)
+    data = data[: pick.choice((len(data), len(data), pick.randrange(len(data) + 1)))]
+    for pos in (0, len(packets[0]) if packets else 0, len(data), len(data) + 3):
+        assert kernel().module.frames(data, pos, number, 21) == _frames(data, pos, number, 21)
+
+
+def test_rows_are_found_in_the_bytes_of_a_connection_as_python_finds_them() -> None:
+    each_seed(frames_of)
+
+
 def test_made_up_rows_of_the_text_protocol() -> None:
     before = BothTexts.compared
     each_seed(run)
@@ -142,8 +198,6 @@ def test_made_up_rows_of_the_text_protocol() -> None:
 
 def test_a_packet_that_is_not_the_row() -> None:
     """Offsets outside of the packet, another type, texts that are no byte text: declined, and nothing is added."""
-    from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-
     module, out = kernel().module, list[Any]()
     made = module.text_plan([(False, b"null", "copy", [], [])], [(b'"c":', 0, b"")], [], [b""] * 3, module.Tally())
     for given in ((b"\x011", 3), (b"\x021", 0), (b"\xff1", 0), (b"\xfe1", 0), (bytearray(b"\x011"), 0), (None, 0)):

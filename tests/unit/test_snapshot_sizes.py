@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 import pytest
 from decode_builder import column, packet, table
 from memory_job import config
+from row_blocks import each_alone
 from store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -44,10 +44,9 @@ class Channel:
 
 
 def read_all(monkeypatch: pytest.MonkeyPatch, rows: int) -> tuple[SnapshotTask, MemoryKafka, dict[str, int]]:
-    def stream_rows(*_: Any) -> Iterator[bytes]:
-        yield from (packet(str(n).encode()) for n in range(rows))
-
-    monkeypatch.setattr(task_module, "stream_rows", stream_rows)
+    monkeypatch.setattr(
+        task_module, "stream_blocks", lambda *_: each_alone(packet(str(n).encode()) for n in range(rows))
+    )
     text._compiled.cache_clear()
     kafka, channel = MemoryKafka(), Channel()
     sink: Any = MemoryWriter(kafka, "p.0")

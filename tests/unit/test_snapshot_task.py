@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from decode_builder import column, packet, table
 from memory_job import config, transactions
+from row_blocks import block_of
 from store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
@@ -17,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 
 CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
@@ -64,12 +66,12 @@ def rows(monkeypatch: pytest.MonkeyPatch, rig: Rig, count: int) -> list[bool]:
     """Let the source give rows; return for each whether a Kafka transaction was open when it came."""
     was_open: list[bool] = []
 
-    def stream_rows(*_: Any) -> Iterator[bytes]:
+    def stream_blocks(*_: Any) -> Iterator[RowBlock]:
         for n in range(count):
             was_open.append(rig.is_open())
-            yield packet(str(n).encode())
+            yield block_of([packet(str(n).encode())])
 
-    monkeypatch.setattr(task_module, "stream_rows", stream_rows)
+    monkeypatch.setattr(task_module, "stream_blocks", stream_blocks)
     return was_open
 
 
@@ -94,7 +96,6 @@ def test_a_transaction_begins_when_the_last_row_is_there_and_holds_the_chunks_re
 def test_a_chunk_that_does_not_fit_into_a_transaction_ends_in_good_order(
     monkeypatch: pytest.MonkeyPatch, chunk: SnapshotChunk, advice: str
 ) -> None:
-    monkeypatch.setattr(task_module, "PROGRESS_ROWS", 2)
     rig = Rig(chunk)
     rows(monkeypatch, rig, 5)
     rig.sink.open_s = 8.9

@@ -13,6 +13,13 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError,
 from airflow_provider_mysql_cdc.cdc.snapshot import rows as rows_module
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 
+
+@pytest.fixture(autouse=True)
+def in_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Look for rows in Python: test_fuzz_native_text compares the kernel with it."""
+    monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
+
+
 COLUMN = b"\x03def"
 EOF = b"\xfe\x00\x00\x02\x00"
 CHANGED = b"\xff" + struct.pack("<H", 1412) + b"#HY000Table definition has changed"

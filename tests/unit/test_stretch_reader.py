@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from decode_builder import column, packet, table
 from memory_job import config
+from row_blocks import each_alone
 from store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -57,10 +57,8 @@ def read(
 ) -> tuple[MemoryKafka, Channel, dict[str, int]]:
     """Let a task read five rows while its transaction is so old, and events have touched some keys."""
 
-    def stream_rows(*_: Any) -> Iterator[bytes]:
-        yield from (packet(*(str(n).encode() for _ in of.columns)) for n in range(5))
-
-    monkeypatch.setattr(stretch_reader, "stream_rows", stream_rows)
+    packets = [packet(*(str(n).encode() for _ in of.columns)) for n in range(5)]
+    monkeypatch.setattr(stretch_reader, "stream_blocks", lambda *_: each_alone(packets))
     monkeypatch.setattr(stretch_reader, "CHECK_ROWS", 2)
     kafka, channel = MemoryKafka(), Channel()
     sink: Any = Sink(kafka, "p.0")

@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to
 from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import pieces
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, included_columns
@@ -142,9 +143,14 @@ class NativeText:
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
 
+    Attributes:
+        now: The time in nanoseconds that records of ``many`` tell; 0 for that of the clock.
+
     Raises:
         Declined: The kernel does not know the table's columns or modes.
     """
+
+    now = 0
 
     def __init__(
         self,
@@ -181,6 +187,7 @@ class NativeText:
         if made is None:
             raise Declined("the kernel does not know one of its columns")
         self._row: Callable[..., int] | None = made.row
+        self._rows: Callable[..., tuple[int, int]] = made.rows
 
     def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
         """Append the record of a row; arguments and errors as for the decoder in Python."""
@@ -211,10 +218,35 @@ class NativeText:
             before = to_byte_text(before)
         found = row(packet, pos, before, behind + self._tail, number, out)
         if found == PANIC:
-            self._row = None
-            where = (self._table.id, ctx.where)
-            log.warning("rows of %s are decoded in Python from %s on: the native kernel failed", *where)
+            self._failed(ctx)
         return found
+
+    def many(self, data: bytes, at: int, most: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
+        """Append key and value of rows up to the first one that is left to Python.
+
+        Args:
+            data: Rows, each behind the 4-byte header of its packet.
+            at: Offset of the first header.
+            most: Number of rows.
+            ctx: What their records have in common; what stands behind the operation has marks (``native_walk.NOW``).
+            out: Gets the pairs.
+
+        Returns:
+            The number of rows, and the offset behind them.
+        """
+        if self._row is None or type(ctx.first_row) is not int:
+            return 0, at
+        before, behind = to_byte_text(self._before + ctx.src_head), to_byte_text(self._after_row(ctx, self._op))
+        rows, at = self._rows(data, at, most, before, pieces(behind + self._tail), ctx.first_row, self.now, out)
+        if rows == PANIC:
+            self._failed(ctx)
+            return 0, at
+        return rows, at
+
+    def _failed(self, ctx: EventContext) -> None:
+        self._row = None
+        where = (self._table.id, ctx.where)
+        log.warning("rows of %s are decoded in Python from %s on: the native kernel failed", *where)
 
 
 def _label(column: Column, options: DecoderOptions) -> bytes:

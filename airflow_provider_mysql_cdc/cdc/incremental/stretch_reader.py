@@ -37,7 +37,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kin
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter, out_of_time
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 
 NAMES_MISSING = (1054, 1146)
@@ -212,7 +212,7 @@ class StretchReader:
         sql = rows_sql(stretch.table, version.columns, wanted, stretch.columns)
         try:
             with dates_as_stored(self.conn, stretch.kinds):
-                spool.fill(stream_rows(self.conn, sql, where), lambda _: None)
+                spool.fill(stream_blocks(self.conn, sql, where), lambda _: None)
         except SchemaMismatchError as error:
             # The view holds the table as the stream knows it, so a name that is missing is one of the condition. A
             # table that was rebuilt between the view and its lock (error 1412) can be read in the next view.

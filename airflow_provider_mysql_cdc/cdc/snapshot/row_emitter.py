@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import NOW
 from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
+from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm, at_row
@@ -20,7 +22,12 @@ from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
+PLAIN = snapshot_marker()
+"""``source.snapshot`` of rows that are neither the first nor the last."""
+# Rows with the headers of their packets, offset, most rows, texts around them with marks, key and value of each
+ManyRows = Callable[[bytes, int, int, EventContext, list[Any]], tuple[int, int]]
 LATEST = 0.9
 """Share of transaction.timeout.ms after which a transaction of rows is given up."""
 
@@ -97,8 +104,50 @@ class RowEmitter:
         self._rows = 0
         self._ctx = EventContext()
         self._out: list[Any] = []
+        # Rows with another form or with headers of their own are looked at one by one.
+        alone = to.form is not None or to.ids is not None or self._identity is not None
+        self._many = None if alone else getattr(decode, "many", None)
+        self._plain = EventContext()
+        if self._many is not None:
+            fill(self._plain, PLAIN)
+            self._plain.tail = op_tail(NOW)  # type: ignore[arg-type]
         self._letters = DeadLetters(cfg, to.writer, to.sink.produce, counts) if DeadLetters.wanted(cfg) else None
         self.left_out = 0
+
+    def block(self, block: RowBlock, before: int, edges: Mapping[int, str]) -> None:
+        """Produce rows.
+
+        Args:
+            block: The rows.
+            before: Number of rows of the chunk before it.
+            edges: ``source.snapshot`` of rows by their number, from 1, where it is not that of most rows.
+
+        Raises:
+            ValueDecodeError: As for ``row``.
+        """
+        number, end, at = before, before + block.rows, 0
+        if self._many is None or block.large:
+            for number, packet in enumerate(block, before + 1):
+                self.row(packet, edges.get(number, PLAIN))
+            return
+        while number < end:
+            plain = min((edge - 1 for edge in edges if edge > number), default=end)
+            done, at = self._at_once(self._many, block, at, min(plain, end) - number)
+            number += done
+            if number < end:
+                packet, at = block.row_at(at)
+                number += 1
+                self.row(packet, edges.get(number, PLAIN))
+
+    def _at_once(self, many: ManyRows, block: RowBlock, at: int, most: int) -> tuple[int, int]:
+        """Produce rows that the kernel decodes at once; return their number and the offset behind them."""
+        to, ctx, out = self._to, self._plain, list[Any]()
+        done, at = many(block.data, at, most, ctx, out) if most else (0, at)
+        self._rows += done
+        produce, topic, headers, count = to.sink.produce, self.topic, to.headers, to.partitions
+        for key, value in out:
+            produce(topic, key, value, partition_of(key, count) if count > 1 else 0, headers)
+        return done, at
 
     def row(self, packet: bytes, marker: str) -> None:
         """Produce one row.

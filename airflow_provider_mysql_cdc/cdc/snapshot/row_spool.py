@@ -13,10 +13,11 @@ from types import TracebackType
 from typing import IO
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 MEMORY_BYTES = 32 << 20
-_BLOCK = 1 << 20
-_WORD = 4
+# Rows, bytes, and whether it is one row of several packets.
+_HEAD = struct.Struct("<II?")
 
 
 class RowSpool:
@@ -32,33 +33,26 @@ class RowSpool:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=memory_bytes, prefix="mysql-cdc-rows-")  # noqa: SIM115
         self.rows = 0
 
-    def fill(self, packets: Iterable[bytes], passed: Callable[[int], None]) -> None:
+    def fill(self, blocks: Iterable[RowBlock], passed: Callable[[int], None]) -> None:
         """Take all rows.
 
         Args:
-            packets: The rows.
-            passed: Called with the number of rows after each one.
+            blocks: The rows.
+            passed: Called with the number of rows after each block.
 
         Raises:
             StateError: The folder for temporary files is full.
         """
-        block, size = list[bytes](), 0
-        for packet in packets:
-            block.append(packet)
-            size += len(packet) + _WORD
-            self.rows += 1
+        for block in blocks:
+            self._write(block)
+            self.rows += block.rows
             passed(self.rows)
-            if size >= _BLOCK:
-                self._write(block)
-                block, size = [], 0
-        self._write(block)
         self._file.seek(0)
 
-    def _write(self, block: list[bytes]) -> None:
-        """Write the number of rows, their lengths, and the rows."""
-        head = struct.pack(f"<{len(block) + 1}I", len(block), *map(len, block))
+    def _write(self, block: RowBlock) -> None:
+        head = _HEAD.pack(block.rows, len(block.data), block.large)
         try:
-            self._file.write(b"".join((head, *block)))
+            self._file.write(head + block.data)
         except OSError as error:
             raise StateError(
                 "the rows of a chunk cannot be kept on the local disk",
@@ -70,13 +64,14 @@ class RowSpool:
             ) from error
 
     def __iter__(self) -> Iterator[bytes]:
-        while head := self._file.read(_WORD):
-            count = int.from_bytes(head, "little")
-            lengths = struct.unpack(f"<{count}I", self._file.read(_WORD * count))
-            block, pos = self._file.read(sum(lengths)), 0
-            for length in lengths:
-                yield block[pos : pos + length]
-                pos += length
+        for block in self.blocks():
+            yield from block
+
+    def blocks(self) -> Iterator[RowBlock]:
+        """Yield the rows once, in blocks."""
+        while head := self._file.read(_HEAD.size):
+            rows, size, large = _HEAD.unpack(head)
+            yield RowBlock(rows, self._file.read(size), large)
 
     def __enter__(self) -> RowSpool:
         return self

@@ -7,6 +7,7 @@ Nor does every row go through pymysql's packet reader, which reads twice and mak
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import pymysql
@@ -14,6 +15,7 @@ from pymysql.constants import COMMAND, CR
 from pymysql.protocol import MysqlPacket
 
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError
 
 # The view is older than the table; the table is gone; a column of the chunk is gone.
@@ -24,8 +26,48 @@ _HEADER, _LARGEST = 4, 0xFFFFFF
 _EOF, _ERROR, _EOF_BYTES = 0xFE, 0xFF, 9
 
 
+@dataclass(frozen=True, slots=True)
+class RowBlock:
+    """Hold rows that follow each other, as they came from the server.
+
+    Args:
+        rows: Their number.
+        data: Their packets, each with its header of 4 bytes; of a large row its payload alone.
+        large: Whether it is one row of several packets.
+    """
+
+    rows: int
+    data: bytes
+    large: bool = False
+
+    def __iter__(self) -> Iterator[bytes]:
+        data, at = self.data, 0
+        if self.large:
+            yield data
+            return
+        for _ in range(self.rows):
+            packet, at = self.row_at(at)
+            yield packet
+
+    def row_at(self, at: int) -> tuple[bytes, int]:
+        """Return a row's packet without its header, and the offset behind it.
+
+        Args:
+            at: Offset of the header.
+        """
+        data, start = self.data, at + _HEADER
+        stop = start + (data[at] | data[at + 1] << 8 | data[at + 2] << 16)
+        return data[start:stop], stop
+
+
 def stream_rows(conn: Any, sql: str, where: str) -> Iterator[bytes]:
-    """Yield each row's packet, without its 4-byte header.
+    """Yield each row's packet, without its 4-byte header; arguments and errors as for ``stream_blocks``."""
+    for block in stream_blocks(conn, sql, where):
+        yield from block
+
+
+def stream_blocks(conn: Any, sql: str, where: str) -> Iterator[RowBlock]:
+    """Yield rows, as many as are there at a time.
 
     Args:
         conn: An open pymysql connection; it must not be used otherwise until the rows are consumed.
@@ -43,27 +85,35 @@ def stream_rows(conn: Any, sql: str, where: str) -> Iterator[bytes]:
         for _ in range(first.read_length_encoded_integer()):
             conn._read_packet()
         conn._read_packet()  # EOF after the column definitions
-        yield from _payloads(conn)
+        yield from _blocks(conn)
     except pymysql.MySQLError as error:
         raise _row_error(error, where) from error
 
 
-def _payloads(conn: Any) -> Iterator[bytes]:
-    """Yield the payload of each packet up to the one that ends the rows (MySQL protocol, "Text Resultset").
+def _blocks(conn: Any) -> Iterator[RowBlock]:
+    """Yield the rows up to the packet that ends them (MySQL protocol, "Text Resultset").
 
     A payload of 16 MB - 1 goes on in the next packet. Packets are numbered from the command on, modulo 256.
 
     Raises:
         pymysql.MySQLError: What pymysql's own reader raises.
     """
-    chunk, pos, end, number = b"", 0, 0, conn._next_seq_id
+    module = kernel().module
+    frames = _frames if module is None else module.frames
+    chunk, pos, number = b"", 0, conn._next_seq_id
     begun: list[bytes] = []
     while True:
-        start = pos + _HEADER
+        if not begun:
+            rows, stop, number = frames(chunk, pos, number, _LARGEST)
+            if rows:
+                conn._next_seq_id = number
+                yield RowBlock(rows, chunk[pos:stop])
+                pos = stop
+        # What stands here is not whole, or no row of one packet.
+        start, end = pos + _HEADER, len(chunk)
         stop = start + (chunk[pos] | chunk[pos + 1] << 8 | chunk[pos + 2] << 16) if start <= end else start
         if stop > end:
             chunk, pos = chunk[pos:] + _more(conn, stop - end), 0
-            end = len(chunk)
             continue
         if chunk[pos + 3] != number:
             _out_of_order(conn, chunk[pos + 3], number)
@@ -73,13 +123,33 @@ def _payloads(conn: Any) -> Iterator[bytes]:
             begun.append(payload)
             continue
         if begun:
-            payload = b"".join((*begun, payload))
+            yield RowBlock(1, b"".join((*begun, payload)), large=True)
             begun.clear()
-        if payload[0] == _ERROR:
+        elif payload[0] == _ERROR:
             MysqlPacket(payload, conn.encoding).raise_for_error()
-        if payload[0] == _EOF and len(payload) < _EOF_BYTES:
+        else:
             return
-        yield payload
+
+
+def _frames(chunk: bytes, pos: int, number: int, largest: int) -> tuple[int, int, int]:
+    """Return how many rows of one packet stand here as a whole, the offset behind them and the next packet's number.
+
+    Args:
+        chunk: Packets.
+        pos: Offset of the first.
+        number: The number that it has to have.
+        largest: Bytes of a payload that goes on in the next packet.
+    """
+    rows, end = 0, len(chunk)
+    while pos + _HEADER < end:
+        length = chunk[pos] | chunk[pos + 1] << 8 | chunk[pos + 2] << 16
+        stop, first = pos + _HEADER + length, chunk[pos + _HEADER]
+        if stop > end or chunk[pos + 3] != number or not 0 < length < largest:
+            break
+        if first >= _EOF and (first == _ERROR or length < _EOF_BYTES):
+            break
+        rows, pos, number = rows + 1, stop, (number + 1) & 0xFF
+    return rows, pos, number
 
 
 def _more(conn: Any, need: int) -> bytes:

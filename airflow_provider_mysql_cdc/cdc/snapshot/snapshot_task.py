@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -33,11 +34,25 @@ from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import LATEST, EmitTo, RowEmitter, out_of_time
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
 from airflow_provider_mysql_cdc.cdc.snapshot.view import require_server
 
 PROGRESS_ROWS = 10_000  # SNAP-56
+
+
+class _Told:
+    """Tell of progress each ``PROGRESS_ROWS`` rows."""
+
+    def __init__(self, tell: Callable[[int], object]) -> None:
+        self._tell, self._next = tell, PROGRESS_ROWS
+
+    def __call__(self, rows: int) -> None:
+        if rows >= self._next:
+            self._next = rows - rows % PROGRESS_ROWS + PROGRESS_ROWS
+            self._tell(rows)
+
+
 _DECODERS = 64
 """Decoders that a task keeps: chunks of a table come one after the other, and there may be thousands of tables."""
 
@@ -221,10 +236,6 @@ class SnapshotTask:
             retriable=cut,
         )
 
-    def _say(self, chunk: str, rows: int) -> None:
-        if rows % PROGRESS_ROWS == 0:
-            self.channel.call("progress", chunk=chunk, rows=rows)
-
     def _read(self, placed: PlacedChunk, first: bool, final: bool) -> int:
         """Read one chunk and then produce its rows: a Kafka transaction does not wait for the source."""
         chunk, total, self._left_out, self._written = placed.chunk, 0, 0, {}
@@ -251,21 +262,23 @@ class SnapshotTask:
         """Read the chunk's rows of one table."""
         where = f"snapshot of {chunk.id}"
         with dates_as_stored(self.conn, chunk.kinds):
-            packets = stream_rows(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
-            spool.fill(packets, lambda rows: self._say(chunk.id, rows))
+            blocks = stream_blocks(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
+            spool.fill(blocks, _Told(lambda rows: self.channel.call("progress", chunk=chunk.id, rows=rows)))
         return spool
 
     def _produce(self, placed: PlacedChunk, spool: RowSpool, emit: RowEmitter, first: bool, final: bool) -> None:
         """Produce the rows that were read of one table."""
-        chunk, rows = placed.chunk, spool.rows
-        for number, packet in enumerate(spool, 1):
-            if number % PROGRESS_ROWS == 0:
-                self._require_time(placed, number, rows)
-            last = number == rows and chunk.last
-            marker = snapshot_marker(
-                first_row=number == 1 and chunk.number == 0,
-                last_row=last,
+        chunk, rows, number = placed.chunk, spool.rows, 0
+        edges = {
+            at: snapshot_marker(
+                first_row=at == 1 and chunk.number == 0,
+                last_row=at == rows and chunk.last,
                 first_table=first,
-                last_table=final and last,
+                last_table=final and at == rows and chunk.last,
             )
-            emit.row(packet, marker)
+            for at in (1, rows)
+        }
+        for block in spool.blocks():
+            self._require_time(placed, number, rows)
+            emit.block(block, number, edges)
+            number += block.rows
