@@ -153,7 +153,7 @@ class BothTexts(native_text.NativeText):
         records: list[Any] = []
         for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False):
             self.plain(packet, 0, plain, records)
-        if out[made:] != [record[:2] for record in records]:
+        if out[made:] != records:
             raise Difference(f"Python: {records!r}\nkernel: {rows} {out[made:]!r}")
         if stop - at != sum(4 + len(packet) for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False)):
             raise Difference(f"{rows} rows do not end at {stop}")

@@ -301,7 +301,7 @@ impl TextRows {
         result.unwrap_or_else(|why| why as i64)
     }
 
-    /// Append key and value of rows, each behind the header of its packet, up to the first one that is left to Python.
+    /// Append the records of rows, each behind the header of its packet, up to the first one that is left to Python.
     ///
     /// `before` stands before the row number, with one character a byte, and `behind` behind it: pieces with the name of
     /// the place behind each. Returns the number of rows, or one below zero, and the offset behind them.
@@ -332,7 +332,8 @@ impl TextRows {
                     break;
                 }
                 let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
-                out.append((key, PyBytes::new(py, &scratch.value))).map_err(|_| Declined::Given)?;
+                let record = (key, PyBytes::new(py, &scratch.value), row, 0, py.None());
+                out.append(record).map_err(|_| Declined::Given)?;
                 (at, rows) = (stop, rows + 1);
             }
             scratch.shrink();

@@ -213,6 +213,8 @@ def test_a_record_larger_than_the_client_takes_is_refused_at_once(
     with writer(settings | {"message.max.bytes": "5000"}, f"{unique}.0") as w:
         with pytest.raises(RecordTooLargeError) as caught:
             w.produce(topic, b"key", b"x" * 6000, 0)
+        with pytest.raises(RecordTooLargeError, match="larger"):
+            w.produce_all(topic, [(b"key", b"x" * 6000, 0, 0, None)], [])
         assert topic in caught.value.where and "6003 bytes" in caught.value.why and "5000" in caught.value.why
         w.abort()
 
@@ -269,8 +271,9 @@ def test_unreachable_brokers_are_named_in_time(unique: str) -> None:
 
 
 @pytest.mark.req("STRM-31", "FAULT-23")
+@pytest.mark.parametrize("at_once", [1, 400])
 def test_a_full_queue_holds_the_writer_back(
-    settings: dict[str, str], topic: str, unique: str, monkeypatch: pytest.MonkeyPatch
+    settings: dict[str, str], topic: str, unique: str, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
     small = {"queue.buffering.max.kbytes": "1024", "queue.buffering.max.messages": "100000"}
     value = bytes(range(256)) * 20
@@ -284,15 +287,24 @@ def test_a_full_queue_holds_the_writer_back(
             plain(*args)
 
         monkeypatch.setattr(w, "_produce_slowly", produce_slowly)
-        for number in range(5_000):
-            w.produce(topic, b"%d" % number, value, number % 3)
+        for start in range(0, 5_000, at_once):
+            keys = range(start, min(start + at_once, 5_000))
+            for part in range(3):
+                rows = [(b"%d" % n, value, 0, 0, ("n", b"%d" % n)) for n in keys if n % 3 == part]
+                if at_once > 1:
+                    w.produce_all(topic, rows, [("h", b"1")], part)
+                for key, data, _, _, header in rows if at_once == 1 else ():
+                    w.produce(topic, key, data, part, [header, ("h", b"1")])
             most = max(most, len(w._client()))
+        assert w.records_pending == 5_000
+        assert w.bytes_pending == 5_000 * len(value) + sum(len(b"%d" % n) for n in range(5_000))
         w.commit()
     assert waits > 0, "the queue was never full"
     assert most <= 2 * 1024 * 1024 / len(value), f"{most} records waited in a queue of a megabyte"
     seen: dict[int, list[int]] = {0: [], 1: [], 2: []}
     for record in read_topic_committed(settings, topic, timeout_s=20):
         assert record.key is not None and record.value == value
+        assert list(record.headers) == [("n", record.key), ("h", b"1")]
         seen[record.partition].append(int(record.key))
     assert seen == {p: list(range(p, 5_000, 3)) for p in range(3)}
 

@@ -50,7 +50,7 @@ class AtOnce:
             row, at = block.row_at(at)
             self.number += 1
             self.plain(row, 0, plain, rows)
-        out.extend((key, value) for key, value, *_ in rows)
+        out.extend(rows)
         return len(rows), at
 
 

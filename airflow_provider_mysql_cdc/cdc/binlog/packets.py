@@ -7,6 +7,7 @@ pymysql has read the answer of every command before it to its end, so nothing is
 
 from __future__ import annotations
 
+import contextlib
 import math
 import socket
 from collections.abc import Callable
@@ -18,6 +19,8 @@ PACKET_HEADER = 4
 LARGEST_PACKET = 0xFFFFFF  # a payload of this length goes on in the next packet
 BUFFER_BYTES = 1 << 20
 OK, EOF, ERROR = 0x00, 0xFE, 0xFF
+GATHER_BYTES = 1 << 17
+"""What has arrived already is taken along up to so many bytes: TLS gives 16 KB at a time."""
 WAIT_S = 1.0
 """Longest time in seconds between two calls of ``on_wait`` while nothing arrives."""
 
@@ -33,7 +36,7 @@ class PacketReader:
             handed out, when all events before it have been dealt with. What it raises ends the reading.
     """
 
-    __slots__ = ("_box", "_on_wait", "_silence", "_sock", "_waits", "_where")
+    __slots__ = ("_box", "_on_wait", "_silence", "_sock", "_timeout_s", "_waits", "_where")
 
     def __init__(
         self, sock: socket.socket, where: str, silence_timeout_s: float, on_wait: Callable[[], None] | None = None
@@ -42,7 +45,8 @@ class PacketReader:
         self._on_wait = on_wait
         self._waits = 1 if on_wait is None else math.ceil(silence_timeout_s / WAIT_S)
         self._box = bytearray(BUFFER_BYTES)
-        sock.settimeout(silence_timeout_s / self._waits)
+        self._timeout_s = silence_timeout_s / self._waits
+        sock.settimeout(self._timeout_s)
 
     def more(self, chunk: bytes, pos: int, beyond: int = 0) -> bytes:
         """Return a new chunk that begins where ``chunk`` is read up to, and holds at least one whole packet.
@@ -68,6 +72,7 @@ class PacketReader:
             elif fill >= need:
                 need += box[0] | box[1] << 8 | box[2] << 16
                 if fill >= need:
+                    fill = self._gather(memoryview(box), fill)
                     return bytes(memoryview(box)[:fill])
             if need > len(box):
                 box = self._grow(need, fill)
@@ -138,6 +143,16 @@ class PacketReader:
             why="the server or the network is stuck",
             remedy="run the task again; source.silence.timeout.ms sets the limit",
         )
+
+    def _gather(self, box: memoryview, fill: int) -> int:
+        """Take along what has arrived behind the first bytes; return how many there are."""
+        self._sock.settimeout(0)
+        # Nothing has arrived; or the connection is broken, which shows when what came before has been dealt with.
+        with contextlib.suppress(OSError):
+            while fill < GATHER_BYTES and (count := self._sock.recv_into(box[fill:])):
+                fill += count
+        self._sock.settimeout(self._timeout_s)
+        return fill
 
     def _wait(self, view: memoryview) -> int | None:
         """Return how many bytes arrived, or None when none did in time."""

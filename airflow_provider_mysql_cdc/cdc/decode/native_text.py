@@ -222,14 +222,14 @@ class NativeText:
         return found
 
     def many(self, data: bytes, at: int, most: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
-        """Append key and value of rows up to the first one that is left to Python.
+        """Append the records of rows up to the first one that is left to Python.
 
         Args:
             data: Rows, each behind the 4-byte header of its packet.
             at: Offset of the first header.
             most: Number of rows.
             ctx: What their records have in common; what stands behind the operation has marks (``native_walk.NOW``).
-            out: Gets the pairs.
+            out: Gets the records.
 
         Returns:
             The number of rows, and the offset behind them.

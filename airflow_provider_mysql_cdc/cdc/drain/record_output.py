@@ -57,9 +57,7 @@ class RecordOutput:
             made, bad = formed_rows(route.form, records, share, where, tolerant=tolerant)
             n = self._formed(route, made)
         elif share.whole and share.partitions == 1 and not self.routes.identity and route.ids is None:
-            produce, headers = self.sink.produce, self.routes.headers
-            for key, value, _, _, header in records:
-                produce(route.topic, key, value, 0, headers if header is None else [header, *headers])
+            self.sink.produce_all(route.topic, records, self.routes.headers)
             n = len(records)
         else:
             count, mine = share.partitions, share.mine

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 Headers = Sequence[tuple[str, "bytes | None"]]
 SideRecord = tuple[str, "bytes | None", "bytes | None"]
 """Topic, key, value of a record that goes to partition 0 within a commit (marker, schema history)."""
+Row = tuple["bytes | None", "bytes | None", int, int, Any]
+"""Key and value of a record, its row's number, which of the row's records it is, and its header or None."""
 HeadedRecord = tuple[str, "bytes | None", "bytes | None", "Headers | None"]
 """The same with its headers."""
 
@@ -27,6 +29,9 @@ class RecordWriter(Protocol):
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
     ) -> None:
         """Add a record to the current transaction."""
+
+    def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
+        """Add records to the current transaction."""
 
     @property
     def bytes_pending(self) -> int:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, Row, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 
@@ -127,6 +127,11 @@ class MemoryWriter:
         log = self._kafka.logs[topic, partition]
         log.append((producer.current, TopicRecord(partition, len(log), key, value, 0, tuple(headers or ()))))
         self.bytes_pending += len(key or b"") + len(value or b"")
+
+    def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
+        """Add records to the current transaction."""
+        for key, value, _, _, header in records:
+            self.produce(topic, key, value, partition, headers if header is None else [header, *headers])
 
     def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
         """Add side records and commit."""

@@ -18,7 +18,7 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, Row, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id as writer_transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
@@ -160,6 +160,37 @@ class TransactionalWriter:
         if self.bytes_pending >= self._serve_at:
             self._serve_at = self.bytes_pending + _SERVE_BYTES
             self._serve(0)
+
+    def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
+        """Add records to the current transaction, as ``produce`` does with each.
+
+        Args:
+            topic: Topic name.
+            records: Key, value, two members that are not looked at, and a header or None, of each.
+            headers: Headers of all.
+            partition: Partition number.
+
+        Raises:
+            RecordTooLargeError: A record exceeds kafka.message.max.bytes.
+            SinkError: The transaction has failed; the named leaf says why.
+        """
+        if records and not self._open:
+            self._begin()
+        produce, pending, serve_at = self._produce, self.bytes_pending, self._serve_at
+        for key, value, _, _, header in records:
+            given = headers if header is None else [header, *headers]
+            try:
+                produce(topic, value, key, partition, None, None, 0, given)
+            except BufferError:
+                self._produce_slowly(topic, key, value, partition, given)
+            except KafkaException as error:
+                raise self._refused(error, topic, key, value, partition) from None
+            pending += (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
+            if pending >= serve_at:
+                serve_at = pending + _SERVE_BYTES
+                self._serve(0)
+        self.records_pending += len(records)
+        self.bytes_pending, self._serve_at = pending, serve_at
 
     def _produce_slowly(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None

@@ -26,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 PLAIN = snapshot_marker()
 """``source.snapshot`` of rows that are neither the first nor the last."""
-# Rows with the headers of their packets, offset, most rows, texts around them with marks, key and value of each
+# Rows with the headers of their packets, offset, most rows, texts around them with marks, records
 ManyRows = Callable[[bytes, int, int, EventContext, list[Any]], tuple[int, int]]
 LATEST = 0.9
 """Share of transaction.timeout.ms after which a transaction of rows is given up."""
@@ -144,9 +144,11 @@ class RowEmitter:
         to, ctx, out = self._to, self._plain, list[Any]()
         done, at = many(block.data, at, most, ctx, out) if most else (0, at)
         self._rows += done
-        produce, topic, headers, count = to.sink.produce, self.topic, to.headers, to.partitions
-        for key, value in out:
-            produce(topic, key, value, partition_of(key, count) if count > 1 else 0, headers)
+        if to.partitions == 1:
+            to.sink.produce_all(self.topic, out, to.headers)
+            return done, at
+        for key, value, *_ in out:
+            to.sink.produce(self.topic, key, value, partition_of(key, to.partitions), to.headers)
         return done, at
 
     def row(self, packet: bytes, marker: str) -> None:
