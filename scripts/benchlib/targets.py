@@ -9,6 +9,8 @@ from typing import Protocol
 from benchlib.result import BASE, PEER, Line
 
 Lines = Mapping[str, Line]
+FULL = 5_000_000
+"""Records that targets of CPU time are about: of fewer, starts are most of the time, and are left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,8 @@ class Share:
     Args:
         workload: Where.
         limit: The share.
-        steady: Whether starts are left out.
-        side: The side; None for the best.
+        steady: Whether starts are left out of ``FULL`` records, too.
+        side: The side, whose starts count always; None for the best.
     """
 
     workload: str
@@ -69,8 +71,11 @@ class Share:
         """Return how it stands."""
         line = found.get(self.workload)
         side = self.side or (line.best if line else None)
-        value = line.ratio(side, steady=self.steady) if line and side else None
-        about = f"{self.workload}{' without start' * self.steady}{f' in {self.side}' if self.side else ''}"
+        if line is None or side is None or side not in line.sides:
+            return None
+        steady = self.steady or (self.side is None and line.sides[side].records < FULL)
+        value = line.ratio(side, steady=steady)
+        about = f"{self.workload}{' without start' * steady}{f' in {self.side}' if self.side else ''}"
         return None if value is None else Verdict(about, value, self.limit)
 
 

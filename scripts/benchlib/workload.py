@@ -117,7 +117,7 @@ _ALL = (
     _SNAPSHOT,
     Workload("ticdc", "as narrow, in TiCDC's Avro", NARROW, 5 * _M, form=TICDC, peer=False),
     Workload("narrow-schemas", "as narrow, schemas in each record", NARROW, 2 * _M, _M, form=JSON_SCHEMAS),
-    Workload("wide", "20 columns, one row in a transaction", WIDE, _M, 500_000, a_transaction=1),
+    Workload("wide", "20 columns, one row in a transaction", WIDE, 5 * _M, 500_000, a_transaction=1),
     Workload("wide-schemas", "the same, schemas in each record", WIDE, _M, a_transaction=1, form=JSON_SCHEMAS),
     Workload("snapshot-wide", "20 columns, read by a snapshot", WIDE, _M, kind="snapshot", a_transaction=1),
     Workload("narrow-single", "7 columns, one row in a transaction", NARROW, _M, a_transaction=1),

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 from benchlib.result import Figures, Line
-from benchlib.targets import TARGETS, Beside, Linear, Memory, Share, Target, Wall, verdicts
+from benchlib.targets import FULL, TARGETS, Beside, Linear, Memory, Share, Target, Wall, verdicts
 from benchlib.workload import WORKLOADS
 
 
-def side(cpu_s: float, steady_s: float = 0.0, wall_s: float = 1.0, mb: float = 1.0) -> Figures:
-    return Figures(1, 1, wall_s, cpu_s, steady_s, 0.0, mb)
+def side(cpu_s: float, steady_s: float = 0.0, wall_s: float = 1.0, mb: float = 1.0, records: int = FULL) -> Figures:
+    return Figures(1, records, wall_s, cpu_s, steady_s, 0.0, mb)
 
 
 def line(name: str, **sides: Figures) -> Line:
@@ -45,6 +45,14 @@ def test_a_side_is_held_against_debezium(target: Target, good: Figures, bad: Fig
 def test_the_side_without_the_kernel_has_a_target_of_its_own() -> None:
     judged = Share("a", 0.2, side="python").judge({"a": line("a", python=side(9), native=side(1), debezium=THEIRS)})
     assert judged is not None and judged.missed and judged.text == "a in python 0.225 (> 0.2)"
+
+
+def test_starts_are_left_out_of_fewer_records_than_a_target_is_about() -> None:
+    found = {"a": line("a", python=side(20.0, 6.0, records=FULL - 1), debezium=THEIRS)}
+    judged = Share("a", 0.2).judge(found)
+    assert judged is not None and not judged.missed and judged.text == "a without start 0.2 (> 0.2)"
+    judged = Share("a", 0.4, side="python").judge(found)
+    assert judged is not None and judged.missed and judged.text == "a in python 0.5 (> 0.4)"
 
 
 def test_one_workload_is_held_against_another() -> None:

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode import native_text
 from airflow_provider_mysql_cdc.cdc.decode.context import HiddenRow
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeText
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import mark
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
@@ -72,6 +73,37 @@ def test_a_kernel_with_a_defect_is_not_asked_again(fake: FakeKernel, caplog: pyt
     assert [r.getMessage() for r in caplog.records] == [
         "rows of db.t are decoded in Python from snapshot of db.t on: the native kernel failed"
     ]
+
+
+def at_once(fake: FakeKernel, rows: int, tail: str = "}", **more: Any) -> tuple[int, int]:
+    decode, fake.many = compile_text_decoder(T, DEFAULT, NO_SCHEMA), rows
+    assert isinstance(decode, native_text.NativeText)
+    ctx = context(**more)
+    ctx.tail = tail
+    return decode.many(b"data", 7, 5, ctx, [])
+
+
+def test_rows_at_once_are_those_that_the_kernel_says(fake: FakeKernel) -> None:
+    assert at_once(fake, 2, tail=f',"ts_ms":{mark("now_millis")}}}') == (2, 7)
+    ((data, at, most, before, behind, number, now),) = fake.asked
+    assert (data, at, most, number, now) == (b"data", 7, 5, 0, 0) and before.endswith('"source":{"row":')
+    (head, place), end = behind
+    assert head.endswith(b',"op":"r","ts_ms":') and place == "now_millis" and end == (b"}", "")
+
+
+@pytest.mark.parametrize("answer", [-1, -4, PANIC])
+def test_what_the_kernel_declines_at_once_is_no_row(fake: FakeKernel, answer: int) -> None:
+    assert at_once(fake, answer) == (0, 7)
+    assert at_once(fake, 3, first_row=HiddenRow(0)) == (0, 7) and len(fake.asked) == 1
+
+
+def test_a_kernel_that_failed_at_many_rows_is_not_asked_again(fake: FakeKernel) -> None:
+    decode, fake.many = compile_text_decoder(T, DEFAULT, NO_SCHEMA), PANIC
+    assert isinstance(decode, native_text.NativeText)
+    for _ in range(3):
+        assert decode.many(b"data", 7, 5, context(), []) == (0, 7)
+    decode(ROW, 0, context(), [])
+    assert len(fake.asked) == 1
 
 
 def test_a_row_number_without_a_text_is_one_for_python(fake: FakeKernel) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import struct
 from collections.abc import Iterable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -95,6 +96,12 @@ def test_rows_come_whole_however_they_are_cut(monkeypatch: pytest.MonkeyPatch, p
     assert found == ROWS and not conn.closed
     # Whatever is asked next begins with its own answer.
     assert conn._rfile.read() == b""
+
+
+def test_rows_that_the_kernel_does_not_find_are_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    blind = SimpleNamespace(module=SimpleNamespace(frames=lambda chunk, pos, number, largest: (0, pos, number)))
+    monkeypatch.setattr(rows_module, "kernel", lambda: blind)
+    assert read(result(*ROWS), 100)[0] == ROWS
 
 
 def test_a_row_of_several_packets_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -240,8 +240,7 @@ class NativeText:
         rows, at = self._rows(data, at, most, before, pieces(behind + self._tail), ctx.first_row, self.now, out)
         if rows == PANIC:
             self._failed(ctx)
-            return 0, at
-        return rows, at
+        return max(rows, 0), at
 
     def _failed(self, ctx: EventContext) -> None:
         self._row = None

@@ -23,7 +23,7 @@ CHANGED = (1412, 1146, 1054)
 PIECE_BYTES = 1 << 18
 """Bytes read from the connection at once, if there are so many."""
 _HEADER, _LARGEST = 4, 0xFFFFFF
-_EOF, _ERROR, _EOF_BYTES = 0xFE, 0xFF, 9
+_EOF, _ERROR, _EOF_BYTES = b"\xfe", b"\xff", 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,10 +125,12 @@ def _blocks(conn: Any) -> Iterator[RowBlock]:
         if begun:
             yield RowBlock(1, b"".join((*begun, payload)), large=True)
             begun.clear()
-        elif payload[0] == _ERROR:
+        elif payload[:1] == _ERROR:
             MysqlPacket(payload, conn.encoding).raise_for_error()
-        else:
+        elif payload[:1] == _EOF and len(payload) < _EOF_BYTES:
             return
+        else:
+            yield RowBlock(1, chunk[start - _HEADER : stop])
 
 
 def _frames(chunk: bytes, pos: int, number: int, largest: int) -> tuple[int, int, int]:
@@ -143,7 +145,7 @@ def _frames(chunk: bytes, pos: int, number: int, largest: int) -> tuple[int, int
     rows, end = 0, len(chunk)
     while pos + _HEADER < end:
         length = chunk[pos] | chunk[pos + 1] << 8 | chunk[pos + 2] << 16
-        stop, first = pos + _HEADER + length, chunk[pos + _HEADER]
+        stop, first = pos + _HEADER + length, chunk[pos + _HEADER : pos + _HEADER + 1]
         if stop > end or chunk[pos + 3] != number or not 0 < length < largest:
             break
         if first >= _EOF and (first == _ERROR or length < _EOF_BYTES):
