@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -70,3 +74,28 @@ def test_what_fails_keeps_nothing_else_from_being_measured(
     assert [run.workload for run in session.runs] == [START, "narrow-single", "compressed"]
     assert session.about["versions"]["mysql"] == "9.7.4"
     assert cli.main(["--workload=one-transaction", "--side=python"]) == 2
+
+
+def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    code = (
+        "import runpy, time, benchlib.cli\n"
+        "from pathlib import Path\n"
+        "def main():\n"
+        "    try:\n"
+        f"        Path({str(begun)!r}).touch()\n"
+        "        time.sleep(60)\n"
+        "    finally:\n"
+        f"        Path({str(ended)!r}).touch()\n"
+        "benchlib.cli.main = main\n"
+        "runpy.run_module('benchlib', run_name='__main__')\n"
+    )
+    here = Path(__file__).parents[1]
+    env = {**os.environ, "PYTHONPATH": f"{here.parent / 'scripts'}:{here}"}
+    with subprocess.Popen([sys.executable, "-c", code], env=env) as bench:
+        while not begun.exists():
+            assert bench.poll() is None
+            time.sleep(0.02)
+        bench.terminate()
+        assert bench.wait(30) == 143
+    assert ended.exists()
