@@ -128,7 +128,7 @@ def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
-        "arguments": list(arguments),
+        "arguments": _measuring(arguments),
         "machine": {"cpu": _processor(), "cores": os.cpu_count(), "memory_gb": _memory_gb()},
         "versions": {
             "mysql": mysql,
@@ -140,6 +140,15 @@ def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
             "kernel": kernel_version(),
         },
     }
+
+
+def _measuring(arguments: Sequence[str]) -> list[str]:
+    """Return the arguments that say what is measured: a path is of one machine only."""
+    kept = [a for a in arguments if not a.startswith("--output=")]
+    if "--output" in kept:
+        at = kept.index("--output")
+        del kept[at : at + 2]
+    return kept
 
 
 def kernel_version() -> str | None:

@@ -60,6 +60,13 @@ def test_a_page_is_made_anew_between_its_marks_only() -> None:
         pages.page("<!-- bench: nonsense -->\n<!-- /bench -->", [])
 
 
+@pytest.mark.parametrize("output", [["--output", "/home/me/r.json"], ["--output=/home/me/r.json"], []])
+def test_a_result_does_not_tell_where_it_was_written(output: list[str]) -> None:
+    assert about(["--workload", "wide", *output, "--repeat", "3"], "9")["arguments"] == [
+        *("--workload", "wide", "--repeat", "3")
+    ]
+
+
 def test_each_measured_workload_is_on_the_page() -> None:
     found = [session(*WORKLOADS)]
     text = "".join(block(found) for block in pages.BLOCKS.values())
