@@ -354,7 +354,8 @@ impl TextRows {
 #[pyfunction]
 #[pyo3(signature = (chunk, pos, number, largest, /))]
 fn frames(chunk: &Bound<'_, PyBytes>, pos: usize, number: u8, largest: usize) -> (u64, usize, u8) {
-    select::frames(chunk.as_bytes(), pos, number, largest)
+    // None means that Python looks at the packet.
+    guarded(|| Ok(select::frames(chunk.as_bytes(), pos, number, largest))).unwrap_or((0, pos, number))
 }
 
 /// Return the bytes of a text with one character a byte.

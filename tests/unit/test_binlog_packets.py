@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from typing import Any, cast
 
 import pytest
 from binlog_bytes import packets
@@ -38,3 +39,39 @@ def test_what_is_taken_along_is_not_more_than_there_is_room_for(monkeypatch: pyt
         # Nothing more is there, and nothing is waited for.
         far.sendall(packets(b"z"))
         assert reader.more(b"", 0) == packets(b"z")
+
+
+class Pieces:
+    """A connection that gives these pieces one by one, as TLS does, and then what is said."""
+
+    def __init__(self, pieces: list[bytes], then: OSError) -> None:
+        self.pieces, self.then = pieces, then
+        self.timeouts: list[float] = []
+
+    def settimeout(self, timeout: float) -> None:
+        self.timeouts.append(timeout)
+
+    def recv_into(self, view: memoryview) -> int:
+        if not self.pieces:
+            raise self.then
+        piece = self.pieces.pop(0)
+        view[: len(piece)] = piece
+        return len(piece)
+
+
+def test_pieces_that_are_there_come_at_once_and_are_waited_for_no_longer() -> None:
+    sent = [packets(b"a" * 50), packets(b"b" * 50), packets(b"c" * 50)[:9]]
+    sock = Pieces([*sent], BlockingIOError())
+    reader = PacketReader(cast(Any, sock), "source:3306", 5.0)
+    assert reader.more(b"", 0) == b"".join(sent)
+    assert sock.timeouts == [5.0, 0, 5.0]
+
+
+def test_a_connection_that_breaks_behind_whole_packets_shows_behind_them() -> None:
+    sock = Pieces([packets(b"a"), packets(b"b")], ConnectionResetError(104, "Connection reset by peer"))
+    reader = PacketReader(cast(Any, sock), "source:3306", 5.0)
+    chunk = reader.more(b"", 0)
+    assert chunk == packets(b"a") + packets(b"b")
+    with pytest.raises(SourceConnectionError, match="broke") as caught:
+        reader.more(chunk, len(chunk))
+    assert "reset" in caught.value.why

@@ -22,6 +22,8 @@ from airflow_provider_mysql_cdc.cdc.decode.native_walk import CUT, LEFT, OVER, C
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.emit.source import source_block
+from airflow_provider_mysql_cdc.cdc.job import avro_marks, avro_source
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
@@ -223,3 +225,12 @@ def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(mo
     assert walker.known == [(b"raw.", route, None, None)]
     writer._changed(SchemaState(), event, ())
     assert walker.known == []
+
+
+def test_a_source_block_that_the_kernel_would_write_otherwise_is_not_marked() -> None:
+    block = avro_source.avro_source(TableId("d", "t"), "p", source_block(TableId("d", "t"), prefix="p"))
+    assert avro_marks.marked(block) is not None
+    for name, optional in (("server_id", True), ("thread", False)):
+        members = tuple(replace(m, optional=optional) if m.name == name else m for m in block.plain.layout.source)
+        plain = replace(block.plain, layout=replace(block.plain.layout, source=members))
+        assert avro_marks.marked(replace(block, plain=plain)) is None, name

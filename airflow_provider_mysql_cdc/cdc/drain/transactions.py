@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -11,12 +10,12 @@ from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import transaction_topic
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.api import Row
 
 PLACEHOLDER = "\0"
 """Stands for the transaction block in a decoded value; JSON text never holds this byte, it would be escaped."""
 _MARK = PLACEHOLDER.encode()
 Record = tuple[str, bytes | None, bytes | None]
-Row = tuple[bytes | None, bytes | None, int, int, Any]
 
 
 class Transactions:

@@ -14,13 +14,11 @@ from airflow_provider_mysql_cdc.cdc.config.fields import Part
 from airflow_provider_mysql_cdc.cdc.emit.headers import Header
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers
+from airflow_provider_mysql_cdc.cdc.sink.api import Headers, Row
 
 MAGIC = "\x00"
 """What Confluent's wire format begins with; four bytes of the schema's id follow."""
 Bytes = bytes | None
-Row = tuple[Bytes, Bytes, int, int, Any]
-"""Key, value, row number, leg and header of a record, as decoders give it."""
 
 
 def head_of(schema_id: SchemaId) -> str:

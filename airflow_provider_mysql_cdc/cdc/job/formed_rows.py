@@ -15,8 +15,9 @@ from typing import Any, NamedTuple
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.avro_head import Bytes, Row, TableForm, at_row
+from airflow_provider_mysql_cdc.cdc.job.avro_head import Bytes, TableForm, at_row
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, partition_of
+from airflow_provider_mysql_cdc.cdc.sink.api import Row
 
 # What stands for columns that are absent (decode.unavailable.ABSENT).
 ABSENT: dict[str, Any] = {}

@@ -110,6 +110,7 @@ class RowEmitter:
         self._plain = EventContext()
         if self._many is not None:
             fill(self._plain, PLAIN)
+            self._plain.where = where
             self._plain.tail = op_tail(NOW)  # type: ignore[arg-type]
         self._letters = DeadLetters(cfg, to.writer, to.sink.produce, counts) if DeadLetters.wanted(cfg) else None
         self.left_out = 0
