@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.drain.walked import decoder_of
 from airflow_provider_mysql_cdc.cdc.job import native_avro
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 TABLES = re.compile(
@@ -182,9 +183,9 @@ class BothWalks(native_walk.NativeWalker):
         super().__init__(*given, **named)
         self.routes: dict[bytes, Any] = {}
 
-    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None) -> None:
-        super().learn(table_map, route, decoder, around)
-        self.routes.setdefault(table_map, route)
+    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None, partitions: int = 1) -> None:
+        super().learn(table_map, route, decoder, around, partitions)
+        self.routes.setdefault(table_map, (route, partitions))
 
     def forget(self) -> None:
         super().forget()
@@ -196,7 +197,9 @@ class BothWalks(native_walk.NativeWalker):
         if found.why == PANIC:
             raise Difference("the walk panicked")
         if found.at != at:
-            records = [(of.path, record, *event) for of, records, *event in found.segments for record in records]
+            records: dict[int, list[Any]] = {}
+            for of, some, partition, *event in found.segments:
+                records.setdefault(partition, []).extend((of.path, record, *event) for record in some)
             with_python = _Reading(self, file, pos)
             with_python.read(chunk[at : found.at], found.pos, tail)
             if records != with_python.records:
@@ -219,7 +222,7 @@ class _Reading:
 
     def __init__(self, walker: BothWalks, file: str, pos: int) -> None:
         self.walker, self.file, self.pos = walker, file, pos
-        self.records: list[Any] = []
+        self.records: dict[int, list[Any]] = {}
         self.tracker = GtidTracker("")
         self.last: Any = None
         self.tables: dict[int, Any] = {}
@@ -257,7 +260,7 @@ class _Reading:
     def _rows(self, event: Event) -> None:
         self.events += 1
         header = rows_header(event)
-        route = self.tables[header.table_id]
+        route, partitions = self.tables[header.table_id]
         decoder = decoder_of(route)
         if decoder is None:
             return
@@ -268,7 +271,9 @@ class _Reading:
         decode = (RowDecoder.write, RowDecoder.update, RowDecoder.delete)[c.ROWS_VERSIONS[event.type]]
         decode(decoder, event.buf, header.pos, event.end, ctx, out)
         place = (self.at.gtid, self.events) if self.walker.by_event else (None, 0)
-        self.records += [(route.path, record, *place) for record in out]
+        for record in out:
+            part = partition_python(record[0], partitions)
+            self.records.setdefault(part, []).append((route.path, record, *place))
 
 
 def watch() -> None:

@@ -53,9 +53,9 @@ def route(decoder: Any, **more: Any) -> Any:
     return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, fill=fill, signals=None)
 
 
-def learn(walker: Any, table_map: bytes, of: Any) -> None:
+def learn(walker: Any, table_map: bytes, of: Any, partitions: int = 1) -> None:
     """Let a walker know a table as a writer does."""
-    walker.learn(table_map, of, decoder_of(of), around_of(of))
+    walker.learn(table_map, of, decoder_of(of), around_of(of), partitions)
 
 
 @dataclass

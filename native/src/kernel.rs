@@ -2,6 +2,7 @@
 
 use crate::avro;
 use crate::op::{Layout, Op};
+use crate::partition::Owned;
 use crate::text;
 
 /// One column.
@@ -82,6 +83,8 @@ pub struct Kernel {
     pub columns: Vec<Column>,
     pub keys: usize,
     pub around: Around,
+    /// Partitions of the rows that are wanted; none for all.
+    pub owned: Option<Owned>,
 }
 
 /// Buffers that one event after the other uses.
@@ -117,8 +120,8 @@ impl Kernel {
         (0..self.columns.len()).all(|index| bitmap[index >> 3] >> (index & 7) & 1 == 1)
     }
 
-    /// Hand the records of an event to `take`, and return the number of rows.
-    pub fn run(&self, kind: Kind, rows: &Rows, scratch: &mut Scratch, take: &mut Take) -> Result<i64, Declined> {
+    /// Hand the records of an event to `take`, and return the number of rows, and of those that are wanted.
+    pub fn run(&self, kind: Kind, rows: &Rows, scratch: &mut Scratch, take: &mut Take) -> Result<(i64, i64), Declined> {
         let images = if kind == Kind::Update { 2 } else { 1 };
         if rows.bitmaps.len() != images * self.size() {
             return Err(Declined::Given);
@@ -126,8 +129,12 @@ impl Kernel {
         if !rows.bitmaps.chunks(self.size()).all(|bitmap| self.complete(bitmap)) {
             return Err(Declined::Incomplete);
         }
-        let (mut at, mut number) = (0, rows.first);
+        let (mut at, mut number, mut wanted) = (0, rows.first, 0);
         while at < rows.data.len() {
+            if let Some(stop) = self.foreign(kind, at, rows.data, scratch)? {
+                (at, number) = (stop, number + 1);
+                continue;
+            }
             at = match kind {
                 Kind::Insert => self.single(&self.around.insert, at, rows, scratch).ok_or(Declined::Data)?,
                 Kind::Delete => self.single(&self.around.before, at, rows, scratch).ok_or(Declined::Data)?,
@@ -142,9 +149,51 @@ impl Kernel {
             }
             value.extend_from_slice(rows.behind_number);
             take((self.keys > 0).then_some(&scratch.key), value, number).ok_or(Declined::Given)?;
-            number += 1;
+            (number, wanted) = (number + 1, wanted + 1);
         }
-        Ok(number - rows.first)
+        Ok((number - rows.first, wanted))
+    }
+
+    /// Return the offset behind a row that another writer has; none for one that is to be read.
+    fn foreign(&self, kind: Kind, at: usize, data: &[u8], scratch: &mut Scratch) -> Result<Option<usize>, Declined> {
+        let Some(owned) = &self.owned else { return Ok(None) };
+        let mut stop = self.key(data, at, scratch).ok_or(Declined::Data)?;
+        if kind == Kind::Update {
+            std::mem::swap(&mut scratch.key, &mut scratch.other_key);
+            stop = self.key(data, stop, scratch).ok_or(Declined::Data)?;
+            if scratch.key != scratch.other_key {
+                return Err(Declined::KeyChange);
+            }
+        }
+        let mine = owned.owns((self.keys > 0).then_some(&scratch.key));
+        Ok((!mine).then_some(stop))
+    }
+
+    /// Put the key of an image in place and make nothing else of it; return the offset behind it.
+    fn key(&self, data: &[u8], at: usize, scratch: &mut Scratch) -> Option<usize> {
+        let Scratch { key, side, spans, .. } = scratch;
+        side.clear();
+        spans.clear();
+        spans.resize(self.keys, (false, 0, 0));
+        let nulls = data.get(at..at + self.size())?;
+        let mut at = at + self.size();
+        for (index, column) in self.columns.iter().enumerate() {
+            let null = nulls[index >> 3] >> (index & 7) & 1 == 1;
+            let raw = if null { &[] } else { field(data, &mut at, column.layout)? };
+            let Some(place) = column.in_key else { continue };
+            let from = side.len();
+            if null {
+                side.extend_from_slice(column.null.as_deref()?);
+            } else {
+                column.op.write(side, raw)?;
+            }
+            spans[place] = (false, from, side.len());
+        }
+        key.clear();
+        if self.keys > 0 {
+            self.join_key(&[], side, spans, key);
+        }
+        Some(at)
     }
 
     fn single(&self, head: &[u8], at: usize, rows: &Rows, scratch: &mut Scratch) -> Option<usize> {

@@ -13,6 +13,7 @@ mod json;
 mod kernel;
 mod number;
 mod op;
+mod partition;
 mod select;
 mod spatial;
 mod temporal;
@@ -25,12 +26,13 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use kernel::{Around, Column, Declined, Kernel, Kind, Rows, Scratch};
+use partition::Owned;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
 use select::{Member, TextColumn, TextKernel};
 
 /// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
-const FORM: i64 = 5;
+const FORM: i64 = 6;
 
 /// A column's label, what stands for NULL if anything can, whether it is in the value, its constant, and its operation: name, numbers, texts.
 type GivenColumn = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<i64>, Vec<Vec<u8>>);
@@ -89,8 +91,10 @@ struct RowKernel {
 ///
 /// `around` has what stands before and behind keys, what values begin with, and what stands then before the image of an
 /// insert, before another first image, and between two; then what stands before, between and behind the members of images.
-/// `binary` says that row numbers are written as Avro writes them.
+/// `binary` says that row numbers are written as Avro writes them; `owned` has the number of the topic's partitions and those
+/// whose rows are wanted.
 #[pyfunction]
+#[allow(clippy::too_many_arguments)]
 fn plan(
     columns: Vec<GivenColumn>,
     keys: Vec<usize>,
@@ -98,6 +102,7 @@ fn plan(
     binary: bool,
     tombstones: bool,
     tally: Py<Tally>,
+    owned: Option<(u32, Vec<u32>)>,
 ) -> Option<RowKernel> {
     let made = columns.into_iter().enumerate().map(|(index, column)| {
         let (label, null, in_value, constant, name, numbers, texts) = column;
@@ -112,7 +117,8 @@ fn plan(
     let [key_head, key_tail, value_head, insert, before, between, open, comma, close]: [Vec<u8>; 9] =
         around.try_into().ok()?;
     let around = Around { key_head, key_tail, value_head, insert, before, between, open, comma, close, binary };
-    Some(RowKernel { kernel: Kernel { columns, keys: keys.len(), around }, tombstones, tally })
+    let owned = owned.map(|(count, mine)| Owned::new(count, &mine));
+    Some(RowKernel { kernel: Kernel { columns, keys: keys.len(), around, owned }, tombstones, tally })
 }
 
 #[pymethods]
@@ -185,8 +191,8 @@ impl RowKernel {
     ) -> i64 {
         let made = out.len();
         let result = guarded(|| self.decode(kind, buf, (pos, end), (before, behind), first, out));
-        self.tally.get().count(result);
-        result.unwrap_or_else(|why| match out.del_slice(made, out.len()) {
+        self.tally.get().count(result.map(|(_, wanted)| wanted));
+        result.map(|(rows, _)| rows).unwrap_or_else(|why| match out.del_slice(made, out.len()) {
             Ok(()) => why as i64,
             Err(_) => Declined::Panic as i64,
         })
@@ -200,7 +206,7 @@ impl RowKernel {
         (before, behind): (&str, &str),
         first: i64,
         out: &Bound<'_, PyList>,
-    ) -> Result<i64, Declined> {
+    ) -> Result<(i64, i64), Declined> {
         let py = out.py();
         let buf = buf.cast::<PyBytes>().map_err(|_| Declined::Given)?.as_bytes();
         let from = pos.checked_sub(self.bitmaps(kind)).ok_or(Declined::Given)?;

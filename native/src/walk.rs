@@ -10,6 +10,7 @@ use pyo3::types::{PyBytes, PyList};
 use crate::around::{clock_ns, Around, Moment};
 use crate::events::{self, Event, Gtid, Stop};
 use crate::kernel::{Kind, Rows, Scratch};
+use crate::partition::partition_of;
 use crate::RowKernel;
 
 const TABLE_ID: usize = 6;
@@ -28,6 +29,8 @@ pub struct Table {
     pub texts: [Option<Texts>; 3],
     /// What stands between flags and rows in the events of each operation.
     pub heads: [Vec<u8>; 3],
+    /// Partitions of its topic.
+    pub partitions: u32,
 }
 
 /// Where the bytes of a dump stand in the binlog.
@@ -42,13 +45,14 @@ pub struct Place<'a> {
     pub now_ns: u64,
 }
 
-/// A record: the place of its table, the number of its row event in the transaction, and what Python gets of it.
-type Record<'py> = (usize, usize, Bound<'py, PyAny>);
+/// A record: the place of its table, the number of its row event in the transaction, its partition, and what Python gets of it.
+type Record<'py> = (usize, usize, u32, Bound<'py, PyAny>);
 
 /// Records of one table that follow each other. Where events are told apart, those of one row event, with its number.
 pub struct Segment<'py> {
     pub table: usize,
-    pub records: Bound<'py, PyList>,
+    /// By partition; within each as in the binlog.
+    pub records: Vec<Option<Bound<'py, PyList>>>,
     pub gtid: Option<([u8; 16], u64)>,
     /// 0 where events are not told apart.
     pub event: usize,
@@ -135,7 +139,7 @@ impl Tables {
             });
             match step {
                 Ok((stop, end, passed, rows, bytes)) => {
-                    if walked.take(py, &mut records, &passed).is_none() {
+                    if walked.take(py, self, &mut records, &passed).is_none() {
                         why = Some(Stop::Left);
                         break;
                     }
@@ -156,22 +160,29 @@ impl Tables {
 
 impl<'py> Walked<'py> {
     /// Add the records of a transaction.
-    fn take(&mut self, py: Python<'py>, records: &mut Vec<Record<'py>>, passed: &Passed) -> Option<()> {
+    fn take(
+        &mut self,
+        py: Python<'py>,
+        tables: &Tables,
+        records: &mut Vec<Record<'py>>,
+        passed: &Passed,
+    ) -> Option<()> {
         // Where events are told apart, they are by GTID.
         if self.by_event && passed.gtid.is_none() && !records.is_empty() {
             return None;
         }
         let mut last = 0;
-        for (table, number, record) in records.drain(..) {
+        for (table, number, partition, record) in records.drain(..) {
             let same = if self.by_event { number == last } else { true };
             last = number;
-            match self.segments.last() {
-                Some(segment) if same && segment.table == table => segment.records.append(record).ok()?,
-                _ => {
-                    let records = PyList::new(py, [record]).ok()?;
-                    let (gtid, event) = if self.by_event { (passed.gtid, number) } else { (None, 0) };
-                    self.segments.push(Segment { table, records, gtid, event });
-                }
+            if !self.segments.last().is_some_and(|segment| same && segment.table == table) {
+                let (gtid, event) = if self.by_event { (passed.gtid, number) } else { (None, 0) };
+                let partitions = tables.list[table].partitions.max(1) as usize;
+                self.segments.push(Segment { table, records: vec![None; partitions], gtid, event });
+            }
+            match self.segments.last_mut()?.records.get_mut(partition as usize)? {
+                Some(found) => found.append(record).ok()?,
+                empty => *empty = Some(PyList::new(py, [record]).ok()?),
             }
         }
         Some(())
@@ -315,20 +326,21 @@ impl<'py> Transaction<'_, 'py> {
             behind_number: behind_text,
             first: 0,
         };
-        let tombstone = decoder.tombstones && kind == Kind::Delete;
+        let (tombstone, partitions) = (decoder.tombstones && kind == Kind::Delete, found.partitions);
         let mut size = 0;
         let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
             size += value.len() + key.map_or(0, <[u8]>::len);
+            let partition = partition_of(key, partitions);
             let key = key.map(|key| PyBytes::new(py, key));
             let made = (&key, PyBytes::new(py, value), row, 0, py.None()).into_pyobject(py).ok()?;
-            self.records.push((table, number, made.into_any()));
+            self.records.push((table, number, partition, made.into_any()));
             if tombstone {
                 let made = (&key, py.None(), row, 1, py.None()).into_pyobject(py).ok()?;
-                self.records.push((table, number, made.into_any()));
+                self.records.push((table, number, partition, made.into_any()));
             }
             Some(())
         };
-        let count = decoder.kernel.run(kind, &rows, scratch, &mut take).map_err(|_| Stop::Left)?;
+        let (_, count) = decoder.kernel.run(kind, &rows, scratch, &mut take).map_err(|_| Stop::Left)?;
         scratch.shrink();
         Ok((count, size))
     }

@@ -12,8 +12,8 @@ use crate::{guarded, RowKernel, Tally};
 /// Texts before and behind the row number, each of pieces with the name of the place behind them, and what stands
 /// between flags and rows in an operation's events.
 type GivenTexts = (Vec<(Vec<u8>, String)>, Vec<(Vec<u8>, String)>, Vec<u8>);
-/// Routes with their records, and the GTID and the number of the row event where events are told apart.
-type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, Option<String>, usize)>;
+/// Routes with records of a partition, and the GTID and the number of the row event where events are told apart.
+type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, usize, Option<String>, usize)>;
 /// A server's UUID, the first of its transactions, and the number behind the last.
 type GivenRun = (String, u64, u64);
 /// Server id, GTID, commit time and thread of a transaction.
@@ -47,19 +47,21 @@ impl Walker {
     /// Know what rows behind a TABLE_MAP become; return whether they can be walked.
     ///
     /// `map` is its body behind the table's number; without `rows` they are passed over. The texts are those of inserts,
-    /// updates and deletes; none for an operation that is left to Python.
+    /// updates and deletes; none for an operation that is left to Python. The topic has `partitions`.
     fn learn(
         &mut self,
         map: Vec<u8>,
         route: Py<PyAny>,
         rows: Option<Py<RowKernel>>,
         texts: [Option<GivenTexts>; 3],
+        partitions: u32,
     ) -> bool {
         let binary = rows.as_ref().is_some_and(|rows| rows.get().kernel.around.binary);
         let made: Option<Vec<_>> = texts.into_iter().map(|given| texts_of(given, binary)).collect();
         let Some(Ok([insert, update, delete])) = made.map(<[_; 3]>::try_from) else { return false };
         let heads = [insert.1, update.1, delete.1];
-        self.tables.learn(map, Table { route, rows, texts: [insert.0, update.0, delete.0], heads });
+        let texts = [insert.0, update.0, delete.0];
+        self.tables.learn(map, Table { route, rows, texts, heads, partitions });
         true
     }
 
@@ -90,11 +92,7 @@ impl Walker {
             let mut walked = Walked { by_event: self.by_event, ..Walked::default() };
             let (to, end, why) = self.tables.walk(py, chunk.as_bytes(), at, &place, most, &mut walked);
             let why = why.map_or(OVER, |stop| if stop == Stop::Cut { CUT } else { LEFT });
-            let segments = walked.segments.into_iter();
-            let made = |one: Segment<'py>| {
-                (self.tables.route(one.table).clone_ref(py), one.records, one.gtid.map(gtid_of), one.event)
-            };
-            let segments = segments.map(made).collect();
+            let segments = walked.segments.into_iter().flat_map(|one| self.parts(py, one)).collect();
             let gtids = walked.gtids.iter().map(|(uuid, first, end)| (text_of(uuid), *first, *end)).collect();
             let last = walked.last.map(|one| (one.server, one.gtid.map(gtid_of), one.commit_us, one.thread));
             self.tally.get().count(Ok(walked.rows));
@@ -104,6 +102,18 @@ impl Walker {
             self.tally.get().count(Err(why));
             (at, pos, Declined::Panic as i64, Vec::new(), Vec::new(), None)
         })
+    }
+}
+
+impl Walker {
+    /// Return the records of a segment partition by partition.
+    fn parts<'py>(&self, py: Python<'py>, one: Segment<'py>) -> Segments<'py> {
+        let (table, gtid, event) = (one.table, one.gtid.map(gtid_of), one.event);
+        let found = one.records.into_iter().enumerate();
+        let made = |(partition, records): (usize, Option<Bound<'py, PyList>>)| {
+            records.map(|records| (self.tables.route(table).clone_ref(py), records, partition, gtid.clone(), event))
+        };
+        found.filter_map(made).collect()
     }
 }
 

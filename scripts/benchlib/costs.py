@@ -27,6 +27,7 @@ class Costs:
             "cpu_s": round(self.cpu_s, 2),
             "cpu_s_beside": round(self.beside_s, 2),
             "cpu_s_by_kind": {kind: round(s, 2) for kind, s in self.used.cpu_by_kind.items()},
+            "cpu_s_busiest": {kind: round(s, 2) for kind, s in self.used.busiest_s.items()},
             "peak_mb": {kind: round(mb) for kind, mb in self.used.peak_mb.items()},
             "load1": round(self.load, 1),
         }

@@ -47,6 +47,7 @@ class Usage:
         cpu_by_kind: The same by kind of process.
         peak_mb: Greatest memory of one process, by kind.
         quarters_mb: Greatest memory of one process in each quarter of the time, by kind: flat memory has no slope.
+        busiest_s: CPU seconds of the process that used most, by kind: with a processor for each, none takes longer.
     """
 
     wall_s: float
@@ -54,6 +55,7 @@ class Usage:
     cpu_by_kind: dict[str, float] = field(default_factory=dict)
     peak_mb: dict[str, float] = field(default_factory=dict)
     quarters_mb: dict[str, list[float]] = field(default_factory=dict)
+    busiest_s: dict[str, float] = field(default_factory=dict)
 
 
 def kind_of(command: str) -> str:
@@ -121,8 +123,10 @@ def usage(samples: Iterable[Sample]) -> Usage:
         if each.kind != GONE or each.pid not in kinds:
             kinds[each.pid] = each.kind
     cpu: dict[str, float] = {}
+    busiest: dict[str, float] = {}
     for pid, seconds in spent.items():
         cpu[kinds[pid]] = cpu.get(kinds[pid], 0.0) + seconds
+        busiest[kinds[pid]] = max(busiest.get(kinds[pid], 0.0), seconds)
     peak = dict.fromkeys(cpu, 0.0)
     quarters: dict[str, list[float]] = {kind: [0.0] * QUARTERS for kind in cpu}
     for each in known:
@@ -130,4 +134,4 @@ def usage(samples: Iterable[Sample]) -> Usage:
         peak[kind] = max(peak[kind], each.peak_mb)
         quarter = min(QUARTERS - 1, int((each.at_s - first) / max(last - first, 1e-9) * QUARTERS))
         quarters[kind][quarter] = max(quarters[kind][quarter], each.rss_mb)
-    return Usage(last - first, sum(cpu.values()), cpu, peak, quarters)
+    return Usage(last - first, sum(cpu.values()), cpu, peak, quarters, busiest)

@@ -17,6 +17,7 @@ PARTS: Mapping[str, Sequence[str]] = {
     "planning and settling": (),
 }
 """Who uses CPU time, with the kinds of processes (``process_tree``); the last one is what is done beside them."""
+_WORKER = "pyspark.daemon"
 _UNLIKE = 0.02
 """Greatest difference between the records of two runs: a snapshot beside changes leaves out what they told of."""
 
@@ -39,6 +40,8 @@ class Figures:
             counted.
         lag_s: Medians of the lags by name; empty without a steady load.
         parts_s: CPU seconds a million records by what used them (``PARTS``), means of the runs.
+        writer_s: Median of the CPU seconds a million records of the busiest Python worker, its start counted; 0 where
+            it is not known.
     """
 
     runs: int
@@ -53,6 +56,7 @@ class Figures:
     native: int = 0
     lag_s: Mapping[str, float] = field(default_factory=dict)
     parts_s: Mapping[str, float] = field(default_factory=dict)
+    writer_s: float = 0.0
 
 
 def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
@@ -85,6 +89,7 @@ def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
         native=min(run.native_rows for run in runs),
         lag_s={name: median(run.lag_s[name] for run in runs if run.lag_s) for name in runs[0].lag_s},
         parts_s={part: mean(_part(run, kinds) / run.records * 1e6 for run in runs) for part, kinds in PARTS.items()},
+        writer_s=median(run.used.busiest_s.get(_WORKER, 0.0) / run.records * 1e6 for run in runs),
     )
 
 

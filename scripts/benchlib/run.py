@@ -60,7 +60,9 @@ class Run(Costs):
         """
         beside_s = float(given["cpu_s_beside"])
         cpu_by_kind, peak_mb = dict(given["cpu_s_by_kind"]), dict(given["peak_mb"])
-        used = Usage(float(given["wall_s"]), float(given["cpu_s"]) - beside_s, cpu_by_kind, peak_mb)
+        busiest = dict(given.get("cpu_s_busiest", {}))
+        cpu_s = float(given["cpu_s"]) - beside_s
+        used = Usage(float(given["wall_s"]), cpu_s, cpu_by_kind, peak_mb, busiest_s=busiest)
         load, rows = float(given["load1"]), int(given["native_rows"])
         records, lag_s = int(given["records"]), dict(given.get("lag_s", {}))
         return cls(str(given["workload"]), str(given["side"]), records, used, beside_s, load, rows, lag_s)

@@ -107,7 +107,7 @@ def _writers(tables: int, writers: int) -> Workload:
     ours = {"drain.writers": str(writers), **({} if tables > 1 else {"topic.creation.default.partitions": "2"})}
     name = f"{'tables' if tables > 1 else 'hot'}-writers-{writers}"
     about = f"{where}, {writers} writer{'s' * (writers > 1)}"
-    return Workload(name, about, NARROW, 2 * _M, tables=tables, peer=False, ours=ours)
+    return Workload(name, about, NARROW, 5 * _M, tables=tables, peer=False, ours=ours)
 
 
 # Neighbours that share their rows (``Workload.rows_as``) are measured on one load.

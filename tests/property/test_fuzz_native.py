@@ -29,11 +29,13 @@ from airflow_provider_mysql_cdc.cdc.decode.options import (
     DecoderOptions,
     EnvelopeText,
 )
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.renderers import SPATIAL_TYPES
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 EVENTS = 10 * (settings.default.max_examples if settings.default else 100)
@@ -76,6 +78,13 @@ class Made:
             mask = ColumnTreatment(change=ValueChange(Change.CONSTANT, text="*é*"))
             options = replace(options, treatments=((pick.choice(columns).name, mask),))
         return options
+
+    def owned(self) -> OwnedKeys | None:
+        """Return partitions that a writer has, or none where it has all."""
+        if self.random.random() < 0.7:
+            return None
+        count = self.random.randrange(1, 6)
+        return OwnedKeys(count, frozenset(n for n in range(count) if self.random.random() < 0.5), partition_python)
 
     def temporal(self) -> tuple[str, dict[str, Any], WireType]:
         pick, digits = self.random, self.random.randrange(7)
@@ -260,7 +269,7 @@ def run(seed: int) -> None:
     schemas = ('{"k":"é"}', '{"v":1}') if made.random.random() < 0.3 else (None, None)
     texts = EnvelopeText(*schemas, null_text=dict.fromkeys(names, '"dé"'))
     wires = tuple(w for _, w in columns)
-    decoder = BothDecoders(table, wires, options, texts, kernel().module)
+    decoder = BothDecoders(table, wires, options, texts, kernel().module, owned=made.owned())
     size = (len(columns) + 7) // 8
     for _ in range(4):
         kind = made.random.choice(("write", "update", "delete"))
@@ -282,7 +291,7 @@ def test_a_buffer_that_is_not_the_event() -> None:
     """Offsets outside of the buffer, another type, texts that are no byte text: declined, and nothing is added."""
     column = ([b'"c":', b"null", True, None, "signed", [4], []],)
     texts = [b""] * 6 + [b"{", b",", b"}"]
-    made = kernel().module.plan([tuple(column[0])], [], texts, False, True, kernel().module.Tally())
+    made = kernel().module.plan([tuple(column[0])], [], texts, False, True, kernel().module.Tally(), None)
     out: list[Any] = []
     good = b"\xff\x00\x01\x00\x00\x00"
     for given in ((good, 0, 6), (good, 7, 6), (good, 5, 1), (good, 1, 99), (bytearray(good), 1, 6), (None, 1, 6)):

@@ -54,7 +54,9 @@ class Walks:
         if (decoder := self._decoder(table, options, wires)) is not None:
             # The context of a contract without transactions is none of a walk's.
             more = {"version": options.contract}
-            learn(self.walker, table_map, route(decoder, **more))
+            owned = decoder._owned
+            partitions = pick.choice((1, 1, 2, 7)) if owned is None else owned.partitions
+            learn(self.walker, table_map, route(decoder, **more), partitions)
 
     def _decoder(self, table: Table, options: DecoderOptions, wires: tuple[WireType, ...]) -> NativeDecoder | None:
         pick, names, module = self.random, [column.name for column in table.columns], kernel().module
@@ -62,11 +64,12 @@ class Walks:
         texts = EnvelopeText(*schemas, null_text=dict.fromkeys(names, '"dé"'))
         try:
             if pick.random() < 0.5:
-                return NativeDecoder(table, wires, options, texts, module, self.tally)
+                return NativeDecoder(table, wires, options, texts, module, self.tally, owned=self.made.owned())
             both = sides(table, replace(options, treatments=()))
             if both is None:
                 return None
-            return BothDirect(both.table, wires, both.options, both.texts, module, self.tally, AVRO, both.heads())
+            given = both.table, wires, both.options, both.texts, module, self.tally, AVRO, both.heads()
+            return BothDirect(*given, self.made.owned())
         except Declined:
             return None
 

@@ -21,6 +21,7 @@ def test_every_process_counts_with_the_last_that_was_seen_of_it() -> None:
     found = usage(samples)
     assert found.cpu_s == pytest.approx(4.7)
     assert found.cpu_by_kind == {"java": pytest.approx(4.0), "python": pytest.approx(0.7)}
+    assert found.busiest_s == {"java": pytest.approx(4.0), "python": pytest.approx(0.5)}
     assert found.wall_s == 2
     assert usage([]) == Usage(0.0, 0.0)
 

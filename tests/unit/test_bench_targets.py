@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from benchlib.result import Figures, Line
-from benchlib.targets import FULL, TARGETS, Beside, Linear, Memory, Share, Target, Wall, verdicts
+from benchlib.targets import FULL, TARGETS, Beside, Linear, Memory, Relief, Share, Target, Wall, verdicts
 from benchlib.workload import WORKLOADS
 
 
@@ -64,6 +65,18 @@ def test_one_workload_is_held_against_another() -> None:
     slow = Beside("a", "b", 1.6, wall=True).judge(found)
     assert slow is not None and slow.missed and slow.text == "a against b, times 1.5 (< 1.6)"
     assert Beside("a", "c", 1.0).judge(found) is None
+
+
+def test_several_writers_are_to_use_less_each() -> None:
+    def writers(cpu_s: float) -> Line:
+        return line("w", native=replace(side(9.0), writer_s=cpu_s))
+
+    found = {"one": writers(8.0), "two": writers(5.0), "unknown": line("u", native=side(9.0))}
+    judged = Relief("two", "one", 1.6).judge(found)
+    assert judged is not None and not judged.missed and judged.value == 1.6
+    judged = Relief("two", "one", 1.7).judge(found)
+    assert judged is not None and judged.missed
+    assert Relief("two", "unknown", 1.6).judge(found) is None and Relief("two", "none", 1.6).judge(found) is None
 
 
 def test_costs_that_grow_with_the_events_are_not_linear() -> None:

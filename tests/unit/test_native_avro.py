@@ -64,7 +64,7 @@ def test_what_it_declines_is_written_in_python_or_by_way_of_json(fake: FakeKerne
 
 def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
     decoder()
-    ((columns, keys, around, binary, _, _),) = fake.plans
+    ((columns, keys, around, binary, *_),) = fake.plans
     assert columns == [
         (b"", None, True, None, "avro-stored:signed", [4], [b"", b"", b""]),
         (b"", b"\0", True, None, "avro-stored:text:utf8", [1], [b"\2", b"\0", b"\0"]),

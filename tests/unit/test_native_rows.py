@@ -99,10 +99,10 @@ def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
     mask = ColumnTreatment(change=ValueChange(Change.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), tombstones=False, key_fields=(("k", "v"),))
     compile_decoder(T, MAP, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))
-    ((columns, keys, around, binary, tombstones, _),) = fake.plans
+    ((columns, keys, around, binary, tombstones, _, owned),) = fake.plans
     assert columns[0] == (b'"id":', b"null", True, None, "signed", [4], [])
     assert columns[1] == (b'"name":', b"null", True, '"*é"'.encode(), "text:utf8", [1], [])
-    assert (keys, binary, tombstones) == ([0], False, False)
+    assert (keys, binary, tombstones, owned) == ([0], False, False, None)
     assert around == [
         b'{"schema":{"s":1},"payload":{',
         b',"k":"v"}}',

@@ -17,8 +17,10 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_walk import CUT, LEFT, OVER, Marked, Walked
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 T = Table(TableId("d", "t"), (Column("id", 1, "INT", nullable=False), Column("n", 2, "INT")), ("id",))
@@ -34,14 +36,17 @@ def row(key: int, n: int = 5) -> bytes:
 class Walk:
     """A walker that knows one table, and passes over the rows of another."""
 
-    def __init__(self, *, by_event: bool = False, **options: Any) -> None:
+    def __init__(
+        self, *, by_event: bool = False, partitions: int = 1, mine: frozenset[int] | None = None, **options: Any
+    ) -> None:
         module = kernel().module
         self.tally = Tally(module.Tally())
         self.walker = BothWalks(module, self.tally, by_event=by_event)
         envelope = EnvelopeText(None, None)
-        self.decoder = NativeDecoder(T, WIRES, DecoderOptions(**options), envelope, module, self.tally)
+        owned = None if mine is None else OwnedKeys(partitions, mine, partition)
+        self.decoder = NativeDecoder(T, WIRES, DecoderOptions(**options), envelope, module, self.tally, owned=owned)
         self.route = route(self.decoder)
-        learn(self.walker, MAP, self.route)
+        learn(self.walker, MAP, self.route, partitions)
         skipped = route(self.decoder)
         skipped.decoder = skipped.source = None
         self.walker.learn(SKIPPED, skipped, None, None)
@@ -68,7 +73,7 @@ def test_transactions_of_a_known_table(crc: bool) -> None:
     found = walk.of(sent, tail=sent.tail())
     assert (found.at, found.pos, found.why) == (len(sent.data), sent.pos, CUT)
     assert keys(found) == [b'{"id":%d}' % key for key in (1, 2, 3, 4)]
-    assert [(of is walk.route, gtid, event) for of, _, gtid, event in found.segments] == [(True, None, 0)]
+    assert [(of is walk.route, *rest) for of, _, *rest in found.segments] == [(True, 0, None, 0)]
     assert found.gtids == [(UUID_TEXT, 1, 3), (UUID_TEXT, 9, 10)]
     assert found.last == (7, f"{UUID_TEXT}:9", COMMIT_US, 11)
     assert walk.tally.counts().rows == 4
@@ -189,7 +194,7 @@ def test_events_are_told_apart_by_gtid_and_number() -> None:
         sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(table, c.WRITE_ROWS_EVENT_V2, 2, rows))
     insert(sent.end(), 6, number=5)
     found = walk.of(sent)
-    told = [(len(records), gtid, event) for _, records, gtid, event in found.segments]
+    told = [(len(records), gtid, event) for _, records, _, gtid, event in found.segments]
     four, five = f"{UUID_TEXT}:4", f"{UUID_TEXT}:5"
     assert told == [(2, four, 1), (1, four, 3), (1, four, 4), (1, five, 1)]
 
@@ -206,6 +211,34 @@ def test_rows_that_nobody_wants_are_passed_over() -> None:
     found = Walk().of(sent)
     assert (found.at, found.pos) == sent.ends[1] and keys(found) == [b'{"id":1}']
     assert found.gtids == [(UUID_TEXT, 1, 3)]
+
+
+@pytest.mark.parametrize("by_event", [True, False])
+def test_records_are_told_apart_by_partition(by_event: bool) -> None:
+    sent, walk = Sent(), Walk(by_event=by_event, partitions=3)
+    insert(insert(sent, *range(50)), *range(40, 90), number=2)
+    found = walk.of(sent)
+    for part in range(3):
+        told = [record for _, records, at, *_ in found.segments for record in records if at == part]
+        wanted = [b'{"id":%d}' % key for key in (*range(50), *range(40, 90))]
+        assert [record[0] for record in told] == [key for key in wanted if partition(key, 3) == part]
+    assert len(found.segments) == (6 if by_event else 3) and walk.tally.counts().rows == 100
+
+
+def test_rows_of_other_writers_are_passed_over_and_keep_their_numbers() -> None:
+    sent, walk = insert(insert(Sent(), *range(50)), *range(50), number=2), Walk(partitions=3, mine=frozenset({0, 2}))
+    found = walk.of(sent)
+    mine = [n for n in range(50) if partition(b'{"id":%d}' % n, 3) != 1]
+    assert {part for _, _, part, *_ in found.segments} == {0, 2}
+    assert sorted(record[2] for _, records, *_ in found.segments for record in records) == sorted(mine * 2)
+    assert walk.tally.counts().rows == 2 * len(mine) and found.gtids == [(UUID_TEXT, 1, 3)]
+
+
+def test_an_update_that_changes_a_key_is_left_to_python_whoever_has_it() -> None:
+    for mine in (frozenset[int](), frozenset({0, 1})):
+        sent = Sent().begin().add(c.TABLE_MAP_EVENT, map_body(90, MAP))
+        sent.add(c.UPDATE_ROWS_EVENT_V2, rows_body(90, c.UPDATE_ROWS_EVENT_V2, 2, row(1) + row(2))).end()
+        assert Walk(partitions=2, mine=mine).of(sent).last is None
 
 
 def test_updates_deletes_and_tombstones() -> None:

@@ -100,7 +100,7 @@ def test_the_code_that_a_shape_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch)
     for bitmap in (None, b"\x00", b"\x02", None, b"\x00"):
         for tombstone in (True, False):
             texts = {table_shape.KEY_HEAD: "", table_shape.KEY_TAIL: "", table_shape.VALUE_HEAD: ""}
-            assert callable(shape.run("{", bitmap, tombstone=tombstone, texts=texts))
+            assert callable(shape.run("{", bitmap, tombstone=tombstone, texts=texts, owned=None))
             assert len(shape._runs) <= 3
 
 

@@ -96,7 +96,7 @@ class Writer:
         note = self.done.append
         self.walked = WalkedTransactions(
             walker=self,  # type: ignore[arg-type]
-            output=SimpleNamespace(rows=lambda *given: note((*given[:2], self.at.gtid, self.at.events))),  # type: ignore[arg-type]
+            output=SimpleNamespace(walked=lambda *given: note((*given, self.at.gtid, self.at.events))),  # type: ignore[arg-type]
             at=self.at,
             tracker=self.tracker,
             committer=SimpleNamespace(  # type: ignore[arg-type]
@@ -116,7 +116,7 @@ FOUND = Walked(
     99,
     500,
     OVER,
-    [("t", [1, 2], "g:8", 2), ("u", [3], "g:9", 1)],
+    [("t", [1, 2], 0, "g:8", 2), ("u", [3], 4, "g:9", 1)],
     [(UUID_TEXT, 4, 7), (UUID_TEXT, 9, 10)],
     (7, "g:9", 5, 11),
 )
@@ -127,7 +127,7 @@ def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
     writer.at.events = writer.at.statements = 3
     assert writer.run() is FOUND
     marker = ("binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
-    assert writer.done == [("t", [1, 2], "g:8", 2), ("u", [3], "g:9", 1), (7, "g:9"), marker]
+    assert writer.done == [("t", [1, 2], 0, "g:8", 2), ("u", [3], 4, "g:9", 1), (7, "g:9"), marker]
     assert (writer.at.gtid, writer.at.commit_us, writer.at.thread, writer.at.statements) == ("g:9", 5, 11, 0)
 
 
@@ -222,7 +222,7 @@ def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(mo
     for one in (signals, formed, route, route):
         monkeypatch.setattr(writer._routes, "of_table_map", lambda *_, one=one: (7, one))
         writer._table_map(event)
-    assert walker.known == [(b"raw.", route, None, None)]
+    assert walker.known == [(b"raw.", route, None, None, 1)]
     writer._changed(SchemaState(), event, ())
     assert walker.known == []
 

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.decode.json_bytes import to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.decode.row_image import Frame, PatternRows
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage, shape_of
@@ -61,6 +62,8 @@ class RowDecoder:
         envelope: Constant text around the rows.
         dialect: How records are put together.
         heads: What keys and values begin with; None for what ``envelope`` says.
+        owned: Tells rows whose records are wanted; None for all. Of rows that leave columns out, and of updates that
+            change the key, the others' records come as well.
 
     Raises:
         Declined: The dialect has no code for the table.
@@ -77,8 +80,9 @@ class RowDecoder:
         envelope: EnvelopeText,
         dialect: Dialect = JSON,
         heads: tuple[str, str] | None = None,
+        owned: OwnedKeys | None = None,
     ) -> None:
-        self.table, self._options = table, options
+        self.table, self._options, self._owned = table, options, owned
         self._keys = key_indexes(table, options)
         self._shape = shape_of_table(table.columns, self._keys, wires, options, envelope, dialect)
         self._columns, self._size, self._key_more = self._shape.columns, self._shape.size, self._shape.key_more
@@ -126,7 +130,7 @@ class RowDecoder:
         if not self._complete(buf, pos, 2):
             return self._pattern("u", buf, pos, 2).update(data, ctx, out.append)
         text = data.decode("latin-1")
-        images, size, keyed = self._images, self._size, bool(self._keys)
+        images, size, keyed, every = self._images, self._size, bool(self._keys), self._owned is None
         before, last, p = 0, end - pos, 0
         row = first = ctx.first_row
         head, between, number = self._value_wrap[0] + self._dialect.before, self._dialect.after, self._number
@@ -136,6 +140,9 @@ class RowDecoder:
         try:
             while p < last:
                 before = p
+                if not every and (stop := self._foreign_update(data, text, p)):
+                    p, row = stop, row + 1
+                    continue
                 p, old_key, old = images[data[p : p + size]](data, text, p)
                 p, new_key, new = images[data[p : p + size]](data, text, p)
                 if old_key == new_key:
@@ -192,6 +199,15 @@ class RowDecoder:
         except ROW_ERRORS as error:
             raise self._failure(error, data, Place(p, row, 1), ctx) from error
         return row - first
+
+    def _foreign_update(self, data: bytes, text: str, pos: int) -> int:
+        """Return the offset behind a row that keeps its key, and whose records are not wanted; 0 for any other."""
+        keys, size = self._shape.key_images, self._size
+        stop, old_key = keys[data[pos : pos + size]](data, text, pos)
+        stop, key = keys[data[stop : stop + size]](data, text, stop)
+        if key != old_key or self._owned is None:
+            return 0
+        return 0 if self._owned.owns(self.key_bytes(key) if self._keys else None) else stop
 
     def _around(self, ctx: EventContext, op: str) -> tuple[str, str]:
         """Return the text between the images and the row number, and the text after it."""
@@ -272,12 +288,17 @@ class RowDecoder:
 
     def _run(self, start: str, bitmap: bytes | None, *, tombstone: bool) -> Run:
         texts = {KEY_HEAD: self._key_wrap[0], KEY_TAIL: self._key_wrap[1], VALUE_HEAD: self._value_wrap[0]}
-        made: Run = self._shape.run(start, bitmap, tombstone=tombstone, texts=texts)
+        made: Run = self._shape.run(start, bitmap, tombstone=tombstone, texts=texts, owned=self._owned)
         return made
 
 
 def compile_decoder(
-    table: Table, table_map: TableMapLike, options: DecoderOptions, envelope: EnvelopeText, tally: Tally | None = None
+    table: Table,
+    table_map: TableMapLike,
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    tally: Tally | None = None,
+    owned: OwnedKeys | None = None,
 ) -> RowDecoder:
     """Return the decoder of one table version: the native one, where there is one for it.
 
@@ -287,6 +308,7 @@ def compile_decoder(
         options: Modes, key and included columns.
         envelope: Constant schema text.
         tally: Counts what the native kernel decodes.
+        owned: Tells rows whose records are wanted; None for all.
 
     Raises:
         SchemaMismatchError: When the TABLE_MAP contradicts the table.
@@ -294,4 +316,4 @@ def compile_decoder(
     from airflow_provider_mysql_cdc.cdc.decode.native_rows import decoder  # whose decoders are RowDecoders
 
     require_width(table, len(table_map.column_types))
-    return decoder(table, wire_types(table_map), options, envelope, tally)
+    return decoder(table, wire_types(table_map), options, envelope, tally, owned)

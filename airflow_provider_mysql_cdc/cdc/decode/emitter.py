@@ -89,11 +89,18 @@ class Emitter:
 
     Args:
         namespace: Names available to the generated code; ``bind`` adds to it.
+        keys_first: Whether values that are no part of the key are rendered only when all have been read.
+
+    Attributes:
+        lines: The statements.
+        read: Number of statements that read values and render those of the key.
     """
 
-    def __init__(self, namespace: dict[str, Any]) -> None:
+    def __init__(self, namespace: dict[str, Any], *, keys_first: bool = False) -> None:
         self.namespace = namespace
         self.lines: list[str] = []
+        self.read = 0
+        self._put_off: list[Callable[[], None]] | None = [] if keys_first else None
         self._offset = 0
         self._count = 0
         self._run: list[tuple[str, str, str]] = []
@@ -127,7 +134,7 @@ class Emitter:
             self._run.extend(("", f"{calcsize('<' + fmt)}x", "") for _, fmt in wire.fields)
         else:
             names = [self._part(order, fmt) for order, fmt in wire.fields]
-            self._later.append(lambda: done(self._rendered(code, names)))
+            self._later.append(lambda: self._render(code, names, done))
 
     def _part(self, order: str, fmt: str) -> str:
         name = self.name("v")
@@ -148,7 +155,19 @@ class Emitter:
         self._take()
         self.line(f"p = q + {length}")
         self.line(f"{data} = {'b' if code.wire.as_bytes else 't'}[q:p]")
-        done(self._rendered(code, [data, length]))
+        self._render(code, [data, length], done)
+
+    def _render(self, code: ColumnCode, names: list[str], done: Callable[[str], None]) -> None:
+        if self._put_off is None or code.in_key:
+            done(self._rendered(code, names))
+        else:
+            self._put_off.append(lambda: done(self._rendered(code, names)))
+
+    def take_up(self) -> None:
+        """Render what was put off."""
+        self.read = len(self.lines)
+        for render in self._put_off or ():
+            render()
 
     def _rendered(self, code: ColumnCode, names: list[str]) -> str:
         body = code.render(self, names)
@@ -219,6 +238,7 @@ def image_bodies(
             ``nulls`` column by column.
     """
     bodies = _any_nulls(emitter, columns) if nulls is None else _known_nulls(emitter, columns, nulls)
+    emitter.take_up()
     shown = {i: _shown(emitter, i, code, bodies[i], nulls) for i, code in enumerate(columns) if code.in_value}
     return bodies, shown
 

@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import op_of
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
@@ -50,6 +51,7 @@ class NativeDecoder(RowDecoder):
         tally: Counts what the kernel decodes and declines.
         dialect: How records are put together.
         heads: What keys and values begin with; None for what ``envelope`` says.
+        owned: Tells rows whose records are wanted; None for all.
 
     Raises:
         Declined: The kernel does not know the table's columns or modes.
@@ -67,14 +69,21 @@ class NativeDecoder(RowDecoder):
         tally: Tally | None = None,
         dialect: Dialect = JSON,
         heads: tuple[str, str] | None = None,
+        owned: OwnedKeys | None = None,
     ) -> None:
-        super().__init__(table, wires, options, envelope, dialect, heads)
+        super().__init__(table, wires, options, envelope, dialect, heads, owned)
         if options.flat:
             raise Declined("records are those of another protocol")
         columns = [self._given(*given, options) for given in zip(table.columns, wires, self._columns, strict=True)]
         self._tally = tally or Tally(module.Tally())
         made = module.plan(
-            columns, list(self._keys), self._texts(), self._number is not None, options.tombstones, self._tally.native
+            columns,
+            list(self._keys),
+            self._texts(),
+            self._number is not None,
+            options.tombstones,
+            self._tally.native,
+            None if owned is None else (owned.partitions, sorted(owned.mine)),
         )
         if made is None:
             raise Declined("the kernel does not know one of its columns")
@@ -181,6 +190,7 @@ def decoder(
     options: DecoderOptions,
     envelope: EnvelopeText,
     tally: Tally | None = None,
+    owned: OwnedKeys | None = None,
 ) -> RowDecoder:
     """Return the decoder of a table version: the native one where there is a kernel and it knows the table.
 
@@ -190,11 +200,12 @@ def decoder(
         options: Modes.
         envelope: Constant text around the rows.
         tally: The kernel's counters.
+        owned: Tells rows whose records are wanted; None for all.
     """
     module = kernel().module
     if module is not None:
         try:
-            return NativeDecoder(table, wires, options, envelope, module, tally)
+            return NativeDecoder(table, wires, options, envelope, module, tally, owned=owned)
         except Declined as reason:
             log.info("rows of %s are decoded in Python: %s", table.id, reason)
-    return RowDecoder(table, wires, options, envelope)
+    return RowDecoder(table, wires, options, envelope, owned=owned)

@@ -94,8 +94,8 @@ class Walked(NamedTuple):
         at: Offset behind it.
         pos: Position behind it.
         why: Why it ended.
-        segments: Routes with their records, in binlog order; and where events are told apart the GTID and the number of
-            the row event in the transaction, from 1, else None and 0.
+        segments: Routes with records of one partition, of each partition in binlog order, and the partition; and where
+            events are told apart the GTID and the number of the row event in the transaction, from 1, else None and 0.
         gtids: Runs of transactions: a server's UUID, the first number and the one behind the last.
         last: Server id, GTID, commit time in microseconds and thread of the last transaction; None when there is none.
     """
@@ -103,7 +103,7 @@ class Walked(NamedTuple):
     at: int
     pos: int
     why: int
-    segments: list[tuple[Any, list[Any], str | None, int]]
+    segments: list[tuple[Any, list[Any], int, str | None, int]]
     gtids: list[tuple[str, int, int]]
     last: tuple[int, str | None, int, int] | None
 
@@ -140,7 +140,7 @@ class NativeWalker:
         """
         return table_map not in self._met and len(self._met) < _MOST_TABLES
 
-    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None) -> None:
+    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None, partitions: int = 1) -> None:
         """Take over what rows behind a TABLE_MAP become, where the kernel can decode them.
 
         Args:
@@ -148,6 +148,7 @@ class NativeWalker:
             route: Given back with the records.
             decoder: The table's decoder; None for rows that nobody wants.
             around: Texts around the rows; None where they cannot be told ahead.
+            partitions: Partition count of the topic.
         """
         self._met.add(table_map)
         rows, texts = None, [None, None, None]
@@ -155,7 +156,7 @@ class NativeWalker:
             if not isinstance(decoder, NativeDecoder) or around is None or type(around.ctx.first_row) is not int:
                 return
             rows, texts = decoder.plan, list(self._texts(decoder, around))
-        self._walker.learn(table_map, route, rows, texts)
+        self._walker.learn(table_map, route, rows, texts, partitions)
 
     def _texts(self, decoder: NativeDecoder, around: Marked) -> Iterator[Any]:
         heads = usual_headers(len(decoder.table.columns))

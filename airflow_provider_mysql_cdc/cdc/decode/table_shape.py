@@ -13,9 +13,10 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Dialect
-from airflow_provider_mysql_cdc.cdc.decode.emitter import Emitter, image_bodies, literal, object_body
+from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, image_bodies, literal, object_body
 from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS, Variants, compiled, function_of, run_code
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.model.alike import Alike, alike
@@ -56,11 +57,15 @@ class TableShape:
         self.key_more = dialect.key_members(options)
         # (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text
         self.images = Variants(self._make_image)
+        # (bytes, byte text, offset of the bitmap) -> offset after the image, key text
+        self.key_images = Variants(self._make_key)
         self._keys, self._dialect = keys, dialect
         self._namespace: dict[str, Any] = dict(dialect.names)
-        self._runs: dict[tuple[str, bool, bytes | None], MarkedCode] = {}
+        self._runs: dict[tuple[str, bool, bytes | None, bool], MarkedCode] = {}
 
-    def run(self, start: str, bitmap: bytes | None, *, tombstone: bool, texts: Mapping[str, str]) -> Any:
+    def run(
+        self, start: str, bitmap: bytes | None, *, tombstone: bool, texts: Mapping[str, str], owned: OwnedKeys | None
+    ) -> Any:
         """Return the function that reads rows with one image, for a table of this shape.
 
         Args:
@@ -68,46 +73,56 @@ class TableShape:
             bitmap: NULL columns of the rows that it reads; None for any.
             tombstone: Whether a tombstone follows each record.
             texts: What stands in place of the marks: the texts around keys and before values.
+            owned: Tells rows whose records are wanted; None for all.
         """
-        which = start, tombstone, bitmap
+        which = start, tombstone, bitmap, owned is not None
         marked = self._runs.get(which)
         if marked is None:
             if len(self._runs) >= _RUNS:  # each table has at most VARIANTS of its own, but there may be many tables
                 self._runs.clear()
-            lines = self._run_lines(start, bitmap, tombstone=tombstone)
+            lines = self._run_lines(start, bitmap, tombstone=tombstone, owned=owned is not None)
             marked = self._runs[which] = MarkedCode(run_code(compiled("\n".join(lines))))
-        return FunctionType(marked.filled(texts), self._namespace)
+        defaults = None if owned is None else (owned.owns,)
+        return FunctionType(marked.filled(texts), self._namespace, None, defaults)
 
-    def _body(self, bitmap: bytes | None) -> tuple[list[str], str, str]:
-        emitter = Emitter(self._namespace)
+    def _body(
+        self, bitmap: bytes | None, columns: tuple[ColumnCode, ...], *, keys_first: bool = False
+    ) -> tuple[Emitter, str, str]:
+        emitter = Emitter(self._namespace, keys_first=keys_first)
         if bitmap is None:
             emitter.line(f"nulls = int.from_bytes(b[p - {self.size}:p], 'little')")
         nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
-        dialect, columns = self._dialect, self.columns
         bodies, shown = image_bodies(emitter, columns, nulls)
-        value = object_body(columns, shown, dialect.image)
-        key = object_body(columns, {i: bodies[i] for i in self._keys}, dialect.key, self.key_more)
-        return emitter.lines, value, key if self._keys else ""
+        value = object_body(columns, shown, self._dialect.image)
+        key = object_body(columns, {i: bodies[i] for i in self._keys}, self._dialect.key, self.key_more)
+        return emitter, value, key if self._keys else ""
 
     def _make_image(self, bitmap: bytes | None) -> Any:
-        body, value, key = self._body(bitmap)
-        lines = ["def run(b, t, p):", f" p += {self.size}", *(" " + x for x in body)]
+        body, value, key = self._body(bitmap, self.columns)
+        lines = ["def run(b, t, p):", f" p += {self.size}", *(" " + x for x in body.lines)]
         code = compiled("\n".join([*lines, f" return p, f'{key}', f'{value}'"]))
         return function_of(code, self._namespace)
 
-    def _run_lines(self, start: str, bitmap: bytes | None, *, tombstone: bool) -> list[str]:
-        body, value, key = self._body(bitmap)
+    def _make_key(self, bitmap: bytes | None) -> Any:
+        body, _, key = self._body(bitmap, tuple(replace(code, in_value=False) for code in self.columns))
+        lines = ["def run(b, t, p):", f" p += {self.size}", *(" " + x for x in body.lines), f" return p, f'{key}'"]
+        return function_of(compiled("\n".join(lines)), self._namespace)
+
+    def _run_lines(self, start: str, bitmap: bytes | None, *, tombstone: bool, owned: bool) -> list[str]:
+        body, value, key = self._body(bitmap, self.columns, keys_first=owned)
         if self._keys:
             key = f"f'{literal(KEY_HEAD)}{key}{literal(KEY_TAIL)}'.encode('latin-1')"
         head, size, same = literal(VALUE_HEAD + start), self.size, ""
         if bitmap is not None:
             same = f" and b[p] == {bitmap[0]}" if size == 1 else f" and b[p:p + {size}] == {bitmap!r}"
         return [
-            "def run(b, t, p, end, m, x, row, append):",
+            f"def run(b, t, p, end, m, x, row, append{', owns' * owned}):",
             f" while p < end{same}:",
             f"  p += {size}",
-            *("  " + line for line in body),
+            *("  " + line for line in body.lines[: body.read]),
             f"  k = {key or None}",
+            *(("  if not owns(k):", "   row += 1", "   continue") if owned else ()),
+            *("  " + line for line in body.lines[body.read :]),
             f"  append((k, f'{head}{value}{{m}}{self._dialect.row}{{x}}'.encode('latin-1'), row, 0, None))",
             *(("  append((k, None, row, 1, None))",) if tombstone else ()),
             "  row += 1",

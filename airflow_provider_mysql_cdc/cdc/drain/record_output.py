@@ -64,10 +64,30 @@ class RecordOutput:
             parts = (partition_of(r[0], count) for r in records if mine)
             pairs = zip(records, parts, strict=False)
             n = self._formed(route, ((k, v, p, row, leg, h) for (k, v, row, leg, h), p in pairs if p in mine))
+        self._count(route, n)
+        return bad
+
+    def walked(self, route: Route, records: list[Any], partition: int) -> None:
+        """Produce records of one partition whose form is that of the decoder, if it is the writer's.
+
+        Args:
+            route: The table's route.
+            records: As for ``rows``.
+            partition: Their partition.
+        """
+        if partition not in route.share.mine:
+            return
+        if self.routes.identity or route.ids is not None:
+            n = self._formed(route, ((k, v, partition, row, leg, h) for k, v, row, leg, h in records))
+        else:
+            self.sink.produce_all(route.topic, records, self.routes.headers, partition)
+            n = len(records)
+        self._count(route, n)
+
+    def _count(self, route: Route, n: int) -> None:
         if n:
             self.counts[route.topic] = self.counts.get(route.topic, 0) + n
             self.tables[route.path] = self.tables.get(route.path, 0) + n
-        return bad
 
     def _formed(self, route: Route, records: Iterable[tuple[Any, ...]]) -> int:
         """Produce records in their form; return their number."""

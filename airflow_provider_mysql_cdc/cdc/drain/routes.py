@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_walk
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header, usual_headers
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
@@ -36,7 +37,7 @@ from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import direct_rows
 from airflow_provider_mysql_cdc.cdc.job.avro_source import AvroSource
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, share_of
+from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, partition_of, share_of
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalReader, SignalRows
@@ -278,8 +279,10 @@ class Routes:
         # Both schemas are registered here, before the first record of this version.
         form = None if self._forms is None or not share.mine else self._forms.of_table(table, options, topic)
         envelope, block = wiring.envelope_text(cfg, table, options), wiring.table_source(cfg, table_id)
-        rows = None if form is None else direct_rows(cfg, form, table, table_map, options, envelope, self._tally)
-        decoder = rows or compile_decoder(table, table_map, options, envelope, self._tally)
+        owned, given = self._owned(share), (table, table_map, options, envelope, self._tally)
+        rows = None if form is None else direct_rows(cfg, form, *given, owned)
+        # Keys that are formed behind the decoder are not those that it makes.
+        decoder = rows or compile_decoder(*given, owned if form is None else None)
         if self._filters is not None:
             self._filters.learn(table, table_map)
         decode = _functions(decoder if self.failed is None else Tolerant(decoder, self.failed))
@@ -296,6 +299,16 @@ class Routes:
             fill=avro_source.fill if rows is not None else source_of.fill_time if cfg.ticdc else source_of.fill,
             headers=usual_headers(len(table.columns)),
         )
+
+    def _owned(self, share: TopicShare) -> OwnedKeys | None:
+        """Return what tells this writer's rows; None where it has all, or where something looks at those of others.
+
+        Transactions are counted with all rows, and rows that fail, or that chunks may hold, are told by each writer.
+        """
+        looked_at = self.failed is not None, self._filters is not None, self._cfg[F.PROVIDE_TRANSACTION_METADATA]
+        if share.whole or any(looked_at):
+            return None
+        return OwnedKeys(share.partitions, share.mine, partition_of)
 
     def ready_share(self, table: TableId) -> TopicShare:
         """Return what this writer owns of a captured table's topic; what it owns something of exists then.

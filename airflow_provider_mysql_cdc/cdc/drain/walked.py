@@ -55,7 +55,8 @@ class WalkedTransactions:
         table_map = event.buf[event.body + TABLE_ID_BYTES : event.end]
         # Records that are formed behind the decoder name the row event in their errors.
         if route.signals is None and route.form is None and self.walker.wants(table_map):
-            self.walker.learn(table_map, route, decoder_of(route), around_of(route))
+            partitions = max(1, route.share.partitions)
+            self.walker.learn(table_map, route, decoder_of(route), around_of(route), partitions)
 
     def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
         """Walk transactions and produce their records; arguments as for ``NativeWalker.walk``.
@@ -69,10 +70,10 @@ class WalkedTransactions:
         found = self.walker.walk(chunk, at, file, pos, limit, tail)
         if found.last is None:
             return found
-        for route, records, gtid, event in found.segments:
+        for route, records, partition, gtid, event in found.segments:
             # Ids of records tell them (RecordOutput).
             place.gtid, place.events = gtid, event
-            self.output.rows(route, records, file)
+            self.output.walked(route, records, partition)
         for run in found.gtids:
             self.tracker.add_run(*run)
         server, place.gtid, place.commit_us, place.thread = found.last

@@ -16,6 +16,7 @@ from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
@@ -105,6 +106,7 @@ def direct_rows(
     options: DecoderOptions,
     envelope: EnvelopeText,
     tally: Tally | None = None,
+    owned: OwnedKeys | None = None,
 ) -> AvroRows | None:
     """Return what writes the rows of a table version as Avro at once, or None where they go by way of JSON.
 
@@ -116,6 +118,7 @@ def direct_rows(
         options: From ``wiring.table_options``.
         envelope: From ``wiring.envelope_text``.
         tally: Counts what the native kernel decodes.
+        owned: Tells rows whose records are wanted; None for all.
 
     Raises:
         SchemaMismatchError: The TABLE_MAP contradicts the table.
@@ -123,7 +126,7 @@ def direct_rows(
     require_width(table, len(table_map.column_types))
     try:
         heads = _heads(cfg, form, table, options)
-        direct = direct_decoder(table, wire_types(table_map), options, envelope, heads, tally)
+        direct = direct_decoder(table, wire_types(table_map), options, envelope, heads, tally, owned)
     except Declined as reason:
         _declined(table, reason)
         return None

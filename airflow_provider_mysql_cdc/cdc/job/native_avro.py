@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, op_of
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import GivenColumn, NativeDecoder, unknown
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.job.direct_decoder import DirectDecoder
@@ -95,6 +96,7 @@ def direct_decoder(
     envelope: EnvelopeText,
     heads: tuple[str, str],
     tally: Tally | None = None,
+    owned: OwnedKeys | None = None,
 ) -> DirectDecoder:
     """Return what writes a table version as Avro: the native one where there is a kernel and it knows the table.
 
@@ -105,6 +107,7 @@ def direct_decoder(
         envelope: Constant text around the rows.
         heads: What keys and values begin with.
         tally: Counts what the kernel decodes.
+        owned: Tells rows whose records are wanted; None for all.
 
     Raises:
         Declined: There is no code for the table in Python either.
@@ -112,7 +115,7 @@ def direct_decoder(
     module = kernel().module
     if module is not None:
         try:
-            return NativeDirect(table, wires, options, envelope, module, tally, AVRO, heads)
+            return NativeDirect(table, wires, options, envelope, module, tally, AVRO, heads, owned)
         except Declined as reason:
             log.info("rows of %s are written as Avro in Python: %s", table.id, reason)
-    return DirectDecoder(table, wires, options, envelope, AVRO, heads)
+    return DirectDecoder(table, wires, options, envelope, AVRO, heads, owned)

@@ -1,0 +1,97 @@
+"""What a writer produces of the records that come: those of its partitions, each on its own."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from decode_builder import column, table
+from memory_job import config
+from store_contract import plan
+from test_drain_routes import AS_IT_IS, TOPIC, T, make
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.drain import routes
+from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
+from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+SHARE = TopicShare("t", 3, frozenset({1, 2}), False)
+RECORDS = [(b"k1", b"v1", 0, 0, None), (b"k2", None, 0, 1, ("h", b"x"))]
+CONTEXT = [("run", b"r")]
+
+
+class Output:
+    """Notes what is produced."""
+
+    def __init__(self, *, identity: bool = False) -> None:
+        self.one: list[Any] = []
+        self.all: list[Any] = []
+        sink: Any = SimpleNamespace(
+            produce=lambda *given: self.one.append(given), produce_all=lambda *given: self.all.append(given)
+        )
+        known: Any = SimpleNamespace(headers=CONTEXT, identity=identity, failed=None)
+        at: Any = SimpleNamespace(gtid="g:8", events=3, boundary="b:4")
+        self.counts: dict[str, int] = {}
+        self.tables: dict[str, int] = {}
+        self.output = RecordOutput(sink, known, at, None, "history", None, self.counts, self.tables)
+
+    def walked(self, partition: int) -> Any:
+        self.output.walked(route(), list(RECORDS), partition)
+        return self
+
+
+def route(share: TopicShare = SHARE) -> Any:
+    return Route(TableId("d", "t"), "t", share, None, None, (), path="d.t")
+
+
+def test_walked_records_of_other_partitions_are_left_out() -> None:
+    found = Output().walked(0)
+    assert (found.one, found.all, found.counts, found.tables) == ([], [], {}, {})
+
+
+def test_walked_records_go_to_their_partition() -> None:
+    found = Output().walked(2)
+    assert (found.one, found.all) == ([], [("t", RECORDS, CONTEXT, 2)])
+    assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
+
+
+def test_walked_records_with_ids_go_to_their_partition() -> None:
+    found = Output(identity=True).walked(1)
+    assert found.all == [] and found.counts == {"t": 2}
+    assert found.one == [
+        ("t", b"k1", b"v1", 1, [*CONTEXT, ("cdc-id", b"g:8/3/0/0")]),
+        ("t", b"k2", None, 1, [("h", b"x"), *CONTEXT, ("cdc-id", b"g:8/3/0/1")]),
+    ]
+
+
+@pytest.mark.parametrize(("share", "partitions"), [(SHARE, 3), (TopicShare("", 0, frozenset(), False), 1)])
+def test_a_walker_is_told_how_many_partitions_there_are(share: TopicShare, partitions: int) -> None:
+    told: list[Any] = []
+    walker: Any = SimpleNamespace(wants=lambda _: True, learn=lambda *given: told.append(given))
+    none: Any = None
+    event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"\7\0\0\0\0\0raw.", 0, 10)
+    WalkedTransactions(walker, none, none, none, none, none).learn(event, route(share))
+    assert [given[-1] for given in told] == [partitions]
+
+
+@pytest.mark.parametrize("formed", [True, False])
+def test_rows_are_selected_by_the_key_that_their_records_have(monkeypatch: pytest.MonkeyPatch, formed: bool) -> None:
+    """Keys that are formed behind the decoder are other ones than it makes."""
+    told: list[Any] = []
+    made: Any = SimpleNamespace(
+        **dict.fromkeys(("write", "update", "delete", "partial_update")), table=table(column("id", "INT"))
+    )
+    monkeypatch.setattr(routes, "check_table_map", lambda *_: None)
+    monkeypatch.setattr(routes, "direct_rows", lambda *_: None)
+    monkeypatch.setattr(routes, "compile_decoder", lambda *given: told.append(given[-1]) or made)
+    form: Any = SimpleNamespace(ids=lambda: None)
+    forms: Any = SimpleNamespace(of_table=lambda *_: form) if formed else None
+    batch = plan(writers=2, partitions={TOPIC: 2}, assignment={TOPIC: (0, 1)})
+    make(Routes(config(), batch, 0, "run", forms=forms), AS_IT_IS, T)
+    (owned,) = told
+    assert (owned is None) is formed and (formed or owned.mine == {0})
