@@ -5,7 +5,11 @@ workload B (one row an event).
 
     .venv/bin/python scripts/bench_decode.py --avro
 
-measures JSON without schemas, Avro written at once and Avro by way of JSON by turns, source block included.
+measures JSON without schemas, Avro written at once and Avro by way of JSON by turns, source block included;
+
+    .venv/bin/python scripts/bench_decode.py --shared
+
+what a row costs a writer that has all partitions of a topic, one of two, or none.
 """
 
 from __future__ import annotations
@@ -29,11 +33,13 @@ from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_de
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.job import avro_source, wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import direct_rows, snapshot_source, text_rows
+from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -316,18 +322,42 @@ def avro_beside_json(rows: int, seconds: float, orders: list[bytes], wide: list[
     by_turns("orders snapshot, text protocol", seconds, rows, narrow.rows(text_rows_of(rows)))
 
 
+def shared_topics(rows: int, seconds: float, orders: list[bytes], wide: list[bytes]) -> None:
+    """Measure what a row costs a writer that has all partitions of a topic, one of two, or none."""
+    one, three = full_bitmap(7), full_bitmap(20)
+    batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]
+    pairs, single = [one + one + r + r for r in orders], [three + r for r in wide]
+    shares = {"all": None, "half": frozenset({0}), "none": frozenset[int]()}
+
+    def ways(table: Table, table_map: Any, kind: str, bodies: list[bytes], skip: int) -> dict[str, Callable[[], None]]:
+        found = {}
+        for name, mine in shares.items():
+            owned = None if mine is None else OwnedKeys(2, mine, partition_of)
+            made = compile_decoder(table, table_map, DecoderOptions(), EnvelopeText(), owned=owned)
+            found[name] = events(getattr(made, kind), bodies, skip)
+        return found
+
+    by_turns("orders insert, 100 rows an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "write", batches, 1))
+    by_turns("orders update, 1 row an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "update", pairs, 2))
+    by_turns("wide insert, 1 row an event", seconds, len(wide), ways(WIDE, WIDE_MAP, "write", single, 3))
+
+
 def main() -> None:
     """Run all measurements."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="?", type=int, default=20_000, help="rows of the table orders")
     parser.add_argument("seconds", nargs="?", type=float, default=2.0, help="CPU seconds a measurement takes at least")
     parser.add_argument("--avro", action="store_true", help="JSON without schemas and Avro by turns")
+    parser.add_argument("--shared", action="store_true", help="a writer that has all partitions, one of two, or none")
     given = parser.parse_args()
     rows, seconds = given.rows, given.seconds
     orders = [order_row(i) for i in range(rows)]
     wide = [wide_row(i) for i in range(rows // 5)]
     if given.avro:
         avro_beside_json(rows, seconds, orders, wide)
+        return
+    if given.shared:
+        shared_topics(rows, seconds, orders, wide)
         return
     one, three = full_bitmap(7), full_bitmap(20)
     batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]
