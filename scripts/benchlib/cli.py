@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 from fake_registry import running_registry
@@ -20,15 +20,17 @@ from stacklib.java import find_java
 from stacklib.stack import stop_stack
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from benchlib import pages
+from benchlib import pages, profiles
 from benchlib.contest import Repeats, groups, measured
 from benchlib.ground import Ground
+from benchlib.profiles import ROWS, Album, chosen
 from benchlib.result import summary
 from benchlib.run import Run
 from benchlib.sessions import START, Session, about, joined, kernel_version, read, write
 from benchlib.shapes import NARROW
 from benchlib.sides import SIDES, Side
 from benchlib.source import Source
+from benchlib.stage_page import stage_table
 from benchlib.targets import verdicts
 from benchlib.workload import LEAST_ROWS, WORKLOADS, Workload
 
@@ -45,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for path in pages.write_pages():
             print(path)
         return 0
+    if options.profile:
+        return _profile(options, given)
     failures: list[str] = []
     try:
         compared = _session(options, given, failures).lines
@@ -77,6 +81,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--cores", type=int, default=2, help="Spark's local[N] (2)")
     parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="for this provider")
     parser.add_argument("--output", type=Path, help="result file; workloads measured anew replace those in it")
+    parser.add_argument("--profile", action="store_true", help=f"only take profiles by stage of {', '.join(ROWS)}")
     parser.add_argument("--docs", action="store_true", help="only make docs/performance.md and its plots anew")
     options = parser.parse_args(arguments)
     options.workload = options.workload or (quick if options.quick else list(WORKLOADS))
@@ -84,11 +89,30 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return options
 
 
+def _profile(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """Take profiles and print them; return 0, or 2 when they cannot be taken."""
+    begun, sides = time.monotonic(), [side for side in _sides(options) if side.ours]
+    together = chosen(options.workload, options.scale)
+    try:
+        with TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
+            album = Album(profiles.about(about(arguments, ground.source.version())), ())
+            for found in profiles.profiles(ground, together, sides, Path(folder) / "profiles"):
+                _say(begun, json.dumps(asdict(found)))
+                album = replace(album, profiles=(*album.profiles, found))
+                if options.output:
+                    profiles.write(options.output, album)
+    except (StackError, CdcError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    print(f"\n{stage_table(album)}")
+    return 0
+
+
 def _session(options: argparse.Namespace, arguments: Sequence[str], failures: list[str]) -> Session:
     """Measure, print each run as it ends, and write the result file behind each; note what failed."""
     begun = time.monotonic()
     earlier = read(options.output) if options.output else []
-    with tempfile.TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
+    with TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
         session = Session(about(arguments, ground.source.version()))
         for run in _runs(options, ground, Path(folder), begun, failures):
             _say(begun, json.dumps(run.to_json()))

@@ -1,4 +1,4 @@
-"""What docs/performance.md says of the bench: text and tables between marks, and plots, all from the result file."""
+"""What docs/performance.md says of the bench: text and tables between marks, and plots, all from the result files."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from pathlib import Path
 
 from stacklib.settings import REPOSITORY
 
-from benchlib.plots import PLOTS
+from benchlib.plots import PLOTS, stages
+from benchlib.profiles import Album
+from benchlib.profiles import read as read_profiles
 from benchlib.result import Figures, Line
 from benchlib.sessions import RESULT, Session, read
 from benchlib.sides import SIDES, Side
+from benchlib.stage_page import stage_block
 from benchlib.targets import verdicts
 from benchlib.workload import WORKLOADS
 
 PAGE = REPOSITORY / "docs" / "performance.md"
+PROFILE = "profile.json"
 NOTHING = "Not measured yet: `scripts/bench` writes the result file."
 _MARKED = re.compile(r"(<!-- bench: (?P<name>[a-z]+) -->\n).*?(<!-- /bench -->)", re.DOTALL)
 _HEAD = (
@@ -54,6 +58,9 @@ def files(sessions: Sequence[Session]) -> dict[Path, str]:
     for name, draw in PLOTS.items():
         if (drawn := draw(lines)) is not None:
             found[RESULT.parent / f"{name}.svg"] = drawn
+    album = _album()
+    if album is not None and (drawn := stages(album.profiles)) is not None:
+        found[RESULT.parent / "stages.svg"] = drawn
     return found
 
 
@@ -174,6 +181,15 @@ def _plots(sessions: Sequence[Session]) -> str:
     return "\n".join(f"![{name}](bench/{name}.svg)" for name, draw in PLOTS.items() if draw(lines) is not None)
 
 
+def _album() -> Album | None:
+    return read_profiles(RESULT.parent / PROFILE)
+
+
+def _stages(_: Sequence[Session]) -> str:
+    album = _album()
+    return "" if album is None else stage_block(album)
+
+
 def _named(*begins: str) -> Callable[[Sequence[Session]], str]:
     return partial(_some, begins)
 
@@ -189,4 +205,5 @@ BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "writers": _named("tables-writers", "hot-writers"),
     "lag": _lag,
     "plots": _plots,
+    "stages": _stages,
 }
