@@ -110,8 +110,7 @@ class Spy:
             found: dict[tuple[int, str], float] = {}
             try:
                 while process.poll() is None:
-                    # The sampler is the job's parent.
-                    found |= threads_of(children(process.pid)[-1] if self.sampling else process.pid)
+                    found |= watched_threads(process.pid, sampling=self.sampling)
                     time.sleep(_EVERY_S)
             finally:
                 process.kill()
@@ -130,6 +129,20 @@ class Spy:
             "PYTHONDONTWRITEBYTECODE": "",
             VARIABLE: "off" if self.kernel is None else "on",
         }
+
+
+def watched_threads(pid: int, *, sampling: bool) -> dict[tuple[int, str], float]:
+    """Return the CPU seconds of a job's threads by id and name.
+
+    Args:
+        pid: What was started: the job, or the sampler, whose only child it is. The sampler lives longer than the job,
+            and its own time is nobody's.
+        sampling: Whether it is the sampler.
+    """
+    if not sampling:
+        return threads_of(pid)
+    below = children(pid)[1:]
+    return threads_of(below[0]) if below else {}
 
 
 def threads_of(pid: int) -> dict[tuple[int, str], float]:

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -10,9 +15,10 @@ from xml.etree import ElementTree
 import pytest
 from benchlib import cli, pages, profiles
 from benchlib.plots import stages
+from benchlib.process_tree import children
 from benchlib.profiles import Album, Profile, chosen, filed
 from benchlib.sessions import about
-from benchlib.spy import Spent, threads_of
+from benchlib.spy import Spent, threads_of, watched_threads
 from benchlib.stage_page import stage_block
 from benchlib.stages import (
     CLIENT,
@@ -140,6 +146,25 @@ def test_threads_of_the_client_are_told_by_name() -> None:
     spent.add_threads({(1, "python"): 1.0})
     assert spent.client_s == 2.5 and spent.threads == {1: 2.0}
     assert sum(threads_of(1 << 30).values()) == 0.0
+
+
+def test_the_time_of_the_sampler_is_left_out() -> None:
+    """It goes on behind the job, and its threads are not the job's."""
+    code = "import subprocess; subprocess.run(['sleep', '60'])"
+    with subprocess.Popen([sys.executable, "-c", code]) as sampler:
+        try:
+            while not (found := watched_threads(sampler.pid, sampling=True)):
+                time.sleep(0.02)
+            assert sampler.pid not in {thread for thread, _ in found}
+            assert sampler.pid in {thread for thread, _ in watched_threads(sampler.pid, sampling=False)}
+            (job,) = children(sampler.pid)[1:]
+        finally:
+            for pid in reversed(children(sampler.pid)):
+                os.kill(pid, signal.SIGKILL)
+    assert job in {thread for thread, _ in found}
+    with subprocess.Popen(["sleep", "60"]) as alone:
+        assert watched_threads(alone.pid, sampling=True) == {}
+        alone.kill()
 
 
 def album() -> Album:
