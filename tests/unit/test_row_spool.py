@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import errno
+import resource
+from collections.abc import Iterator
 
 import pytest
 from row_blocks import block_of
@@ -25,13 +26,19 @@ def test_rows_come_back_as_they_went_in(memory: int) -> None:
     assert seen == [2, 3, 4] and spool.rows == 4
 
 
-def test_a_full_disk_is_a_named_error() -> None:
-    class Full:
-        def write(self, block: bytes) -> int:
-            raise OSError(errno.ENOSPC, "No space left on device")
+@pytest.fixture
+def room() -> Iterator[int]:
+    """Return the bytes beyond which no file of this process can grow, as on a full disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    yield 100_000
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    spool = RowSpool("snapshot of d.t/0")
-    spool._file = Full()  # type: ignore[assignment]
-    with pytest.raises(StateError, match="local disk") as caught:
-        spool.fill([block_of([b"x"])], lambda _: None)
+
+@pytest.mark.parametrize("beyond", [1, 3000, 200_000], ids=["with the last rows", "in the file's buffer", "before"])
+def test_a_full_disk_is_a_named_error(room: int, beyond: int) -> None:
+    """Whichever call finds it: the last write, going back to the beginning, or closing on the way out."""
+    rows = [b"x" * 1000] * ((room + beyond) // 1000)
+    with pytest.raises(StateError, match="local disk") as caught, RowSpool("snapshot of d.t/0", 10) as spool:
+        spool.fill((block_of([row]) for row in rows), lambda _: None)
     assert caught.value.can_retry and "TMPDIR" in caught.value.remedy and "d.t/0" in caught.value.where

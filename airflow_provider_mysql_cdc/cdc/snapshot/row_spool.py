@@ -6,6 +6,7 @@ is not in a task's hands. So a chunk's transaction begins when its last row has 
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -44,15 +45,18 @@ class RowSpool:
             StateError: The folder for temporary files is full.
         """
         for block in blocks:
-            self._write(block)
+            with self._room():
+                self._file.write(_HEAD.pack(block.rows, len(block.data), block.large) + block.data)
             self.rows += block.rows
             passed(self.rows)
-        self._file.seek(0)
+        # What the file's own buffer holds is written here.
+        with self._room():
+            self._file.seek(0)
 
-    def _write(self, block: RowBlock) -> None:
-        head = _HEAD.pack(block.rows, len(block.data), block.large)
+    @contextlib.contextmanager
+    def _room(self) -> Iterator[None]:
         try:
-            self._file.write(head + block.data)
+            yield
         except OSError as error:
             raise StateError(
                 "the rows of a chunk cannot be kept on the local disk",
@@ -77,4 +81,6 @@ class RowSpool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self._file.close()
+        # On a full disk this fails as writing did: the file's buffer is written first. The file is gone all the same.
+        with contextlib.suppress(OSError):
+            self._file.close()
