@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute
+from kit import Pipeline, compacted, execute, require_chain, rows
+from native_identity import BothWalks
 from private_mysql import PrivateServer
 from table_rig import FLAT, check_chain, filled
 
@@ -48,3 +49,29 @@ def test_a_drained_stream_goes_on(
         execute(source, "UPDATE aa SET v = v + 1 WHERE id < 10")
         assert pipeline.drain() is not None
     check_chain(pipeline, source, database, "aa")
+
+
+@pytest.mark.native
+@pytest.mark.parametrize("ids", ["true", "false"])
+def test_transactions_with_and_without_gtids_are_walked(
+    properties: dict[str, str], server: PrivateServer, source: Any, database: str, ids: str
+) -> None:
+    """Those that the server names, those that it does not, and both in turn; what is walked is compared (conftest)."""
+    pipeline = Pipeline(properties | FLAT | server.properties() | {"cdc.id.header": ids})
+    execute(source, f"CREATE DATABASE `{database}`", f"USE `{database}`", *filled(database, "aa"))
+    pipeline.snapshot()
+    walked = []
+    for mode in ("OFF", *ON):
+        switch(source, (mode,) if mode != "OFF" else ())
+        before = BothWalks.compared
+        for n in range(20):
+            name = "ANONYMOUS" if mode.endswith("PERMISSIVE") and n % 3 == 0 else "AUTOMATIC"
+            execute(source, f"SET SESSION gtid_next = '{name}'", f"UPDATE aa SET v = v + 1 WHERE id = {n}")
+            execute(source, "SET SESSION gtid_next = 'AUTOMATIC'")
+        assert pipeline.drain() is not None
+        walked.append(BothWalks.compared - before)
+    named = [0, 0, walked[2], walked[3]]
+    assert all(walked[2:]) and (walked == named if ids == "true" else all(walked)), walked
+    records = pipeline.records("aa")
+    require_chain(records)
+    assert {v["id"]: v["v"] for v in compacted(records).values()} == dict(rows(source, "SELECT id, v FROM aa"))

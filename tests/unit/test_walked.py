@@ -32,8 +32,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 START = BinlogOffset("binlog.000001", 4)
 
 
-def transaction(dump: Dump) -> Dump:
-    return dump.add(c.GTID_LOG_EVENT, gtid_body()).add(c.QUERY_EVENT, begin_body()).add(c.XID_EVENT, bytes(8))
+def transaction(dump: Dump, kind: int = c.GTID_LOG_EVENT) -> Dump:
+    return dump.add(kind, gtid_body()).add(c.QUERY_EVENT, begin_body()).add(c.XID_EVENT, bytes(8))
 
 
 class Walk:
@@ -55,8 +55,9 @@ class Walk:
         return Walked(stop, end, OVER if stop > at else LEFT, [], [], None)
 
 
-def test_events_of_walked_transactions_are_not_yielded() -> None:
-    dump = transaction(transaction(Dump().begin()))
+@pytest.mark.parametrize("first", [c.GTID_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT])
+def test_events_of_walked_transactions_are_not_yielded(first: int) -> None:
+    dump = transaction(transaction(Dump().begin(), first))
     walked = len(dump.events)
     dump.add(c.ROWS_QUERY_LOG_EVENT, b"\1x")
     transaction(dump)
@@ -90,7 +91,7 @@ class Writer:
 
     def __init__(self, found: Walked, resume: Reached | None = None) -> None:
         self.done: list[Any] = []
-        self.found, self.failed = found, False
+        self.found, self.failed, self.by_event = found, False, False
         self.at = Position(START, resume=resume)
         self.tracker = GtidTracker("")
         note = self.done.append
@@ -108,8 +109,8 @@ class Writer:
     def walk(self, *_: Any) -> Walked:
         return self.found
 
-    def run(self) -> Walked:
-        return self.walked.walk(b"", 0, "binlog.000001", 4, 1 << 63, 4)
+    def run(self, kind: int = c.GTID_LOG_EVENT) -> Walked:
+        return self.walked.walk(bytes(9) + bytes([kind]), 0, "binlog.000001", 4, 1 << 63, 4)
 
 
 FOUND = Walked(
@@ -140,6 +141,14 @@ def test_a_walker_that_has_failed_is_not_asked_again() -> None:
     writer = Writer(FOUND)
     writer.failed = True
     assert (writer.run().at, writer.done) == (0, [])
+
+
+def test_transactions_without_a_gtid_are_not_asked_for_where_ids_are_written() -> None:
+    writer = Writer(FOUND)
+    assert writer.run(c.ANONYMOUS_GTID_LOG_EVENT) is FOUND and writer.done
+    writer.by_event, writer.done[:] = True, []
+    assert (writer.run(c.ANONYMOUS_GTID_LOG_EVENT).at, writer.done) == (0, [])
+    assert writer.run() is FOUND
 
 
 @pytest.mark.parametrize("runs", [[(1, 4)], [(4, 6), (6, 7)], [(4, 6), (8, 9)], [(2, 3), (1, 2)], [(4, 5), (2, 4)]])

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog.constants import ANONYMOUS_GTID_LOG_EVENT
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.decode.header import TABLE_ID_BYTES
 from airflow_provider_mysql_cdc.cdc.decode.native_walk import LEFT, Marked, NativeWalker, Walked
@@ -23,6 +24,9 @@ from airflow_provider_mysql_cdc.cdc.job import avro_marks
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import AvroRows
 from airflow_provider_mysql_cdc.cdc.job.avro_source import AvroSource
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
+
+_KIND = 9
+"""Offset of an event's type in its packet: behind the packet's header, the status and the timestamp."""
 
 
 @dataclass(slots=True)
@@ -65,7 +69,9 @@ class WalkedTransactions:
             CdcError: Kafka does not take a record, or refuses a commit.
         """
         place = self.at
-        if place.resume is not None or self.walker.failed:
+        # Ids of records without a GTID are made of places, which the kernel does not tell.
+        unnamed = self.walker.by_event and chunk[at + _KIND] == ANONYMOUS_GTID_LOG_EVENT
+        if place.resume is not None or self.walker.failed or unnamed:
             return Walked(at, pos, LEFT, [], [], None)
         found = self.walker.walk(chunk, at, file, pos, limit, tail)
         if found.last is None:
