@@ -27,6 +27,10 @@ YIELDING = ("spark.port.maxRetries",)
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # One JVM has one collector: it refuses to start with two (-XX:+UseG1GC and -XX:+UseSerialGC).
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
+# What stands on the command line wins over the environment and over what Spark puts before it, so a limit of ours would
+# take the place of theirs without a word; by a ratio, too, new objects would have no more room than our limit.
+_NEW_SIZE = re.compile(r"-Xmn\S+|-XX:(?:MaxNewSize|NewSize|NewRatio)=\S+")
+_GIVES_WAY = (_COLLECTOR, _NEW_SIZE)
 _DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
 # Variables whose options reach the driver's JVM as well: org.apache.spark.launcher.SparkSubmitCommandBuilder, and the
 # JVM itself.
@@ -115,8 +119,9 @@ def with_defaults(
     if JAVA_OPTIONS in ours and JAVA_OPTIONS not in asked:
         theirs = str(cluster.get(JAVA_OPTIONS) or "")
         beside = [{**cluster, **asked}.get(_DEFAULT_OPTIONS), *map(env.get, _VARIABLES)]
-        chosen = any(_COLLECTOR.search(str(options or "")) for options in (theirs, *beside))
-        added = [o for o in str(ours[JAVA_OPTIONS]).split() if not (chosen and _COLLECTOR.fullmatch(o))]
+        given = " ".join(str(options or "") for options in (theirs, *beside))
+        chosen = [kind for kind in _GIVES_WAY if kind.search(given)]
+        added = [o for o in str(ours[JAVA_OPTIONS]).split() if not any(kind.fullmatch(o) for kind in chosen)]
         # What stands later wins in a JVM: theirs.
         made[JAVA_OPTIONS] = " ".join([*added, theirs]).strip()
     return made

@@ -129,6 +129,17 @@ def test_a_collector_that_the_cluster_has_chosen_elsewhere_stays_the_only_one(
     assert asked._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:MaxNewSize=32m"
 
 
+@pytest.mark.parametrize("size", ["-XX:MaxNewSize=512m", "-XX:NewSize=64m", "-Xmn64m", "-XX:NewRatio=1"])
+@pytest.mark.parametrize("place", ["spark.driver.defaultJavaOptions", "SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS"])
+def test_room_for_new_objects_that_is_given_elsewhere_is_not_limited(
+    monkeypatch: pytest.MonkeyPatch, place: str, size: str
+) -> None:
+    """Both places are read before the command line, which wins: 512 MB there were 32 (JDK 17, -XX:+PrintFlagsFinal)."""
+    given = {"conf": {place: size}} if place.startswith("spark.") else None
+    hook = settled(monkeypatch, given, driver_env={} if given else {place: size})
+    assert hook._conf[JAVA_OPTIONS] == "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"
+
+
 def test_a_spark_that_is_only_on_the_path_has_its_defaults_read(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
