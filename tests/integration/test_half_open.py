@@ -53,6 +53,16 @@ def test_the_limit_for_a_statement_holds(settings: ConnectionSettings) -> None:
         fetch_all(conn, "SELECT SLEEP(20)")
 
 
+def test_a_run_that_ends_does_not_wait_for_a_silent_server(settings: ConnectionSettings, proxy: TcpProxy) -> None:
+    """Its connection waits half a minute for an answer: a read and a login, each as long as it may take."""
+    limits = replace(settings, silence_timeout_s=2 * SILENCE_S, connect_timeout_s=2 * SOON_S)
+    with run_lock.held(limits, "p", "o/r/t/-1"):
+        proxy.freeze()
+        began = time.monotonic()
+    assert proxy.held.is_set() and time.monotonic() - began < SOON_S
+    proxy.thaw()
+
+
 @pytest.mark.parametrize("replication", [False, True])
 @pytest.mark.parametrize("only_open", [False, True])
 def test_a_half_open_connection_is_found_out(

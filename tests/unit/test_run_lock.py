@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -97,14 +98,55 @@ def test_an_older_attempt_of_the_same_owner_is_ended() -> None:
     assert killed(second) == [1] and set(first.holders.values()) == {2}
 
 
-@pytest.mark.parametrize("lost", [False, True])
-def test_a_run_that_ends_frees_its_lock_itself(monkeypatch: pytest.MonkeyPatch, lost: bool) -> None:
-    server = Server(1)
+def run(monkeypatch: pytest.MonkeyPatch, server: Server, inside: Callable[[RunLock], object], lease_s: float) -> None:
     monkeypatch.setattr(run_lock, "connect", lambda _: contextlib.nullcontext(server))
-    with run_lock.held(SimpleNamespace(silence_timeout_s=60.0), "p", "dag/run/task/-1") as lock:  # type: ignore[arg-type]
-        assert len(server.holders) == 2
-        lock._lost = "gone" if lost else None
-    assert len(server.holders) == 2 * lost, "a connection that failed is not asked once more"
+    settings = SimpleNamespace(silence_timeout_s=lease_s)
+    with run_lock.held(settings, "p", "dag/run/task/-1") as lock:  # type: ignore[arg-type]
+        inside(lock)
+
+
+def test_a_run_that_ends_frees_its_lock_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, seen = Server(1), list[int]()
+    run(monkeypatch, server, lambda _: seen.append(len(server.holders)), 60.0)
+    assert (seen, server.holders) == ([2], {})
+
+
+class Broken(Server):
+    """A server whose connection breaks at the first sign of life."""
+
+    def execute(self, sql: str, given: tuple[Any, ...] = ()) -> None:
+        super().execute(sql, given)
+        if "CONNECTION_ID" in sql:
+            raise OSError("gone")
+
+
+def test_a_connection_that_failed_is_not_asked_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = Broken(1)
+    run(monkeypatch, server, lambda lock: lock._thread.join(30), 1.0)
+    assert len(server.holders) == 2 and "CONNECTION_ID" in server.said[-1][0]
+
+
+class Silent(Server):
+    """A server that does not answer when a run ends."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.asked, self.woken = threading.Event(), threading.Event()
+        self._sock = SimpleNamespace(shutdown=lambda _: self.woken.set())
+
+    def execute(self, sql: str, given: tuple[Any, ...] = ()) -> None:
+        if "RELEASE" in sql:
+            self.asked.set()
+            assert self.woken.wait(30)
+            raise OSError("shut down")
+        super().execute(sql, given)
+
+
+def test_a_server_that_does_not_answer_does_not_hold_up_a_run_that_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    server, locks = Silent(), list[RunLock]()
+    run(monkeypatch, server, locks.append, 1.0)
+    assert server.asked.is_set() and server.woken.is_set() and not locks[0]._thread.is_alive()
+    assert len(server.holders) == 2
 
 
 @pytest.mark.parametrize(("answer", "text"), [(0, "no longer counts it"), (OSError("gone"), "gone")])

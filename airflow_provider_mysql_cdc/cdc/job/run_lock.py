@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import math
+import socket
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -65,13 +66,16 @@ class RunLock:
         """Stop the signs of life and free the lock, which otherwise ends with the connection.
 
         The server learns of a closed connection some time after the client has closed it, and the next run would be
-        refused, or would give way, beside one that has ended.
+        refused, or would give way, beside one that has ended. A server that does not answer is waited for no longer
+        than a sign of life lasts.
         """
         self._end.set()
         self._thread.join(self._every)
-        if self._lost is None and not self._thread.is_alive():
-            with contextlib.suppress(CdcError, pymysql.MySQLError, OSError, ValueError):
-                fetch_all(self._conn, "SELECT RELEASE_ALL_LOCKS()")
+        if self._thread.is_alive():
+            # pymysql's close waits for a read that another thread has begun: that one is woken.
+            with contextlib.suppress(OSError, AttributeError):
+                self._conn._sock.shutdown(socket.SHUT_RDWR)
+            self._thread.join(_FREED_S)
 
     def _signs_of_life(self) -> None:
         question = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
@@ -83,6 +87,8 @@ class RunLock:
             except (CdcError, pymysql.MySQLError, OSError, ValueError) as error:
                 self._lost = getattr(error, "why", "") or str(error)
             return
+        with contextlib.suppress(CdcError, pymysql.MySQLError, OSError, ValueError):
+            fetch_all(self._conn, "SELECT RELEASE_ALL_LOCKS()")
 
 
 @contextlib.contextmanager
