@@ -1,1 +1,1 @@
-"""Measurements of whole process trees, and of Debezium beside this provider on the same servers."""
+"""Measurements of whole process trees, and of Debezium and Flink CDC beside this provider on the same servers."""

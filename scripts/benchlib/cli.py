@@ -6,8 +6,8 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +26,7 @@ from benchlib.ground import Ground
 from benchlib.profiles import ROWS, Album, chosen
 from benchlib.result import summary
 from benchlib.run import Run
+from benchlib.servers import hurry, on_server
 from benchlib.sessions import START, Session, about, joined, kernel_version, read, write
 from benchlib.shapes import NARROW
 from benchlib.sides import SIDES, Side
@@ -69,9 +70,9 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     quick = [name for name, workload in WORKLOADS.items() if workload.quick]
     parser = argparse.ArgumentParser(
         prog="scripts/bench",
-        description="Run workloads by Debezium and by this provider, without and with the native kernel, in turn on "
-        "the same MySQL and Kafka, in a stack of the bench's own, and compare the CPU time of their whole process "
-        "trees. Exit code 1 when a target is missed.",
+        description="Run workloads by Debezium (one by Flink CDC) and by this provider, without and with the native "
+        "kernel, in turn on the same MySQL and Kafka, in a stack of the bench's own, and compare the CPU time of their "
+        "whole process trees. Exit code 1 when a target is missed.",
     )
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(quick)}, Debezium once, the others twice")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="only these")
@@ -114,30 +115,62 @@ def _session(options: argparse.Namespace, arguments: Sequence[str], failures: li
     earlier = read(options.output) if options.output else []
     with TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
         session = Session(about(arguments, ground.source.version()))
-        for run in _runs(options, ground, Path(folder), begun, failures):
-            _say(begun, json.dumps(run.to_json()))
-            session = replace(session, runs=(*session.runs, run))
-            if options.output:
-                write(options.output, joined(earlier, session))
+        # What the runs have started ends before the ground, also when the bench is told to end between two of them.
+        with closing(_runs(options, ground, Path(folder), begun, failures)) as runs:
+            for run in runs:
+                _say(begun, json.dumps(run.to_json()))
+                session = replace(session, runs=(*session.runs, run))
+                if options.output:
+                    write(options.output, joined(earlier, session))
     return session
 
 
 def _runs(
     options: argparse.Namespace, ground: Ground, folder: Path, begun: float, failures: list[str]
-) -> Iterator[Run]:
-    """Measure starts and then the workloads; what fails in one keeps those on other rows from nothing."""
+) -> Generator[Run]:
+    """Measure the workloads, those of one server together; one that is not to be had keeps the others from nothing."""
     chosen = [
         WORKLOADS[name].scaled(options.scale, quick=options.quick) for name in WORKLOADS if name in options.workload
     ]
-    sides = _sides(options)
-    for number, some in enumerate([[_START], *groups(chosen)]):
+    for mysql in dict.fromkeys(workload.mysql for workload in chosen):
+        own = folder / (mysql or "own")
+        mine = [workload for workload in chosen if workload.mysql == mysql]
+        try:
+            with on_server(ground, mysql, own / "mysql") as there:
+                yield from _on_one_server(options, there, mine, own, begun, failures)
+        except StackError as error:
+            _note(begun, failures, error)
+
+
+def _on_one_server(
+    options: argparse.Namespace,
+    ground: Ground,
+    chosen: Sequence[Workload],
+    folder: Path,
+    begun: float,
+    failures: list[str],
+) -> Generator[Run]:
+    """Measure starts and then the workloads; what fails in one keeps those on other rows from nothing.
+
+    Raises:
+        StackError: A start failed on a server that is there for one peer only, whose workloads would fail as well.
+    """
+    sides, mysql = _sides(options), chosen[0].mysql
+    start = _START if mysql is None else replace(_START, mysql=mysql, peer=chosen[0].peer)
+    for number, some in enumerate([[start], *groups(chosen)]):
         for workload in some:
             _say(begun, f"{workload.name}: {workload.about}; {workload.rows:,} rows")
         try:
             yield from measured(ground, some, sides, options.repeats, folder / str(number))
         except (StackError, CdcError, RuntimeError) as error:
-            failures.append(str(error))
-            _say(begun, f"error: {error}")
+            if number == 0 and mysql is not None and isinstance(error, StackError):
+                raise
+            _note(begun, failures, error)
+
+
+def _note(begun: float, failures: list[str], error: Exception) -> None:
+    failures.append(str(error))
+    _say(begun, f"error: {error}")
 
 
 def _sides(options: argparse.Namespace) -> list[Side]:
@@ -154,7 +187,7 @@ def _ground(options: argparse.Namespace, folder: Path) -> Iterator[Ground]:
         opened.callback(stop_stack, folder / "stack", wipe=True)
         registry = opened.enter_context(running_registry())
         source = Source(stack.mysql_host, stack.mysql_port, stack.root_user, stack.root_password)
-        source.run("SET GLOBAL sync_binlog = 0", "SET GLOBAL innodb_flush_log_at_trx_commit = 0")
+        hurry(source)
         _drop_at_once(stack.kafka)
         more = dict(text.split("=", 1) for text in options.property)
         yield Ground(source, stack.kafka, registry.url, find_java(), options.cores, more)

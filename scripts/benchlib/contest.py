@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
+from benchlib.flink_sides import FlinkDrain
 from benchlib.ground import Contestant, Entry, Ground
 from benchlib.loading import load, make_database, make_tables
 from benchlib.our_sides import OurEachMinute, OurIncremental, OurSteadyLoad, OurStream
 from benchlib.run import Run
-from benchlib.sides import Side
+from benchlib.sides import DEBEZIUM, FLINK, Side
 from benchlib.workload import Workload
 
 Enter = Callable[[Entry], Contestant]
@@ -20,23 +21,23 @@ Enter = Callable[[Entry], Contestant]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Say how both run a kind of workload.
+    """Say how this provider and its peers run a kind of workload.
 
     Args:
         ours: This provider.
-        theirs: Debezium; None where it has nothing like it.
+        theirs: Peers by side; only those that have something like it.
     """
 
     ours: Enter
-    theirs: Enter | None
+    theirs: Mapping[str, Enter]
 
 
 KINDS = {
-    "drain": Kind(OurStream, DebeziumDrain),
-    "snapshot": Kind(OurStream, DebeziumSnapshot),
-    "incremental": Kind(OurIncremental, DebeziumIncremental),
-    "run_for": Kind(OurSteadyLoad, DebeziumSteadyLoad),
-    "each_minute": Kind(OurEachMinute, None),
+    "drain": Kind(OurStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain}),
+    "snapshot": Kind(OurStream, {DEBEZIUM.name: DebeziumSnapshot}),
+    "incremental": Kind(OurIncremental, {DEBEZIUM.name: DebeziumIncremental}),
+    "run_for": Kind(OurSteadyLoad, {DEBEZIUM.name: DebeziumSteadyLoad}),
+    "each_minute": Kind(OurEachMinute, {}),
 }
 
 
@@ -49,7 +50,7 @@ class Repeats:
 
     Args:
         ours: Runs of a side of this provider.
-        theirs: Runs of Debezium.
+        theirs: Runs of a peer.
     """
 
     ours: int
@@ -90,7 +91,7 @@ def measured(
     entered: list[list[tuple[Entry, Contestant]]] = []
     for workload in workloads:
         entries = [Entry(ground, workload, side, folder / workload.name / side.name, 1) for side in sides]
-        entries = [replace(e, repeat=repeats.of(workload, e.side)) for e in entries if _runs(e)]
+        entries = [replace(e, repeat=repeats.of(workload, e.side)) for e in entries if runs_it(workload, e.side)]
         entered.append([(e, _enter(e)) for e in entries])
     source, first = ground.source, workloads[0]
     make_database(source, first)
@@ -107,14 +108,17 @@ def measured(
                     yield contestant.run(number)
 
 
-def _runs(entry: Entry) -> bool:
-    return entry.side.ours or (entry.workload.peer and KINDS[entry.workload.kind].theirs is not None)
+def runs_it(workload: Workload, side: Side) -> bool:
+    """Return whether a side runs a workload: this provider runs all, a peer those that name it.
+
+    Args:
+        workload: The workload.
+        side: The side.
+    """
+    return side.ours or (side.name == workload.peer and side.name in KINDS[workload.kind].theirs)
 
 
 def _enter(entry: Entry) -> Contestant:
     entry.folder.mkdir(parents=True)
     kind = KINDS[entry.workload.kind]
-    if entry.side.ours:
-        return kind.ours(entry)
-    assert kind.theirs is not None
-    return kind.theirs(entry)
+    return kind.ours(entry) if entry.side.ours else kind.theirs[entry.side.name](entry)

@@ -57,10 +57,14 @@ class Entry:
     def prefix(self, number: int) -> str:
         """Return the ``topic.prefix`` of a run: letters that names of Avro may have.
 
+        Starts are measured on each server, and all share the broker.
+
         Args:
             number: Which run.
         """
-        return f"bench_{self.workload.name}_{self.side.name}_{number}".replace("-", "_")
+        workload = self.workload
+        parts = (workload.name, *((workload.mysql,) if workload.mysql else ()), self.side.name, str(number))
+        return f"bench_{'_'.join(parts)}".replace("-", "_").replace(".", "_")
 
 
 class Contestant(Protocol):

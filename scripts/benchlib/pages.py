@@ -14,7 +14,7 @@ from benchlib.profiles import Album
 from benchlib.profiles import read as read_profiles
 from benchlib.result import Figures, Line
 from benchlib.sessions import RESULT, Session, read
-from benchlib.sides import SIDES, Side
+from benchlib.sides import FLINK, SIDES, Side
 from benchlib.stage_page import stage_block
 from benchlib.targets import verdicts
 from benchlib.workload import WORKLOADS
@@ -166,12 +166,13 @@ def _session(session: Session) -> str:
     starts = ", ".join(f"{SIDES[side].title} {s:.1f}" for side, s in session.starts.items())
     loads = [run.load for run in session.runs]
     kernel = f", native kernel {versions['kernel']}" if versions["kernel"] else ""
+    flink = f"{FLINK.title} on Flink {versions['flink']}, " if FLINK.name in session.starts else ""
     return (
         f"{about['at'][:10]}, commit {about['commit']}, `scripts/bench {' '.join(about['arguments'])}`: "
         f"{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB, "
         f"load {min(loads):.1f} to {max(loads):.1f}; MySQL {versions['mysql']}, "
         f"Kafka {versions['kafka']}, Debezium {versions['debezium']} in Connect {versions['connect']}, "
-        f"Spark {versions['spark']}, Python {versions['python']}{kernel}. "
+        f"{flink}Spark {versions['spark']}, Python {versions['python']}{kernel}. "
         f"CPU seconds of a start: {starts}."
     )
 
@@ -203,6 +204,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "tables": _named("tables-1"),
     "linear": _named("linear"),
     "writers": _named("tables-writers", "hot-writers"),
+    "flink": _named("flink"),
     "lag": _lag,
     "plots": _plots,
     "stages": _stages,

@@ -10,6 +10,8 @@ from benchlib.run import Run
 
 PEER, BASE, BEST = "debezium", "python", ("native", "python")
 """Who is compared with; the side without the kernel; and whose figures count against a target, the first that ran."""
+PEERS: Mapping[str, str] = {PEER: "Debezium", "flink": "Flink CDC"}
+"""Names of all who are compared with; in a workload that several ran, the first."""
 PARTS: Mapping[str, Sequence[str]] = {
     "Python workers: read, decode, produce": ("pyspark.daemon",),
     "Python driver": ("python", "other", "gone"),
@@ -114,15 +116,20 @@ class Line:
         """Return the side of this provider that counts against targets; None when neither ran."""
         return next((name for name in BEST if name in self.sides), None)
 
+    @property
+    def peer(self) -> str | None:
+        """Return the side that this provider is compared with; None when none ran."""
+        return next((name for name in PEERS if name in self.sides), None)
+
     def ratio(self, side: str, *, steady: bool = False) -> float | None:
-        """Return a side's share of Debezium's CPU time a record, or a second of a steady load; None without both.
+        """Return a side's share of the peer's CPU time a record, or a second of a steady load; None without both.
 
         Args:
             side: The side.
             steady: Whether starts are left out.
         """
-        ours, theirs = self.sides.get(side), self.sides.get(PEER)
-        if ours is None or theirs is None or side == PEER:
+        ours, theirs = self.sides.get(side), self.sides.get(self.peer or PEER)
+        if ours is None or theirs is None or side in PEERS:
             return None
         if ours.lag_s:
             return None if steady else ours.busy / theirs.busy
@@ -154,10 +161,12 @@ def summary(compared: Iterable[Line], missed: Iterable[str]) -> str:
         compared: The lines.
         missed: What misses its target.
     """
-    parts = []
+    parts: dict[str, list[str]] = {PEER: []}
     for line in compared:
         ratios = [f"{r:.3f}" for side in (BASE, "native") if (r := line.ratio(side)) is not None]
-        if ratios:
-            parts.append(f"{line.workload} {' / '.join(ratios)}")
-    text = "ratios to Debezium, Python / native kernel: " + (", ".join(parts) or "none")
+        if ratios and line.peer:
+            parts.setdefault(line.peer, []).append(f"{line.workload} {' / '.join(ratios)}")
+    told = {PEERS[peer]: ", ".join(some) for peer, some in parts.items()}
+    text = f"ratios to Debezium, Python / native kernel: {told.pop(PEERS[PEER]) or 'none'}"
+    text += "".join(f"; to {peer}: {some}" for peer, some in told.items())
     return text + (f"; missed: {', '.join(wrong)}" if (wrong := list(missed)) else "")

@@ -16,6 +16,8 @@ from typing import Any
 from stacklib.settings import KAFKA_VERSION, REPOSITORY
 
 from benchlib.debezium_worker import CONNECT_VERSION, VERSION
+from benchlib.flink_worker import FLINK_VERSION
+from benchlib.flink_worker import VERSION as FLINK_CDC_VERSION
 from benchlib.result import Line, lines
 from benchlib.run import Run
 
@@ -135,6 +137,8 @@ def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
             "kafka": KAFKA_VERSION,
             "debezium": VERSION,
             "connect": CONNECT_VERSION,
+            "flink_cdc": FLINK_CDC_VERSION,
+            "flink": FLINK_VERSION,
             "python": platform.python_version(),
             "spark": version("pyspark"),
             "kernel": kernel_version(),

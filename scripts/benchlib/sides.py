@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchlib.debezium_worker import VERSION
+from benchlib.flink_worker import NAME as FLINK_NAME
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,7 @@ class Side:
 
 
 DEBEZIUM = Side("debezium", f"Debezium {VERSION}", ours=False)
+FLINK = Side("flink", FLINK_NAME, ours=False)
 PYTHON = Side("python", "this provider")
 NATIVE = Side("native", "with the native kernel", native=True)
-SIDES = {side.name: side for side in (DEBEZIUM, PYTHON, NATIVE)}
+SIDES = {side.name: side for side in (DEBEZIUM, FLINK, PYTHON, NATIVE)}

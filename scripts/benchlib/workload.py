@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from benchlib.forms import AVRO, JSON, JSON_SCHEMAS, TICDC, Form
 from benchlib.shapes import COMPOSITE_KEY, NARROW, SKEWED_KEY, STRING_KEY, WIDE, Shape
+from benchlib.sides import DEBEZIUM, FLINK
 from benchlib.source import DATABASE
 
 LEAST_ROWS = 100
@@ -27,7 +28,8 @@ class Workload:
         tables: Number of tables that share the rows.
         form: Form of keys and values.
         compressed: Whether transactions are compressed in the binlog.
-        peer: Whether Debezium runs it, too.
+        peer: Side that runs it beside this provider; None for nobody.
+        mysql: Version of the server that it needs; None for the bench's own.
         ours: Further properties of this provider.
         seconds: How long a steady load lasts; 0 for rows that are there before.
         least: Fewest rows at whatever scale.
@@ -43,7 +45,8 @@ class Workload:
     tables: int = 1
     form: Form = JSON
     compressed: bool = False
-    peer: bool = True
+    peer: str | None = DEBEZIUM.name
+    mysql: str | None = None
     ours: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     least: int = LEAST_ROWS
@@ -69,7 +72,7 @@ class Workload:
     def rows_as(self) -> tuple[object, ...]:
         """Return what two workloads have equal that can be measured on the same rows, one behind the other."""
         alone = () if self.kind in _SHARING else (self.name,)
-        return self.shape, self.rows, self.a_transaction, self.tables, self.compressed, alone
+        return self.shape, self.rows, self.a_transaction, self.tables, self.compressed, self.mysql, alone
 
     def scaled(self, scale: float, *, quick: bool = False) -> Workload:
         """Return it with another number of rows, and of tables where it has many.
@@ -86,6 +89,7 @@ class Workload:
 
 _SHARING = ("drain", "snapshot")
 _M = 1_000_000
+_OLD_MYSQL = "8.0.15"
 _SNAPSHOT = Workload("snapshot", "7 columns, integer key, read by a snapshot", NARROW, 5 * _M, 5 * _M, "snapshot")
 _LAG = Workload(
     "lag-run-for", "200 changes a second, one a transaction; one job with run_for", NARROW, 10_000, kind="run_for"
@@ -99,7 +103,7 @@ def _tables(count: int) -> Workload:
 
 def _linear(millions: int) -> Workload:
     about = f"as narrow, {millions} million rows"
-    return Workload(f"linear-{millions}m", about, NARROW, millions * _M, peer=False)
+    return Workload(f"linear-{millions}m", about, NARROW, millions * _M, peer=None)
 
 
 def _writers(tables: int, writers: int) -> Workload:
@@ -107,15 +111,15 @@ def _writers(tables: int, writers: int) -> Workload:
     ours = {"drain.writers": str(writers), **({} if tables > 1 else {"topic.creation.default.partitions": "2"})}
     name = f"{'tables' if tables > 1 else 'hot'}-writers-{writers}"
     about = f"{where}, {writers} writer{'s' * (writers > 1)}"
-    return Workload(name, about, NARROW, 5 * _M, tables=tables, peer=False, ours=ours)
+    return Workload(name, about, NARROW, 5 * _M, tables=tables, peer=None, ours=ours)
 
 
 # Neighbours that share their rows (``Workload.rows_as``) are measured on one load.
 _ALL = (
     Workload("narrow", "7 columns, 100 rows in a transaction", NARROW, 5 * _M, 5 * _M),
-    Workload("avro", "the same in Avro", NARROW, 5 * _M, 5 * _M, form=AVRO, peer=False),
+    Workload("avro", "the same in Avro", NARROW, 5 * _M, 5 * _M, form=AVRO, peer=None),
     _SNAPSHOT,
-    Workload("ticdc", "as narrow, in TiCDC's Avro", NARROW, 5 * _M, form=TICDC, peer=False),
+    Workload("ticdc", "as narrow, in TiCDC's Avro", NARROW, 5 * _M, form=TICDC, peer=None),
     Workload("narrow-schemas", "as narrow, schemas in each record", NARROW, 2 * _M, _M, form=JSON_SCHEMAS),
     Workload("wide", "20 columns, one row in a transaction", WIDE, 5 * _M, 500_000, a_transaction=1),
     Workload("wide-schemas", "the same, schemas in each record", WIDE, _M, a_transaction=1, form=JSON_SCHEMAS),
@@ -139,8 +143,10 @@ _ALL = (
         name="lag-each-minute",
         about="the same changes; a drain each minute",
         kind="each_minute",
-        peer=False,
+        peer=None,
         seconds=300.0,
     ),
+    # Flink CDC 3.5 asks for the position by SHOW MASTER STATUS, which MySQL 8.4 no longer knows.
+    Workload("flink-narrow", f"as narrow, on MySQL {_OLD_MYSQL}", NARROW, _M, peer=FLINK.name, mysql=_OLD_MYSQL),
 )
 WORKLOADS = {w.name: w for w in _ALL}

@@ -19,10 +19,11 @@ from benchlib.run import Run
 from benchlib.sessions import START, read
 from benchlib.sides import Side
 from benchlib.workload import Workload
+from stacklib.errors import StackError
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
-CPU_S = {"debezium": 100.0, "python": 20.0, "native": 5.0}
+CPU_S = {"debezium": 100.0, "flink": 40.0, "python": 20.0, "native": 5.0}
 
 
 @pytest.fixture
@@ -34,18 +35,31 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     def ground(*_: Any) -> Iterator[Any]:
         yield SimpleNamespace(source=SimpleNamespace(version=lambda: "9.7.4"))
 
+    @contextmanager
+    def server(given: Any, version: str | None, _: Path) -> Iterator[Any]:
+        if version:
+            together.append([f"MySQL {version}"])
+        try:
+            yield given
+        finally:
+            if version:
+                together.append(["ended"])
+
     def measured(_: Any, workloads: Sequence[Workload], sides: Sequence[Side], *__: Any) -> Iterator[Run]:
         together.append([workload.name for workload in workloads])
         for workload in workloads:
             if workload.name == "one-transaction":
                 raise CdcError("Kafka went away")
             for side in sides:
+                if not side.ours and side.name != workload.peer:
+                    continue
                 share = 1e-5 if workload.name == START else workload.rows / 1e6
                 cpu_s = CPU_S[side.name] * share
                 used = Usage(cpu_s, cpu_s, {"java": cpu_s}, {"java": CPU_S[side.name]})
                 yield Run(workload.name, side.name, workload.rows, used)
 
     monkeypatch.setattr(cli, "_ground", ground)
+    monkeypatch.setattr(cli, "on_server", server)
     monkeypatch.setattr(cli, "measured", measured)
     return together
 
@@ -74,6 +88,49 @@ def test_what_fails_keeps_nothing_else_from_being_measured(
     assert [run.workload for run in session.runs] == [START, "narrow-single", "compressed"]
     assert session.about["versions"]["mysql"] == "9.7.4"
     assert cli.main(["--workload=one-transaction", "--side=python"]) == 2
+
+
+def test_what_needs_another_server_is_measured_together_and_last(
+    begun: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["--workload=flink-narrow", "--workload=compressed"]) == 0
+    assert begun == [[START], ["compressed"], ["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("ratios to Debezium") and "; to Flink CDC: flink-narrow 0.500" in last
+    begun.clear()
+    assert cli.main(["--workload=flink-narrow"]) == 0
+    assert begun == [["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
+
+
+def test_what_cannot_be_fetched_is_told_once_and_the_others_are_measured(
+    begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, usual = tmp_path / "result.json", cli.measured
+
+    def measured(_: Any, workloads: Sequence[Workload], *rest: Any) -> Iterator[Run]:
+        if workloads[0].peer == "flink":
+            begun.append([workload.name for workload in workloads])
+            raise StackError("fetching Flink", "the package registry cannot be reached", "check network")
+        yield from usual(_, workloads, *rest)
+
+    monkeypatch.setattr(cli, "measured", measured)
+    assert cli.main(["--workload=flink-narrow", "--workload=compressed", f"--output={path}"]) == 2
+    assert begun[-3:] == [["MySQL 8.0.15"], [START], ["ended"]]
+    assert capsys.readouterr().err.count("error: fetching Flink") == 1
+    assert {run.workload for run in read(path)[0].runs} == {START, "compressed"}
+
+
+def test_a_server_ends_when_the_bench_is_told_to_end_between_two_runs(
+    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*_: Any) -> None:
+        if begun[-1] == ["flink-narrow"]:
+            raise SystemExit(143)
+
+    monkeypatch.setattr(cli, "_say", told)
+    with pytest.raises(SystemExit) as found:
+        cli.main(["--workload=flink-narrow"])
+    assert begun[-1] == ["ended"] and found.value.code == 143
 
 
 def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(tmp_path: Path) -> None:

@@ -76,6 +76,18 @@ def test_each_measured_workload_is_on_the_page() -> None:
     assert "CPU seconds of a start: Debezium" in text
 
 
+def test_a_session_names_flink_where_it_ran() -> None:
+    runs = (run(START, "flink", 18.0, 100), run(START, "python", 5.0, 100), run("flink-narrow", "flink", 40.0))
+    beside = Session(ABOUT, (*runs, run("flink-narrow", "python", 10.0)))
+    text = pages.BLOCKS["sessions"]([session("narrow"), beside])
+    assert text.count(" on Flink 1.20") == 1 and "start: Flink CDC 3.5.0 18.0, this provider 5.0." in text
+    assert "| flink-narrow | this provider | 1,000,000 | 10 | 10.0 | 5.0 | 0% | 200 | 0.250 | 0.227 |" in pages.BLOCKS[
+        "flink"
+    ]([beside])
+    earlier = {**ABOUT, "versions": {k: v for k, v in ABOUT["versions"].items() if not k.startswith("flink")}}
+    assert "Flink" not in pages.BLOCKS["sessions"]([Session(earlier, session("narrow").runs)])
+
+
 def test_plots_are_pictures_that_are_the_same_each_time() -> None:
     lines = pages.all_lines([session(*WORKLOADS)])
     for name, draw in pages.PLOTS.items():

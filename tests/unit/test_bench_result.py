@@ -69,6 +69,18 @@ def test_one_line_says_all() -> None:
     assert summary(compared(), ["narrow 0.15 (> 0.1)"]) == f"{told}; missed: narrow 0.15 (> 0.1)"
 
 
+def test_this_provider_is_compared_with_the_peer_that_ran() -> None:
+    runs = [run(side, s, workload="flink-narrow") for side, s in (("flink", 40.0), (OURS, 20.0), (KERNEL, 10.0))]
+    (flink,) = lines(runs, {"flink": 20.0, OURS: 5.0})
+    assert flink.peer == "flink" and compared()[0].peer == THEIRS and compared()[-1].peer is None
+    assert flink.ratio(OURS) == pytest.approx(0.5) and flink.ratio(OURS, steady=True) == pytest.approx(0.75)
+    assert flink.ratio("flink") is None
+    told = "ratios to Debezium, Python / native kernel: none; to Flink CDC: flink-narrow 0.500 / 0.250"
+    assert summary([flink], []) == told
+    (both,) = lines([*runs, run(THEIRS, 80.0, workload="flink-narrow")], {})
+    assert both.ratio(OURS) == pytest.approx(0.25) and both.ratio("flink") is None
+
+
 def test_a_run_comes_back_from_its_json_as_it_was() -> None:
     used = Usage(2.0, 1.5, {"java": 1.5}, {"java": 70})
     for each in (

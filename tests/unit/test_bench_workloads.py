@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
-from benchlib.contest import KINDS, Repeats, groups
+from benchlib.contest import KINDS, Repeats, groups, runs_it
+from benchlib.ground import Entry
 from benchlib.lag import committed_at, lags
-from benchlib.sides import DEBEZIUM, PYTHON
+from benchlib.loading import load
+from benchlib.sides import DEBEZIUM, FLINK, NATIVE, PYTHON, SIDES
 from benchlib.workload import LEAST_ROWS, WORKLOADS
 
 
@@ -21,6 +27,40 @@ def test_neighbours_on_the_same_rows_share_a_load() -> None:
     assert [[w.name for w in some] for some in groups(quick)] == [
         *(["narrow", "avro", "snapshot"], ["narrow-schemas"], ["wide"], ["incremental"])
     ]
+
+
+def test_each_workload_is_run_by_one_peer_at_most() -> None:
+    for workload in WORKLOADS.values():
+        peers = [side.name for side in SIDES.values() if not side.ours and runs_it(workload, side)]
+        assert peers == ([workload.peer] if workload.peer else [])
+        assert runs_it(workload, PYTHON) and runs_it(workload, NATIVE)
+    flink = WORKLOADS["flink-narrow"]
+    assert (flink.peer, flink.rows, flink.mysql, flink.quick) == (FLINK.name, 1_000_000, "8.0.15", 0)
+    assert [w.name for w in WORKLOADS.values() if w.mysql or w.peer == FLINK.name] == ["flink-narrow"]
+    assert flink.rows_as != replace(flink, mysql=None).rows_as
+
+
+def test_each_server_has_names_of_its_own_in_the_broker() -> None:
+    ground: Any = None
+    entries = [
+        Entry(ground, w, PYTHON, Path(), 1) for w in (replace(WORKLOADS["narrow"], mysql=v) for v in (None, "8.0.15"))
+    ]
+    assert [entry.prefix(0) for entry in entries] == ["bench_narrow_python_0", "bench_narrow_8_0_15_python_0"]
+
+
+def test_only_a_workload_of_compressed_transactions_sets_what_older_servers_do_not_know(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said: list[str] = []
+    cursor = MagicMock()
+    cursor.__enter__.return_value.execute.side_effect = said.append
+    cursor.__enter__.return_value.fetchone.return_value = (1_000_000,)
+    source = MagicMock()
+    source.connect.return_value.__enter__.return_value.cursor.return_value = cursor
+    load(source, WORKLOADS["flink-narrow"])
+    assert said and not any("compression" in each for each in said)
+    load(source, WORKLOADS["compressed"])
+    assert "SET binlog_transaction_compression = ON" in said
 
 
 @pytest.mark.parametrize("scale", [1.0, 0.01, 0.00001])

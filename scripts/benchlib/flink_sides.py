@@ -1,0 +1,149 @@
+"""The workloads by Flink CDC, from the start of its JVM until it ends behind a savepoint."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+from confluent_kafka import TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
+from stacklib.errors import StackError
+
+from benchlib.debezium_worker import MOST_S
+from benchlib.flink_worker import NAME, Flink, archives
+from benchlib.ground import Entry
+from benchlib.process_tree import usage, watch
+from benchlib.run import Run
+from benchlib.source import DATABASE, TABLE, Source
+from benchlib.topics import drop
+
+_LOOK_S = 0.5
+# Flink SQL names columns and types itself; these are the types that Flink CDC's manual maps those of MySQL to.
+_COLUMNS = (
+    "id BIGINT, customer_id INT, status STRING, amount DECIMAL(10, 2), note STRING, "
+    "created_at TIMESTAMP(3), updated_at TIMESTAMP_LTZ(3)"
+)
+Place = tuple[str, int]
+"""File and position in the binlog."""
+_Step = tuple[Callable[[], bool], Callable[[], None]]
+
+
+def statements(source: Source, kafka: str, topic: str, place: Place) -> str:
+    """Return a job that writes the changes of the narrow table to a topic; what is not set is Flink's default.
+
+    Args:
+        source: The server.
+        kafka: Bootstrap servers.
+        topic: The topic.
+        place: Where the job begins in the binlog.
+    """
+    file, position = place
+    reads = {
+        "connector": "mysql-cdc",
+        "hostname": source.host,
+        "port": str(source.port),
+        "username": source.user,
+        "password": source.password,
+        "database-name": DATABASE,
+        "table-name": TABLE,
+        "server-id": "5701",
+        "server-time-zone": "UTC",
+        "scan.startup.mode": "specific-offset",
+        "scan.startup.specific-offset.file": file,
+        "scan.startup.specific-offset.pos": str(position),
+    }
+    writes = {
+        "connector": "kafka",
+        "topic": topic,
+        "properties.bootstrap.servers": kafka,
+        "format": "debezium-json",
+    }
+    return (
+        f"CREATE TABLE source ({_COLUMNS}, PRIMARY KEY (id) NOT ENFORCED) WITH ({_options(reads)});\n"
+        f"CREATE TABLE sink ({_COLUMNS}) WITH ({_options(writes)});\n"
+        "INSERT INTO sink SELECT * FROM source;\n"
+    )
+
+
+def _options(given: dict[str, str]) -> str:
+    quoted = ((name, value.replace("'", "''")) for name, value in given.items())
+    return ", ".join(f"'{name}' = '{value}'" for name, value in quoted)
+
+
+def _records(admin: AdminClient, topic: str) -> int:
+    asked = TopicPartition(topic, 0)
+    return int(admin.list_offsets({asked: OffsetSpec.latest()})[asked].result().offset)
+
+
+class FlinkDrain:
+    """Drain rows that are there: each run begins at the same place.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        # What cannot be fetched is told before the rows are written.
+        archives(entry.ground.java)
+        self._entry = entry
+        self._place: Place = ("", 0)
+
+    def find_place(self) -> None:
+        """Remember where the binlog stands."""
+        with self._entry.ground.source.connect() as conn, conn.cursor() as cursor:
+            cursor.execute("SHOW MASTER STATUS")
+            file, position, *_ = cursor.fetchone()
+        self._place = (str(file), int(position))
+
+    def run(self, number: int) -> Run:
+        """Drain all rows.
+
+        Args:
+            number: Which run.
+
+        Raises:
+            RuntimeError: Another number of records came than there are rows.
+            StackError: It gives up.
+        """
+        entry, ground, workload = self._entry, self._entry.ground, self._entry.workload
+        topic = f"{entry.prefix(number)}.{DATABASE}.{TABLE}"
+        admin = AdminClient({"bootstrap.servers": ground.kafka})
+        for made in admin.create_topics([NewTopic(topic, 1, 1)]).values():
+            made.result()
+        folder = entry.folder / str(number)
+        folder.mkdir(parents=True)
+        with Flink(ground.java, folder, statements(ground.source, ground.kafka, topic, self._place)) as flink:
+            used = usage(watch(flink.pid, self._over(flink, lambda: _records(admin, topic))))
+        load, records = os.getloadavg()[0], _records(admin, topic)
+        drop(ground.kafka, [topic])
+        if records != workload.rows:
+            raise RuntimeError(f"{workload.name}: {workload.rows} rows were written, and {records} records came")
+        return Run(workload.name, entry.side.name, records, used, load=load)
+
+    def _over(self, flink: Flink, records: Callable[[], int]) -> Callable[[], bool]:
+        """Return a function that ends job and process, one behind the other, when all records are there."""
+        limit, looked = time.monotonic() + MOST_S, 0.0
+        rows = self._entry.workload.rows
+        steps: list[_Step] = [
+            (lambda: records() >= rows, flink.stop_job),
+            (lambda: flink.stopped, flink.ask_to_end),
+        ]
+
+        def over() -> bool:
+            nonlocal looked
+            now = time.monotonic()
+            if not steps:
+                return flink.ended or now > limit
+            if now - looked < _LOOK_S:
+                return False
+            looked = now
+            if (why := flink.trouble()) is not None or now > limit:
+                raise StackError(f"measuring {NAME}", why or f"not done within {MOST_S:.0f} s", f"see {flink.log}")
+            reached, then = steps[0]
+            if reached():
+                then()
+                del steps[0]
+            return False
+
+        return over
