@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,6 +77,17 @@ def children(pid: int) -> list[int]:
         except OSError:
             continue
     return found
+
+
+def kill(pid: int) -> None:
+    """Kill a process and all its descendants.
+
+    Args:
+        pid: The root of the tree.
+    """
+    for each in children(pid):
+        with suppress(ProcessLookupError):
+            os.kill(each, signal.SIGKILL)
 
 
 def sample(pid: int, at_s: float) -> Sample | None:

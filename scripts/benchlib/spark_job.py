@@ -10,7 +10,7 @@ from typing import Any
 from kit import submit_command, submit_env
 
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import VARIABLE
-from benchlib.process_tree import Sample, watch
+from benchlib.process_tree import Sample, kill, watch
 from benchlib.source import DATABASE, Source
 
 NAME = "this provider"
@@ -35,7 +35,13 @@ def run_job(spec: Any, cores: int, *, native: bool = True) -> tuple[list[Sample]
             stdout=log,
             stderr=subprocess.STDOUT,
         )
-        samples = watch(process.pid, lambda: process.poll() is not None)
+        try:
+            samples = watch(process.pid, lambda: process.poll() is not None)
+        except BaseException:
+            # A job does not end with the bench by itself.
+            kill(process.pid)
+            process.wait()
+            raise
         log.seek(0)
         lines = log.read()
     if process.returncode:

@@ -6,10 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
+from typing import NoReturn
 
 import pytest
+from benchlib import spark_job
 from benchlib.figures import Measured, Written, complaints, written
-from benchlib.process_tree import Sample, Usage, children, kind_of, usage, watch
+from benchlib.process_tree import GONE, Sample, Usage, children, kind_of, sample, usage, watch
 
 
 def at(second: float, pid: int, kind: str, cpu_s: float, mb: float = 1.0, peak_mb: float = 0.0) -> Sample:
@@ -61,6 +64,29 @@ def test_a_tree_is_sampled_until_it_is_over() -> None:
         assert process.pid in children(os.getpid())
     finally:
         process.communicate(b"\n")
+
+
+def test_a_job_ends_with_all_its_processes_when_the_bench_is_told_to_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import time; time.sleep(60)'])"
+    tree: list[int] = []
+
+    def told(pid: int, _: object) -> NoReturn:
+        while len(children(pid)) < 2:
+            time.sleep(0.02)
+        tree.extend(children(pid))
+        raise SystemExit(143)
+
+    monkeypatch.setattr(spark_job, "submit_command", lambda *_, **__: [sys.executable, "-c", program])
+    monkeypatch.setattr(spark_job, "submit_env", dict)
+    monkeypatch.setattr(spark_job, "watch", told)
+    limit = time.monotonic() + 30
+    with pytest.raises(SystemExit):
+        spark_job.run_job(None, 1)
+    # A child whose parent was killed may wait for whoever takes it over.
+    while any((found := sample(pid, 0.0)) is not None and found.kind != GONE for pid in tree):
+        assert time.monotonic() < limit
+        time.sleep(0.02)
+    assert len(tree) == 2 and time.monotonic() < limit
 
 
 def test_rows_that_were_read_are_told_from_changes() -> None:
