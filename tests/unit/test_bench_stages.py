@@ -174,8 +174,9 @@ def album() -> Album:
 def test_a_file_of_profiles_says_the_same_when_it_is_read(tmp_path: Path) -> None:
     path = tmp_path / "new" / "profile.json"
     assert profiles.read(path) is None
-    profiles.write(path, album())
-    assert profiles.read(path) == album()
+    made = album()
+    profiles.write(path, made)
+    assert profiles.read(path) == made
     assert "debezium" not in path.read_text()
 
 
@@ -184,11 +185,12 @@ def test_the_picture_and_the_table_have_all_stages(tmp_path: Path, monkeypatch: 
     assert drawn is not None and drawn == stages(album().profiles) and stages([]) is None
     texts = {element.text for element in ElementTree.fromstring(drawn).iter() if element.text}
     assert {"narrow, native", "wide, python"} <= texts
-    block = stage_block(album())
+    made = album()
+    block = stage_block(made)
     assert "| narrow | native | 1,000,000 | 0.00 | 3.00 |" in block and "`scripts/bench --profile`" in block
     assert all(stage in block for stage in STAGES)
     monkeypatch.setattr(pages, "RESULT", tmp_path / "result.json")
-    profiles.write(tmp_path / "profile.json", album())
+    profiles.write(tmp_path / "profile.json", made)
     assert tmp_path / "stages.svg" in pages.files([])
     assert block in pages.page("<!-- bench: stages -->\n<!-- /bench -->\n", [])
 
