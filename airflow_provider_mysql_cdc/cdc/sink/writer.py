@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, f
 
 SHORT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
-_SERVE_BYTES = 4 << 20
+_SERVE_BYTES = 1 << 20
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
