@@ -45,6 +45,28 @@ def test_a_generated_invisible_key_is_found_where_the_server_hides_it(
     assert found == [("r", 1, 7), ("r", 2, 7), ("c", 3, 8), ("c", 1, 9)]
 
 
+@pytest.mark.parametrize("width", [250, 251, 255, 256, 1017])
+def test_tables_of_very_many_columns(pipeline: Pipeline, root: Any, database: str, width: int) -> None:
+    """The number of columns takes one byte in a row event, or three from 251 on; InnoDB takes 1,017."""
+    names = ["id", *(f"c{n}" for n in range(1, width))]
+    columns = ", ".join(f"{name} INT" for name in names[1:])
+    execute(root, f"USE `{database}`", f"CREATE TABLE t (id INT PRIMARY KEY, {columns})")
+    execute(root, *(f"INSERT INTO t (id, c1, c249) VALUES ({n}, {n}, -1)" for n in (1, 2)))
+    pipeline.snapshot()
+    execute(
+        root,
+        "INSERT INTO t SELECT 3, t.* FROM (SELECT " + ", ".join(names[1:]) + " FROM t WHERE id = 1) t",
+        f"UPDATE t SET {names[-1]} = id * 7",
+        "DELETE FROM t WHERE id = 2",
+    )
+    pipeline.drain()
+    last = {key["id"]: (op, row) for key, op, row in images(pipeline, "t")}
+    assert {n: op for n, (op, _) in last.items()} == {1: "u", 2: "d", 3: "u"}
+    with root.cursor() as cursor:
+        cursor.execute("SELECT * FROM t")
+        assert {row[0]: list(row) for row in cursor.fetchall()} == {n: list(last[n][1].values()) for n in (1, 3)}
+
+
 @pytest.mark.req("COL-02", "COL-03", "COL-04", "COL-05", "COL-18", "TYPE-61", "TYPE-62")
 def test_snapshot_and_stream_treat_columns_alike(pipeline: Pipeline, root: Any, database: str) -> None:
     pipeline.properties |= {

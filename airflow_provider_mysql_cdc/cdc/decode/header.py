@@ -18,6 +18,7 @@ _UPDATES = frozenset({UPDATE_ROWS_V1, UPDATE_ROWS, PARTIAL_UPDATE_ROWS})
 _WRITES = frozenset({WRITE_ROWS_V1, WRITE_ROWS})
 END_OF_STATEMENT = 0x0001
 _MOST_COLUMNS = 4096  # of a table, MySQL manual, "Limits on Table Column Count"
+_LONG_NUMBER = 251  # from here on a length-encoded integer takes several bytes
 
 TABLE_ID_BYTES, FLAGS_END = 6, 8
 
@@ -87,17 +88,18 @@ def full_bitmap(width: int) -> bytes:
 def usual_headers(width: int) -> dict[int, bytes]:
     """Return what stands between flags and rows in most row events of a table, by event type.
 
-    They have no extra data and leave out no column.
+    They have no extra data and leave out no column. Of a table with so many columns that their number takes more than
+    one byte, each event is looked at in full.
 
     Args:
         width: Number of columns.
     """
+    if width >= _LONG_NUMBER:
+        return {}
     # The server sets the spare bits of the last byte too.
     image = b"\xff" * ((width + 7) >> 3)
     head = b"\x02\x00" + bytes([width])
-    return (
-        {WRITE_ROWS: head + image, UPDATE_ROWS: head + image + image, DELETE_ROWS: head + image} if width < 251 else {}
-    )
+    return {WRITE_ROWS: head + image, UPDATE_ROWS: head + image + image, DELETE_ROWS: head + image}
 
 
 def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
@@ -107,7 +109,7 @@ def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
         ValueError: When the first byte is not one of a length-encoded integer.
     """
     first = buf[pos]
-    if first < 251:
+    if first < _LONG_NUMBER:
         return first, pos + 1
     size = {252: 2, 253: 3, 254: 8}.get(first)
     if size is None:
@@ -183,7 +185,7 @@ def _parse(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
         low, high, flags = _HEAD_V1(buf, pos)
         pos += 8
     width = buf[pos]
-    if width < 251:
+    if width < _LONG_NUMBER:
         pos += 1
     else:
         width, pos = lenenc(buf, pos)
