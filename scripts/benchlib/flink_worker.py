@@ -37,8 +37,8 @@ _OPENED = (
     *("lang", "lang.reflect", "net", "io", "nio", "text", "time", "util"),
     *("util.concurrent", "util.concurrent.atomic", "util.concurrent.locks"),
 )
-JVM = ("-Xmx2G", "-Duser.timezone=UTC", *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED))
-"""The greatest heap is Debezium's here; bin/sql-client.sh sets none."""
+JVM = ("-Duser.timezone=UTC", *(f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED))
+"""No greatest heap, as in bin/sql-client.sh: Java takes a quarter of the machine's memory for it."""
 CHECKPOINT_S = 10
 """Seconds between two checkpoints, as Debezium stores its offset here; Flink makes none unless it is told to."""
 _MAIN = "org.apache.flink.table.client.SqlClient"
