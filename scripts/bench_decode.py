@@ -38,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.job import avro_source, wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
-from airflow_provider_mysql_cdc.cdc.job.avro_rows import direct_rows, snapshot_source, text_rows
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import SnapshotSource, direct_rows, snapshot_source, text_rows
 from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
@@ -271,13 +271,11 @@ class Ways:
         direct = text_rows(self.cfg, self.form, self.table, self.options).decode
         place = BinlogOffset("binlog.000001", 182177), 1_795_246_498_878
 
-        def run(
-            fill: Callable[..., None], op_tail: Callable[[int], str], decode: Callable[..., None], form: Any
-        ) -> None:
+        def run(texts: SnapshotSource, decode: Callable[..., None], form: Any) -> None:
             ctx, out = EventContext(), list[Any]()
-            fill(ctx, *place)
+            texts.fill(ctx, *place)
             for packet in packets:
-                ctx.tail = op_tail(time.time_ns())
+                ctx.tail = texts.op_tail(time.time_ns())
                 out.clear()
                 decode(packet, 0, ctx, out)
                 if form is not None:
@@ -290,7 +288,7 @@ class Ways:
             ("Avro", True, direct, None),
             ("Avro by way of JSON", False, plain, self.form),
         ):
-            ways[name] = partial(run, *snapshot_source(self.cfg, self.table.id, direct=is_direct), decode, form)
+            ways[name] = partial(run, snapshot_source(self.cfg, self.table.id, direct=is_direct), decode, form)
         return ways
 
 

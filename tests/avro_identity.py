@@ -18,15 +18,16 @@ from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, compile_text_decoder, selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job import avro_source
+from airflow_provider_mysql_cdc.cdc.job import avro_source, native_avro_text
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import AvroForm, RowForm
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import AvroRows, DirectDecoder, NotDirect, by_way_of_json
 from airflow_provider_mysql_cdc.cdc.job.native_avro import NativeDirect
+from airflow_provider_mysql_cdc.cdc.job.native_avro_text import NativeAvroText
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -155,7 +156,25 @@ class Sides:
             return None
         found = _outcome(lambda out: decode(packet, 0, ctx, out))
         self._compare(wanted, found)
+        native = self.native_text(decode)
+        if native is not None:
+            self._compare(wanted, _outcome(lambda out: native(packet, 0, ctx, out)))
         return wanted
+
+    def native_text(self, plain: TextDecoder) -> NativeAvroText | None:
+        """Return what writes rows of the text protocol natively; None without a kernel that knows the table.
+
+        Args:
+            plain: What writes them in Python.
+        """
+        module, columns = kernel().module, selected_columns(self.table, self.options)
+        if module is None:
+            return None
+        try:
+            made = native_avro_text.NativeAvroText
+            return made(plain, self.table, self.options, self.texts, columns, module, None, self.heads())
+        except Declined:
+            return None
 
     def _compare(self, wanted: Outcome, found: Outcome) -> None:
         assert found == wanted

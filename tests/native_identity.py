@@ -13,6 +13,7 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.events import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
@@ -25,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
 from airflow_provider_mysql_cdc.cdc.decode.native_walk import Marked
 from airflow_provider_mysql_cdc.cdc.drain.walked import decoder_of
-from airflow_provider_mysql_cdc.cdc.job import native_avro
+from airflow_provider_mysql_cdc.cdc.job import native_avro, native_avro_text
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
@@ -113,11 +114,14 @@ class BothDirect(_Both, native_avro.NativeDirect):
     """Compare records in Avro."""
 
 
-class BothTexts(native_text.NativeText):
+class _Texts:
     """Read rows of the text protocol in Python, and see that the kernel gives the same."""
 
     compared = 0
     sound = True
+    natively: Any
+    plain: Any
+    sign: str
 
     def __init__(self, *given: Any, **named: Any) -> None:
         try:
@@ -145,12 +149,15 @@ class BothTexts(native_text.NativeText):
             raise Difference(f"the kernel declines a row that Python reads ({rows}): {out[made:]!r}")
         if natively != (out[made:] if rows >= 0 else []):
             raise Difference(f"Python: {out[made:]!r}\nkernel: {rows} {natively!r}")
-        BothTexts.compared += 1
+        type(self).compared += 1
 
     def many(self, data: bytes, at: int, most: int, ctx: Any, out: list[Any]) -> tuple[int, int]:
         self.now, made = time.time_ns(), len(out)
-        rows, stop = super().many(data, at, most, ctx, out)
-        plain = EventContext(ctx.src_head, ctx.src_tail, at_time(ctx.tail, self.now), first_row=ctx.first_row)
+        rows, stop = super().many(data, at, most, ctx, out)  # type: ignore[misc]
+        tail = at_time(ctx.tail, self.now, self.sign)
+        plain = EventContext(ctx.src_head, ctx.src_tail, tail, first_row=ctx.first_row)
+        if ctx.plain is not None:
+            plain.plain = self._refill, *ctx.plain
         records: list[Any] = []
         for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False):
             self.plain(packet, 0, plain, records)
@@ -158,19 +165,33 @@ class BothTexts(native_text.NativeText):
             raise Difference(f"Python: {records!r}\nkernel: {rows} {out[made:]!r}")
         if stop - at != sum(4 + len(packet) for packet, _ in zip(RowBlock(most, data[at:]), range(rows), strict=False)):
             raise Difference(f"{rows} rows do not end at {stop}")
-        BothTexts.compared += rows
+        type(self).compared += rows
         return rows, stop
 
+    def _refill(self, ctx: EventContext, fill: Any, block: Any, *given: Any) -> None:
+        fill(ctx, block, *given)
+        ctx.tail = block.op_tail(self.now)
 
-def at_time(tail: str, now: int) -> str:
+
+class BothTexts(_Texts, native_text.NativeText):
+    """Compare records in JSON."""
+
+
+class BothAvroTexts(_Texts, native_avro_text.NativeAvroText):
+    """Compare records in Avro."""
+
+
+def at_time(tail: str, now: int, sign: str = native_walk.JSON_MARK) -> str:
     """Return what stands behind the operation at a time.
 
     Args:
         tail: The text, with marks.
         now: The time in nanoseconds.
+        sign: What stands around the names of marks.
     """
+    write = str if sign == native_walk.JSON_MARK else varint
     for name, share in (("now_millis", 1_000_000), ("now_micros", 1000), ("now_nanos", 1)):
-        tail = tail.replace(native_walk.mark(name), str(now // share))
+        tail = tail.replace(native_walk.mark(name, sign), write(now // share))
     return tail
 
 
@@ -281,4 +302,5 @@ def watch() -> None:
     native_rows.NativeDecoder = BothDecoders  # type: ignore[misc]
     native_text.NativeText = BothTexts  # type: ignore[misc]
     native_avro.NativeDirect = BothDirect  # type: ignore[misc]
+    native_avro_text.NativeAvroText = BothAvroTexts  # type: ignore[misc]
     native_walk.NativeWalker = BothWalks  # type: ignore[misc]

@@ -27,8 +27,8 @@ pub struct AvroOp {
 }
 
 /// JSON texts that the inner operation of a date has for `zero` and `null`.
-const ZERO: &[u8] = b"Z";
-const NULL: &[u8] = b"N";
+pub const ZERO: &[u8] = b"Z";
+pub const NULL: &[u8] = b"N";
 
 /// Add an int or long: zigzag, then seven bits a byte, the lowest first.
 pub fn varint(out: &mut Vec<u8>, value: i64) {
@@ -47,16 +47,18 @@ pub fn sized(out: &mut Vec<u8>, data: &[u8]) {
 }
 
 /// Add an integer's bytes in their shortest two's complement.
-fn unscaled(out: &mut Vec<u8>, bytes: &[u8]) {
+pub fn unscaled(out: &mut Vec<u8>, bytes: &[u8]) {
     sized(out, crate::number::shortest_complement(bytes));
 }
 
-fn double(out: &mut Vec<u8>, value: f64) -> Option<()> {
+/// Add a double; None for what MySQL does not store.
+pub fn double(out: &mut Vec<u8>, value: f64) -> Option<()> {
     out.extend_from_slice(&value.to_le_bytes());
     value.is_finite().then_some(())
 }
 
-fn single(out: &mut Vec<u8>, value: f32) -> Option<()> {
+/// Add a float; None for what MySQL does not store.
+pub fn single(out: &mut Vec<u8>, value: f32) -> Option<()> {
     out.extend_from_slice(&value.to_le_bytes());
     value.is_finite().then_some(())
 }

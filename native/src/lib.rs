@@ -7,6 +7,7 @@
 
 mod around;
 mod avro;
+mod avro_text;
 mod charset;
 mod events;
 mod json;
@@ -250,7 +251,7 @@ struct TextRows {
 
 /// Return the decoder of rows of a SELECT, or None for one with something that is not known here.
 ///
-/// `around` has what stands before and behind keys, and before the image in values.
+/// `around` is that of `TextKernel::of`.
 #[pyfunction]
 fn text_plan(
     columns: Vec<GivenText>,
@@ -269,8 +270,7 @@ fn text_plan(
         let member = |(label, column, constant)| Member { label, column, constant };
         known.then(|| given.into_iter().map(member).collect())
     };
-    let [key_head, key_tail, value_head]: [Vec<u8>; 3] = around.try_into().ok()?;
-    let kernel = TextKernel { columns, value: members(value)?, key: members(key)?, key_head, key_tail, value_head };
+    let kernel = TextKernel::of(columns, members(value)?, members(key)?, around)?;
     Some(TextRows { kernel, tally })
 }
 
@@ -327,7 +327,7 @@ impl TextRows {
         let (py, made) = (out.py(), out.len());
         let result = guarded(|| {
             let before = bytes_of(before)?;
-            let behind = around::Around::of(behind, false).ok_or(Declined::Given)?;
+            let behind = around::Around::of(behind, self.kernel.binary).ok_or(Declined::Given)?;
             let (mut scratch, mut text) = (SCRATCH.take(), Vec::new());
             let (mut at, mut rows) = (pos, 0);
             while rows < most {

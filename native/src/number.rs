@@ -203,23 +203,32 @@ pub fn shortest_complement(bytes: &[u8]) -> &[u8] {
     &bytes[first..]
 }
 
+/// Return a number of at most 70 digits.
+fn of_digits(negative: bool, digits: &[u8]) -> Unscaled {
+    if digits.len() <= 36 {
+        let sum = digits.iter().fold(0i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
+        return Unscaled::Short(if negative { -sum } else { sum });
+    }
+    let mut sum: Wide = [0; 4];
+    for digit in digits {
+        let mut carry = u128::from(digit - b'0');
+        for limb in &mut sum {
+            carry += u128::from(*limb) * 10;
+            *limb = carry as u64;
+            carry >>= 64;
+        }
+    }
+    Unscaled::Long(negative && sum != [0; 4], sum)
+}
+
+/// Hand a number of at most 70 digits to `take`, as a big-endian two's complement form.
+pub fn complement_of_digits(negative: bool, digits: &[u8], take: impl FnOnce(&[u8])) {
+    of_digits(negative, digits).with_complement(take);
+}
+
 /// Add a DECIMAL of at most 70 digits, the last `scale` of them behind the point, without quotes.
 pub fn decimal_digits(out: &mut Vec<u8>, negative: bool, digits: &[u8], scale: usize, mode: DecimalMode) {
-    let value = if digits.len() <= 36 {
-        let sum = digits.iter().fold(0i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
-        Unscaled::Short(if negative { -sum } else { sum })
-    } else {
-        let mut sum: Wide = [0; 4];
-        for digit in digits {
-            let mut carry = u128::from(digit - b'0');
-            for limb in &mut sum {
-                carry += u128::from(*limb) * 10;
-                *limb = carry as u64;
-                carry >>= 64;
-            }
-        }
-        Unscaled::Long(negative && sum != [0; 4], sum)
-    };
+    let value = of_digits(negative, digits);
     match mode {
         DecimalMode::Precise => value.base64(out),
         DecimalMode::Text | DecimalMode::Double => value.text(out, scale),

@@ -1,5 +1,7 @@
 //! Rows of MySQL's text protocol: what `cdc/decode/text.py` writes of the rows of a snapshot.
 
+use crate::avro;
+use crate::avro_text::{self, AvroText};
 use crate::kernel::{Declined, Scratch};
 use crate::number::{self, DecimalMode};
 use crate::spatial;
@@ -43,6 +45,9 @@ pub enum TextOp {
     Time(Temporal),
     DateTime(Temporal),
     Timestamp(Temporal),
+    /// A value that is in no record.
+    Passed,
+    Avro(Box<AvroText>),
 }
 
 /// A column of the SELECT.
@@ -63,9 +68,13 @@ pub struct TextKernel {
     pub columns: Vec<TextColumn>,
     pub value: Vec<Member>,
     pub key: Vec<Member>,
-    pub key_head: Vec<u8>,
-    pub key_tail: Vec<u8>,
-    pub value_head: Vec<u8>,
+    key_head: Vec<u8>,
+    key_tail: Vec<u8>,
+    value_head: Vec<u8>,
+    /// What stands before, between and behind the members of an image; between those of a key as well.
+    image: [Vec<u8>; 3],
+    /// Whether row numbers, and times behind rows, are written as Avro writes them.
+    pub binary: bool,
 }
 
 /// Return a length-encoded size and the offset behind it; NULL has none.
@@ -84,6 +93,24 @@ fn length(data: &[u8], at: usize) -> Option<(Option<usize>, usize)> {
 }
 
 impl TextKernel {
+    /// Return the decoder of a table's rows.
+    ///
+    /// `around` has what stands before and behind keys, and before the image in values; of Avro then what stands before,
+    /// between and behind the members of an image.
+    pub fn of(
+        columns: Vec<TextColumn>,
+        value: Vec<Member>,
+        key: Vec<Member>,
+        mut around: Vec<Vec<u8>>,
+    ) -> Option<TextKernel> {
+        let image = around.split_off(around.len().min(3));
+        let [key_head, key_tail, value_head]: [Vec<u8>; 3] = around.try_into().ok()?;
+        let binary = !image.is_empty();
+        let json = || [b"{", b",", b"}"].map(|text| text.to_vec());
+        let image = if binary { image.try_into().ok()? } else { json() };
+        Some(TextKernel { columns, value, key, key_head, key_tail, value_head, image, binary })
+    }
+
     /// Put the record of a row into the scratch's key and value.
     pub fn run(
         &self,
@@ -97,14 +124,21 @@ impl TextKernel {
         let Scratch { value, key, side, spans, .. } = scratch;
         value.clear();
         value.extend_from_slice(&self.value_head);
-        join(value, &self.value, side, spans);
+        let [open, comma, close] = &self.image;
+        value.extend_from_slice(open);
+        join(value, comma, &self.value, side, spans);
+        value.extend_from_slice(close);
         value.extend_from_slice(around.0);
-        text::signed(value, row);
+        if self.binary {
+            avro::varint(value, row);
+        } else {
+            text::signed(value, row);
+        }
         value.extend_from_slice(around.1);
         key.clear();
         if !self.key.is_empty() {
             key.extend_from_slice(&self.key_head);
-            join_members(key, &self.key, side, spans);
+            join(key, comma, &self.key, side, spans);
             key.extend_from_slice(&self.key_tail);
         }
         Ok(())
@@ -164,16 +198,10 @@ pub fn frames(data: &[u8], pos: usize, number: u8, largest: usize) -> (u64, usiz
     (rows, at, number)
 }
 
-fn join(out: &mut Vec<u8>, members: &[Member], side: &[u8], spans: &[(bool, usize, usize)]) {
-    out.push(b'{');
-    join_members(out, members, side, spans);
-    out.push(b'}');
-}
-
-fn join_members(out: &mut Vec<u8>, members: &[Member], side: &[u8], spans: &[(bool, usize, usize)]) {
+fn join(out: &mut Vec<u8>, comma: &[u8], members: &[Member], side: &[u8], spans: &[(bool, usize, usize)]) {
     for (index, member) in members.iter().enumerate() {
         if index > 0 {
-            out.push(b',');
+            out.extend_from_slice(comma);
         }
         out.extend_from_slice(&member.label);
         match member.column {
@@ -184,7 +212,7 @@ fn join_members(out: &mut Vec<u8>, members: &[Member], side: &[u8], spans: &[(bo
 }
 
 /// Return a whole number of digits alone, with or without a minus.
-fn whole(data: &[u8]) -> Option<i128> {
+pub fn whole(data: &[u8]) -> Option<i128> {
     let (negative, digits) = signed_digits(data)?;
     if digits.is_empty() || digits.len() > 30 {
         return None;
@@ -193,7 +221,8 @@ fn whole(data: &[u8]) -> Option<i128> {
     Some(if negative { -size } else { size })
 }
 
-fn signed_digits(data: &[u8]) -> Option<(bool, &[u8])> {
+/// Return whether there is a minus, and what stands behind it; None for anything but digits there.
+pub fn signed_digits(data: &[u8]) -> Option<(bool, &[u8])> {
     let (negative, digits) = match data.split_first() {
         Some((b'-', rest)) => (true, rest),
         _ => (false, data),
@@ -201,7 +230,8 @@ fn signed_digits(data: &[u8]) -> Option<(bool, &[u8])> {
     digits.iter().all(u8::is_ascii_digit).then_some((negative, digits))
 }
 
-fn double(data: &[u8]) -> Option<f64> {
+/// Return a number with or without point and exponent.
+pub fn double(data: &[u8]) -> Option<f64> {
     let known = |byte: &u8| byte.is_ascii_digit() || b"+-.e".contains(byte);
     if !data.iter().all(known) {
         return None;
@@ -219,6 +249,13 @@ fn decimal(out: &mut Vec<u8>, data: &[u8], scale: usize, mode: DecimalMode) -> O
     if let DecimalMode::Double = mode {
         return number::java_double(out, double(data)?);
     }
+    let (negative, digits) = decimal_parts(data, scale)?;
+    quoted(out, |out| number::decimal_digits(out, negative, &digits, scale, mode));
+    Some(())
+}
+
+/// Return whether a DECIMAL has a minus, and its digits; None for one that has not as many behind the point as it should.
+pub fn decimal_parts(data: &[u8], scale: usize) -> Option<(bool, Vec<u8>)> {
     let (negative, rest) = match data.split_first() {
         Some((b'-', rest)) => (true, rest),
         _ => (false, data),
@@ -231,15 +268,18 @@ fn decimal(out: &mut Vec<u8>, data: &[u8], scale: usize, mode: DecimalMode) -> O
         }
         digits.extend_from_slice(&rest[point + 1..]);
     }
-    if digits.is_empty() || point == 0 || digits.len() > 70 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    quoted(out, |out| number::decimal_digits(out, negative, &digits, scale, mode));
-    Some(())
+    let good = !digits.is_empty() && point > 0 && digits.len() <= 70 && digits.iter().all(u8::is_ascii_digit);
+    good.then_some((negative, digits))
 }
 
-/// Add JSON text without the blanks between its tokens, as the inside of a JSON string.
-fn document(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+/// Return a text without blanks at its end.
+pub fn without_blanks(data: &[u8]) -> &[u8] {
+    let end = data.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
+    &data[..end]
+}
+
+/// Return JSON text without the blanks between its tokens.
+pub fn compact(data: &[u8]) -> Option<Vec<u8>> {
     let mut compact = Vec::with_capacity(data.len());
     let (mut inside, mut escaped) = (false, false);
     for &byte in data {
@@ -256,15 +296,12 @@ fn document(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
             inside = byte == b'"';
         }
     }
-    if inside {
-        return None;
-    }
-    text::escaped_utf8(out, &compact)
+    (!inside).then_some(compact)
 }
 
 impl TextOp {
-    /// Add the JSON text of a value; None for what has none, or is not as the server writes it.
-    fn write(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+    /// Add the JSON text, or the bytes in Avro, of a value; None for what has none, or is not as the server writes it.
+    pub fn write(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         match self {
             TextOp::Copy => out.extend_from_slice(data),
             TextOp::Plain => text::signed_wide(out, whole(data)?),
@@ -293,15 +330,14 @@ impl TextOp {
                 quoted(out, |out| text::base64(out, &turned));
             }
             TextOp::Text { strip } => {
-                let end = data.iter().rposition(|&byte| byte != b' ').map_or(0, |last| last + 1);
                 out.push(b'"');
-                text::escaped_utf8(out, if *strip { &data[..end] } else { data })?;
+                text::escaped_utf8(out, if *strip { without_blanks(data) } else { data })?;
                 out.push(b'"');
             }
             TextOp::Binary(write) => quoted(out, |out| write(out, data)),
             TextOp::Json => {
                 out.push(b'"');
-                document(out, data)?;
+                text::escaped_utf8(out, &compact(data)?)?;
                 out.push(b'"');
             }
             TextOp::Geometry => return spatial::geometry(out, data),
@@ -311,6 +347,8 @@ impl TextOp {
             TextOp::Time(form) => return form.time_of_text(out, data),
             TextOp::DateTime(form) => return form.datetime_of_text(out, data),
             TextOp::Timestamp(form) => return form.timestamp_of_text(out, data),
+            TextOp::Passed => {}
+            TextOp::Avro(op) => return op.write(out, data),
         }
         Some(())
     }
@@ -347,6 +385,7 @@ pub fn text_op_of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<Te
         "time" => return clock(TextOp::Time, texts),
         "datetime" => return clock(TextOp::DateTime, texts),
         "timestamp" => return clock(TextOp::Timestamp, texts),
-        _ => return None,
+        "passed" => TextOp::Passed,
+        _ => return avro_text::of(name, numbers, texts),
     })
 }

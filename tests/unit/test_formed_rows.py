@@ -12,6 +12,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.job.avro_head import Bytes, TableForm
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import SnapshotSource
 from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -123,7 +124,7 @@ def test_rows_of_a_snapshot(mode: str) -> None:
         table=Table(TableId("db", "t"), ()),
         decode=lambda packet, pos, ctx, out: out.append((key(int(packet)), packet, 0, 0, None)),
         fill=lambda ctx, marker: None,
-        op_tail=lambda ns: "}",
+        texts=SnapshotSource(lambda *_: None, lambda ns: "}", "}"),
         where="snapshot of db.t/0",
         to=EmitTo(sink, "topic", 3, [], 0, Picky(b"4")),  # type: ignore[arg-type]
         counts=counts,

@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
 from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes, schema_wrap
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined, Dialect
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import pieces
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import JSON_MARK, pieces
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, included_columns
@@ -24,6 +24,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TY
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
+GivenText = tuple[bool, bytes, str, list[int], list[bytes]]
+"""Whether a column may be NULL, the text of NULL, its operation."""
 
 
 class _Request(NamedTuple):
@@ -112,13 +114,17 @@ _OF_TYPE: dict[str, Callable[[_Request], Op]] = {
 }
 
 
-def _column(request: _Request) -> tuple[Any, ...]:
-    """Return what the kernel is told of a column of the SELECT.
+def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
+    """Return what the kernel does with the values of a column of the SELECT.
+
+    Args:
+        column: The column.
+        options: Modes.
+        null: JSON text of NULL, byte text.
 
     Raises:
-        Declined: It has nothing for it.
+        Declined: It has nothing for them.
     """
-    column, options = request.column, request.options
     if options.custom(column) is not None:
         raise Declined(f"a converter handles column {column.name}")
     change = options.treatment(column).change
@@ -127,8 +133,18 @@ def _column(request: _Request) -> tuple[Any, ...]:
     make = _OF_TYPE.get(column.type_name)
     if make is None:
         raise Declined(f"column {column.name} is {column.type_name}")
-    op = make(request)
-    return column.nullable, request.null.encode(_BYTES), op.name, list(op.numbers), list(op.texts)
+    return make(_Request(column, options, null))
+
+
+def null_text(column: Column, options: DecoderOptions, envelope: EnvelopeText) -> str:
+    """Return the JSON text of NULL in a column, byte text.
+
+    Args:
+        column: The column.
+        options: Modes.
+        envelope: Constant schema text.
+    """
+    return to_byte_text(envelope.null_text.get(column.name, "null")) if options.replace_null_with_default else "null"
 
 
 class NativeText:
@@ -142,6 +158,7 @@ class NativeText:
         columns: The columns that the SELECT gives, in its order.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
+        heads: What keys and values begin with; None for what ``envelope`` says.
 
     Attributes:
         now: The time in nanoseconds that records of ``many`` tell; 0 for that of the clock.
@@ -151,6 +168,11 @@ class NativeText:
     """
 
     now = 0
+    dialect: Dialect = JSON
+    sign = JSON_MARK
+    """What stands around the names of marks in texts behind rows."""
+    punctuation: tuple[str, ...] = ()
+    """What stands before, between and behind the members of an image; empty for those of JSON."""
 
     def __init__(
         self,
@@ -161,26 +183,29 @@ class NativeText:
         columns: tuple[Column, ...],
         module: Any,
         tally: Tally | None = None,
+        heads: tuple[str, str] | None = None,
     ) -> None:
         if options.flat:
             raise Declined("records are those of another protocol")
+        dialect = self.dialect
         self.plain, self._table, self._op = plain, table, options.read_op
         self._tally = tally or Tally(module.Tally())
-        self._after_row = JSON.after_row(options)
-        key_wrap, value_wrap = schema_wrap(envelope.key_schema), schema_wrap(envelope.value_schema)
-        self._before, self._tail = JSON.behind("r"), value_wrap[1]
+        self._after_row = dialect.after_row(options)
+        wraps = (*schema_wrap(envelope.key_schema), *schema_wrap(envelope.value_schema))
+        if heads is not None:
+            wraps = (heads[0], "", heads[1], "")
+        self._before, self._tail = dialect.behind("r"), wraps[3]
         texts = (
-            key_wrap[0] + JSON.key.head,
-            JSON.key_members(options) + JSON.key.tail + key_wrap[1],
-            value_wrap[0] + JSON.insert(),
+            wraps[0] + dialect.key.head,
+            dialect.key_members(options) + dialect.key.tail + wraps[1],
+            wraps[2] + dialect.insert(),
+            *self.punctuation,
         )
-        keys = [
-            (_label(table.columns[i], options), columns.index(table.columns[i])) for i in key_indexes(table, options)
-        ]
+        keys = [table.columns[i] for i in key_indexes(table, options)]
         made = module.text_plan(
-            [_column(_Request(column, options, _null(column, options, envelope))) for column in columns],
-            [_member(column, options, columns) for column in included_columns(table, options)],
-            [(label, place, b"") for label, place in keys],
+            [self._given(column, options, null_text(column, options, envelope)) for column in columns],
+            [self._member(column, options, columns) for column in included_columns(table, options)],
+            [(self._label(column, options), columns.index(column), b"") for column in keys],
             [text.encode(_BYTES) for text in texts],
             self._tally.native,
         )
@@ -188,6 +213,27 @@ class NativeText:
             raise Declined("the kernel does not know one of its columns")
         self._row: Callable[..., int] | None = made.row
         self._rows: Callable[..., tuple[int, int]] = made.rows
+
+    def _given(self, column: Column, options: DecoderOptions, null: str) -> GivenText:
+        """Return what the kernel is told of a column of the SELECT.
+
+        Raises:
+            Declined: It has nothing for it.
+        """
+        op = text_op(column, options, null)
+        return column.nullable, null.encode(_BYTES), op.name, list(op.numbers), list(op.texts)
+
+    def _label(self, column: Column, options: DecoderOptions) -> bytes:
+        return label(column, options) if self.dialect.image.comma else b""
+
+    def _member(
+        self, column: Column, options: DecoderOptions, columns: tuple[Column, ...]
+    ) -> tuple[bytes, int | None, bytes]:
+        """Return the label of a column of values, its place in the row, and what stands there where it has none."""
+        constant = constant_text(options.treatment(column).change)
+        if constant is None:
+            return self._label(column, options), columns.index(column), b""
+        return self._label(column, options), None, self.dialect.constant(column, options, constant).encode(_BYTES)
 
     def __call__(self, packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
         """Append the record of a row; arguments and errors as for the decoder in Python."""
@@ -210,16 +256,17 @@ class NativeText:
         if type(number) is not int:
             self._tally.left("row_number")
             return -1
-        behind = self._after_row(ctx, self._op)
-        before = self._before + ctx.src_head
-        if not behind.isascii():
-            behind = to_byte_text(behind)
-        if not before.isascii():
-            before = to_byte_text(before)
-        found = row(packet, pos, before, behind + self._tail, number, out)
+        found = row(packet, pos, *self._around(ctx), number, out)
         if found == PANIC:
             self._failed(ctx)
         return found
+
+    def _around(self, ctx: EventContext) -> tuple[str, str]:
+        """Return what stands before the row number and behind it, byte text."""
+        before, behind = self._before + ctx.src_head, self._after_row(ctx, self._op)
+        if self.dialect.foreign and not (before.isascii() and behind.isascii()):
+            before, behind = to_byte_text(before), to_byte_text(behind)
+        return before, behind + self._tail
 
     def many(self, data: bytes, at: int, most: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
         """Append the records of rows up to the first one that is left to Python.
@@ -236,8 +283,8 @@ class NativeText:
         """
         if self._row is None or type(ctx.first_row) is not int:
             return 0, at
-        before, behind = to_byte_text(self._before + ctx.src_head), to_byte_text(self._after_row(ctx, self._op))
-        rows, at = self._rows(data, at, most, before, pieces(behind + self._tail), ctx.first_row, self.now, out)
+        before, behind = self._around(ctx)
+        rows, at = self._rows(data, at, most, before, pieces(behind, self.sign), ctx.first_row, self.now, out)
         if rows == PANIC:
             self._failed(ctx)
         return max(rows, 0), at
@@ -248,28 +295,30 @@ class NativeText:
         log.warning("rows of %s are decoded in Python from %s on: the native kernel failed", *where)
 
 
-def _label(column: Column, options: DecoderOptions) -> bytes:
+def label(column: Column, options: DecoderOptions) -> bytes:
+    """Return what stands before a column's value in JSON.
+
+    Args:
+        column: The column.
+        options: Modes.
+    """
     return (quote_byte_text(field_name(column.name, options.field_names)) + ":").encode(_BYTES)
 
 
-def _null(column: Column, options: DecoderOptions, envelope: EnvelopeText) -> str:
-    return to_byte_text(envelope.null_text.get(column.name, "null")) if options.replace_null_with_default else "null"
+def counted(plain: TextDecoder, tally: Tally, reason: str) -> TextDecoder:
+    """Return a decoder that counts its rows as left to Python.
 
+    Args:
+        plain: The decoder.
+        tally: Counts them.
+        reason: Why.
+    """
 
-def _member(column: Column, options: DecoderOptions, columns: tuple[Column, ...]) -> tuple[bytes, int | None, bytes]:
-    """Return the label of a column of values, its place in the row, and what stands there where it has none."""
-    constant = constant_text(options.treatment(column).change)
-    if constant is None:
-        return _label(column, options), columns.index(column), b""
-    return _label(column, options), None, constant.encode(_BYTES)
-
-
-def _counted(plain: TextDecoder, tally: Tally) -> TextDecoder:
-    def counted(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
-        tally.left("table")
+    def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        tally.left(reason)
         plain(packet, pos, ctx, out)
 
-    return counted
+    return decode
 
 
 def text_decoder(
@@ -297,4 +346,4 @@ def text_decoder(
         return NativeText(plain, table, options, envelope, columns, module, tally)
     except Declined as reason:
         log.info("rows of %s are decoded in Python: %s", table.id, reason)
-    return plain if tally is None else _counted(plain, tally)
+    return plain if tally is None else counted(plain, tally, "table")

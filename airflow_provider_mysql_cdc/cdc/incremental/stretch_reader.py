@@ -273,18 +273,18 @@ class StretchReader:
 
     def _emitter(self, version: _Version, where: str, identity: str) -> RowEmitter:
         rows = version.rows
-        put, op_tail = snapshot_source(self.cfg, version.table.id, direct=rows.direct)
+        texts = snapshot_source(self.cfg, version.table.id, direct=rows.direct)
         end, last, now_ms = self.plan.end, self.last, time.time_ns() // 1_000_000
 
         def fill(context: EventContext, marker: str) -> None:
-            put(context, end, now_ms, marker, last)
+            texts.fill(context, end, now_ms, marker, last)
 
         return RowEmitter(
             cfg=self.cfg,
             table=version.table,
             decode=rows.decode,
             fill=fill,
-            op_tail=op_tail,
+            texts=texts,
             where=where,
             to=EmitTo(
                 self.sink,

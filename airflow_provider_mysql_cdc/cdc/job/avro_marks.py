@@ -46,8 +46,16 @@ def marked(block: AvroSource) -> Marked | None:
     if "query" in (members := {member.name: member for member in layout.source}):
         same["query"] = encoder_of(members["query"])(None)
     head, tail = (_texts(part, _PLACES, same) for part in (layout.source[:at], layout.source[at + 1 :]))
-    now = _texts((member for member in layout.tail if member.name in _NOW), _NOW, {})
-    return Marked(EventContext(head, tail, now), BINARY_MARK)
+    return Marked(EventContext(head, tail, op_tail(block)), BINARY_MARK)
+
+
+def op_tail(block: AvroSource) -> str:
+    """Return what stands behind the operation.
+
+    Args:
+        block: The table's source block.
+    """
+    return _texts((member for member in block.plain.layout.tail if member.name in _NOW), _NOW, {})
 
 
 def _texts(members: Iterable[Member], places: Mapping[str, str], same: Mapping[str, str]) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
@@ -15,18 +15,20 @@ from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_de
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
+from airflow_provider_mysql_cdc.cdc.decode.native_walk import NOW
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer
 from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
-from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, compile_text_decoder, selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import TableMapLike, wire_types
 from airflow_provider_mysql_cdc.cdc.emit import source
-from airflow_provider_mysql_cdc.cdc.job import avro_source, wiring
+from airflow_provider_mysql_cdc.cdc.job import avro_marks, avro_source, wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm
 from airflow_provider_mysql_cdc.cdc.job.direct_decoder import DirectDecoder, NotDirect
 from airflow_provider_mysql_cdc.cdc.job.native_avro import direct_decoder
+from airflow_provider_mysql_cdc.cdc.job.native_avro_text import avro_text_decoder
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 log = logging.getLogger(__name__)
@@ -191,26 +193,53 @@ def text_rows(
         SchemaError: A column's type is not known.
     """
     envelope = wiring.envelope_text(cfg, table, options)
-    plain = compile_text_decoder(table, options, envelope, columns, tally=tally)
+    chosen = selected_columns(table, options) if columns is None else columns
+
+    def plain(counts: Tally | None = None) -> TextDecoder:
+        return compile_text_decoder(table, options, envelope, chosen, tally=counts)
+
     if form is None:
-        return TextRows(plain, None)
+        return TextRows(plain(tally), None)
     try:
         heads = _heads(cfg, form, table, options)
         if cfg[F.CDC_ID_HEADER]:
             raise Declined("cdc.id.header shows keys in JSON")
-        slowly = by_way_of_json(plain, form)
-        direct = compile_text_decoder(table, options, envelope, columns, AVRO, heads, slowly)
+        slowly = by_way_of_json(_when_needed(plain), form)
+        direct = compile_text_decoder(table, options, envelope, chosen, AVRO, heads, slowly)
+        direct = avro_text_decoder(direct, table, options, envelope, chosen, heads, tally)
         return TextRows(direct, None, direct=True, ids=form.ids())
     except Declined as reason:
         _declined(table, reason)
-        return TextRows(plain, form, ids=form.ids())
+        return TextRows(plain(tally), form, ids=form.ids())
 
 
-FillSnapshot = Callable[..., None]
+def _when_needed(make: Callable[[], TextDecoder]) -> TextDecoder:
+    """Return a decoder that is compiled when the first row comes."""
+    made = cache(make)
+
+    def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
+        made()(packet, pos, ctx, out)
+
+    return decode
 
 
-def snapshot_source(cfg: ConnectorConfig, table: TableId, *, direct: bool) -> tuple[FillSnapshot, Callable[[int], str]]:
-    """Return what puts the source block of snapshot rows into a context, and what writes their time.
+@dataclass(frozen=True, slots=True)
+class SnapshotSource:
+    """Write what stands around the rows of a snapshot.
+
+    Args:
+        fill: Puts the source block into a context; its other arguments are those of ``source.fill_snapshot``.
+        op_tail: Gives what stands behind the operation at a time in nanoseconds.
+        marked_tail: The same with marks in place of times, for the native kernel.
+    """
+
+    fill: Callable[..., None]
+    op_tail: Callable[[int], str]
+    marked_tail: str
+
+
+def snapshot_source(cfg: ConnectorConfig, table: TableId, *, direct: bool) -> SnapshotSource:
+    """Return what writes the texts around the rows of a table in a snapshot.
 
     Args:
         cfg: The connector's configuration.
@@ -219,9 +248,12 @@ def snapshot_source(cfg: ConnectorConfig, table: TableId, *, direct: bool) -> tu
     """
     plain = wiring.table_source(cfg, table)
     if not direct:
-        return lambda ctx, *given: source.fill_snapshot(ctx, plain, *given), plain.op_tail
+        marked = plain.op_tail(NOW)  # type: ignore[arg-type]
+        return SnapshotSource(lambda ctx, *given: source.fill_snapshot(ctx, plain, *given), plain.op_tail, marked)
     block = avro_source.avro_source(table, cfg[F.TOPIC_PREFIX], plain)
-    return lambda ctx, *given: avro_source.fill_snapshot(ctx, block, *given), block.op_tail
+    return SnapshotSource(
+        lambda ctx, *given: avro_source.fill_snapshot(ctx, block, *given), block.op_tail, avro_marks.op_tail(block)
+    )
 
 
 def by_way_of_json(plain: TextDecoder, form: TableForm) -> TextDecoder:

@@ -10,13 +10,13 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import NOW
 from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
 from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm, at_row
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import SnapshotSource
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
 from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.model.table import Table
@@ -73,11 +73,12 @@ class RowEmitter:
         table: The table.
         decode: Its compiled text decoder.
         fill: Puts the source block for a value of ``source.snapshot`` into the decoder's context.
-        op_tail: Gives what stands behind the operation at a time in nanoseconds.
+        texts: Gives what stands behind the operation.
         where: Place for errors.
         to: Where the records go.
         counts: Records by topic; dead letters are added.
         identity: What tells this reading of the table from others, for the header cdc-id.
+        marker: ``source.snapshot`` of most rows.
     """
 
     def __init__(
@@ -87,20 +88,21 @@ class RowEmitter:
         table: Table,
         decode: TextDecoder,
         fill: Callable[[EventContext, str], None],
-        op_tail: Callable[[int], str],
+        texts: SnapshotSource,
         where: str,
         to: EmitTo,
         counts: dict[str, int],
         identity: str,
+        marker: str = PLAIN,
     ) -> None:
         self.topic, self.where = to.topic, where
         # Tables that share a topic may have equal keys.
         self._own_topic = wiring.own_topic(cfg, table.id)
         self._to, self._decode, self._fill = to, decode, fill
-        self._op_tail = op_tail
+        self._op_tail = texts.op_tail
         self._identity = identity if cfg[F.CDC_ID_HEADER] else None
         self._unique = wiring.table_options(cfg, table).key_columns is None
-        self._marker = ""
+        self._marker, self._usual = "", marker
         self._rows = 0
         self._ctx = EventContext()
         self._out: list[Any] = []
@@ -109,9 +111,9 @@ class RowEmitter:
         self._many = None if alone else getattr(decode, "many", None)
         self._plain = EventContext()
         if self._many is not None:
-            fill(self._plain, PLAIN)
+            fill(self._plain, marker)
             self._plain.where = where
-            self._plain.tail = op_tail(NOW)  # type: ignore[arg-type]
+            self._plain.tail = texts.marked_tail
         self._letters = DeadLetters(cfg, to.writer, to.sink.produce, counts) if DeadLetters.wanted(cfg) else None
         self.left_out = 0
 
@@ -129,7 +131,7 @@ class RowEmitter:
         number, end, at = before, before + block.rows, 0
         if self._many is None or block.large:
             for number, packet in enumerate(block, before + 1):
-                self.row(packet, edges.get(number, PLAIN))
+                self.row(packet, edges.get(number, self._usual))
             return
         while number < end:
             plain = min((edge - 1 for edge in edges if edge > number), default=end)
@@ -138,7 +140,7 @@ class RowEmitter:
             if number < end:
                 packet, at = block.row_at(at)
                 number += 1
-                self.row(packet, edges.get(number, PLAIN))
+                self.row(packet, edges.get(number, self._usual))
 
     def _at_once(self, many: ManyRows, block: RowBlock, at: int, most: int) -> tuple[int, int]:
         """Produce rows that the kernel decodes at once; return their number and the offset behind them."""

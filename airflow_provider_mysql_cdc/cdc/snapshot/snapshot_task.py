@@ -199,13 +199,13 @@ class SnapshotTask:
         topic = wiring.topic_of(cfg, table.id)
         partitions = self.partitions.get(topic, cfg[F.TOPIC_CREATION_PARTITIONS])
         reader = self._reader(table, source, topic)
-        fill, op_tail = snapshot_source(cfg, table.id, direct=reader.direct)
+        texts = snapshot_source(cfg, table.id, direct=reader.direct)
         return RowEmitter(
             cfg=cfg,
             table=table,
             decode=reader.decode,
-            fill=lambda ctx, marker: fill(ctx, offset, ts_ms, marker),
-            op_tail=op_tail,
+            fill=lambda ctx, marker: texts.fill(ctx, offset, ts_ms, marker),
+            texts=texts,
             where=where,
             to=EmitTo(self.sink, topic, partitions, self.headers, self.index, reader.form, reader.ids),
             counts=self.counts,
