@@ -18,13 +18,14 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.events import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event
-from airflow_provider_mysql_cdc.cdc.decode import native_rows, native_text, native_walk
+from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text, native_walk
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
 from airflow_provider_mysql_cdc.cdc.decode.native_walk import Marked
+from airflow_provider_mysql_cdc.cdc.decode.text import compile_key_reader
 from airflow_provider_mysql_cdc.cdc.drain.walked import decoder_of
 from airflow_provider_mysql_cdc.cdc.job import native_avro, native_avro_text
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
@@ -181,6 +182,24 @@ class BothAvroTexts(_Texts, native_avro_text.NativeAvroText):
     """Compare records in Avro."""
 
 
+class BothKeys(native_keys.NativeKeys):
+    """Read keys of rows in Python, and see that the kernel gives the same."""
+
+    compared = 0
+
+    def __init__(self, table: Any, options: Any, columns: Any, module: Any) -> None:
+        super().__init__(table, options, columns, module)
+        self.one = compile_key_reader(table, options, columns)
+
+    def __call__(self, data: bytes, at: int, most: int) -> tuple[list[bytes], int]:
+        keys, stop = super().__call__(data, at, most)
+        rows = [packet for packet, _ in zip(RowBlock(most, data[at:]), keys, strict=False)]
+        if [self.one(row) for row in rows] != keys or stop - at != sum(4 + len(row) for row in rows):
+            raise Difference(f"rows {rows!r} and keys {keys!r}, up to {stop}")
+        type(self).compared += len(keys)
+        return keys, stop
+
+
 def at_time(tail: str, now: int, sign: str = native_walk.JSON_MARK) -> str:
     """Return what stands behind the operation at a time.
 
@@ -301,6 +320,7 @@ def watch() -> None:
     """Put the decoders that compare in the place of the native ones."""
     native_rows.NativeDecoder = BothDecoders  # type: ignore[misc]
     native_text.NativeText = BothTexts  # type: ignore[misc]
+    native_keys.NativeKeys = BothKeys  # type: ignore[misc]
     native_avro.NativeDirect = BothDirect  # type: ignore[misc]
     native_avro_text.NativeAvroText = BothAvroTexts  # type: ignore[misc]
     native_walk.NativeWalker = BothWalks  # type: ignore[misc]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from decode_builder import column, packet, table
 from memory_job import config
-from row_blocks import each_alone
+from row_blocks import block_of, each_alone
 from store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.scans import Stretch
 from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchReader
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
 TABLE = table(column("id", "INT", nullable=False), key=("id",))
@@ -36,8 +37,8 @@ class Sink(MemoryWriter):
 class Channel:
     """A driver with one stretch."""
 
-    def __init__(self) -> None:
-        asked = {"condition": None, "kind": "incremental", "first": False, "last": False, "by_key": True}
+    def __init__(self, kind: str) -> None:
+        asked = {"condition": None, "kind": kind, "first": False, "last": False, "by_key": True}
         self._replies: list[dict[str, Any]] = [{"stretch": STRETCH.to_json(), **asked}]
         self.said: list[tuple[str, dict[str, Any]]] = []
 
@@ -54,13 +55,14 @@ def read(
     of: Table = TABLE,
     keys: dict[TableId, set[bytes]] | None = None,
     cfg: ConnectorConfig = CFG,
+    blocks: list[RowBlock] | None = None,
+    kind: str = "incremental",
 ) -> tuple[MemoryKafka, Channel, dict[str, int]]:
     """Let a task read five rows while its transaction is so old, and events have touched some keys."""
 
     packets = [packet(*(str(n).encode() for _ in of.columns)) for n in range(5)]
-    monkeypatch.setattr(stretch_reader, "stream_blocks", lambda *_: each_alone(packets))
-    monkeypatch.setattr(stretch_reader, "CHECK_ROWS", 2)
-    kafka, channel = MemoryKafka(), Channel()
+    monkeypatch.setattr(stretch_reader, "stream_blocks", lambda *_: blocks or each_alone(packets))
+    kafka, channel = MemoryKafka(), Channel(kind)
     sink: Any = Sink(kafka, "p.0")
     sink.init()
     sink.open_s = open_s
@@ -127,3 +129,28 @@ def test_a_table_whose_key_is_another_one_is_handed_back(monkeypatch: pytest.Mon
     assert counts == {} and not kafka.committed(TOPIC)
     ((op, given),) = channel.said
     assert op == "back" and given["reason"] == "its key is another one than when the snapshot began"
+
+
+@pytest.mark.parametrize("sizes", [[5], [1, 4], [2, 3], [4, 1], [1, 1, 1, 1, 1]])
+@pytest.mark.parametrize("touched", [(), (0,), (4,), (0, 4), (1, 2, 3, 4)])
+@pytest.mark.parametrize(
+    ("kind", "markers"),
+    [
+        ("incremental", ("incremental",) * 3),
+        ("blocking", ("first_in_data_collection", "true", "last_in_data_collection")),
+    ],
+)
+def test_rows_in_blocks_have_their_markers_and_touched_ones_none(
+    monkeypatch: pytest.MonkeyPatch, kind: str, markers: tuple[str, ...], touched: tuple[int, ...], sizes: list[int]
+) -> None:
+    """The first and the last row are those that are left."""
+    numbers = iter(range(5))
+    blocks = [block_of(packet(str(next(numbers)).encode()) for _ in range(size)) for size in sizes]
+    given = {TABLE.id: {b'{"id":%d}' % n for n in touched}}
+    kafka, _, counts = read(monkeypatch, 0, TABLE, given, blocks=blocks, kind=kind)
+    left = [n for n in range(5) if n not in touched]
+    events = [json.loads(r.value or b"") for r in kafka.committed(TOPIC)]
+    assert [event["after"]["id"] for event in events] == left and counts == {TOPIC: len(left)}
+    first, middle, last = markers
+    wanted = [first, *[middle] * (len(left) - 2), last] if len(left) > 1 else [last]
+    assert [event["source"]["snapshot"] for event in events] == wanted

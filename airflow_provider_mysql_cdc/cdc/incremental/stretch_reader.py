@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import repeat
 from typing import Any
 
 import pymysql
@@ -15,17 +14,14 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.text import (
-    KeyReader,
-    compile_key_reader,
-    selected_columns,
-)
+from airflow_provider_mysql_cdc.cdc.decode.text import selected_columns
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys, row_key_options
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
 from airflow_provider_mysql_cdc.cdc.incremental.books import done_key
 from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch
 from airflow_provider_mysql_cdc.cdc.incremental.stretches import passes, where_of
+from airflow_provider_mysql_cdc.cdc.incremental.untouched import OwnKeys, untouched, with_last
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import TextRows, snapshot_source, text_rows
@@ -37,13 +33,11 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kin
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter, out_of_time
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock, stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import rows_sql
 
 NAMES_MISSING = (1054, 1146)
 """ER_BAD_FIELD_ERROR, ER_NO_SUCH_TABLE."""
-CHECK_ROWS = 1000
-"""Rows between two looks at the clock."""
 
 
 class NotNow(Exception):
@@ -85,13 +79,15 @@ class Asked:
         )
 
     def marker(self, stretch: Stretch, *, first: bool, last: bool) -> str:
-        """Return ``source.snapshot`` of a row of a blocking snapshot.
+        """Return ``source.snapshot`` of a row.
 
         Args:
             stretch: The stretch.
             first: Whether the row is its first.
             last: Whether it is its last.
         """
+        if self.kind == "incremental":
+            return "incremental"
         return source.snapshot_marker(
             first_row=first and stretch.number == 0,
             last_row=last and stretch.final,
@@ -108,7 +104,7 @@ class _Version:
         table: The table as of the batch's end.
         columns: The columns that are read: those of the events, and those of the table's own key.
         rows: Makes the records.
-        key: Reads the row's own key, in the form of ``TouchedKeys``; None for a table without a key.
+        keys: Reads rows' own keys; None for a table without a key.
         partitions: Partitions of its topic.
         topic: Its topic.
     """
@@ -116,7 +112,7 @@ class _Version:
     table: Table
     columns: tuple[Column, ...]
     rows: TextRows
-    key: KeyReader | None
+    keys: OwnKeys | None
     partitions: int
     topic: str
 
@@ -176,12 +172,12 @@ class StretchReader:
             self._fill(spool, stretch, version, asked.condition, where)
             faults.fault_point("incremental.stretch_read", self.index)
             given = 0
-            emitter = self._emitter(version, where, f"{asked.kind}/{self.plan.epoch}/{stretch.scan}")
-            rows = marked(self._untouched(spool, version), stretch, asked)
-            for given, (packet, marker) in enumerate(rows, 1):
-                emitter.row(packet, marker)
-                if given % CHECK_ROWS == 0:
+            emitter = self._emitter(version, where, stretch, asked)
+            for block, last in with_last(self._untouched(spool, version)):
+                if given:
                     self._require_time(given, spool.rows)
+                emitter.block(block, given, edges(stretch, asked, given + block.rows if last else 0))
+                given += block.rows
             left_out = spool.rows - given
         written = given - emitter.left_out
         done = DoneStretch(stretch, written, left_out)
@@ -224,12 +220,12 @@ class StretchReader:
                 raise
             raise NotNow(error.message(), hopeless=not passing) from error
 
-    def _untouched(self, spool: RowSpool, version: _Version) -> Iterable[bytes]:
+    def _untouched(self, spool: RowSpool, version: _Version) -> Iterable[RowBlock]:
         """Return the rows that no event behind the low watermark touched."""
-        touched, key = self.touched.keys.get(version.table.id), version.key
-        if not touched or key is None:
-            return spool
-        return (packet for packet in spool if key(packet) not in touched)
+        touched = self.touched.keys.get(version.table.id)
+        if not touched or version.keys is None:
+            return spool.blocks()
+        return untouched(spool.blocks(), version.keys, touched)
 
     def _version(self, stretch: Stretch, asked: Asked) -> _Version:
         """Return what reading a table takes.
@@ -266,12 +262,12 @@ class StretchReader:
             table,
             columns,
             text_rows(self.cfg, form, table, options, columns),
-            compile_key_reader(table, own, columns) if own.key_columns else None,
+            OwnKeys(table, own, columns) if own.key_columns else None,
             partitions,
             topic,
         )
 
-    def _emitter(self, version: _Version, where: str, identity: str) -> RowEmitter:
+    def _emitter(self, version: _Version, where: str, stretch: Stretch, asked: Asked) -> RowEmitter:
         rows = version.rows
         texts = snapshot_source(self.cfg, version.table.id, direct=rows.direct)
         end, last, now_ms = self.plan.end, self.last, time.time_ns() // 1_000_000
@@ -296,34 +292,20 @@ class StretchReader:
                 rows.ids,
             ),
             counts=self.counts,
-            identity=identity,
+            identity=f"{asked.kind}/{self.plan.epoch}/{stretch.scan}",
+            marker=asked.marker(stretch, first=False, last=False),
         )
 
 
-def marked(rows: Iterable[bytes], stretch: Stretch, asked: Asked) -> Iterator[tuple[bytes, str]]:
-    """Return each row with its ``source.snapshot``.
+def edges(stretch: Stretch, asked: Asked, end: int) -> dict[int, str]:
+    """Return ``source.snapshot`` of the first row and of the last one by their numbers, where they are told apart.
 
     Args:
-        rows: The rows.
-        stretch: Their stretch.
+        stretch: The stretch.
         asked: What the driver asks of it.
+        end: Number of its rows; 0 where the last one is still to come.
     """
     if asked.kind == "incremental":
-        return zip(rows, repeat("incremental"), strict=False)
-    ends = enumerate(with_last(rows))
-    return ((row, asked.marker(stretch, first=n == 0, last=last)) for n, (row, last) in ends)
-
-
-def with_last(rows: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
-    """Yield each row with whether it is the last one.
-
-    Args:
-        rows: The rows.
-    """
-    held: bytes | None = None
-    for row in rows:
-        if held is not None:
-            yield held, False
-        held = row
-    if held is not None:
-        yield held, True
+        return {}
+    ends = {1, end} if end else {1}
+    return {number: asked.marker(stretch, first=number == 1, last=number == end) for number in ends}
