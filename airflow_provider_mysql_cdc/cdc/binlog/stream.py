@@ -33,7 +33,7 @@ _LOW32 = _LARGEST_START = 0xFFFFFFFF
 _NO_LIMIT = 1 << 63
 _PASSED = -1
 # What begins a transaction that may be walked; tagged GTIDs are of another type.
-_WALKED = (c.GTID_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT)
+_WALKED = frozenset({c.GTID_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT})
 
 
 def _follows_full(chunk: bytes, at: int) -> bool:
@@ -124,7 +124,7 @@ class BinlogStream:
         if self._set_end(end):
             return
         frame, new, plain, verify = _FRAME.unpack_from, tuple.__new__, c.PLAIN_EVENTS, crc32
-        walked = () if walk is None else _WALKED
+        walked = frozenset[int]() if walk is None else _WALKED
         chunk, at, filled = self._chunk, self._at, len(self._chunk)
         file, pos, limit, tail = self._file, self._pos, self._limit, self._tail
         try:
