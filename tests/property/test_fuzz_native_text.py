@@ -10,15 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from native_identity import BothTexts
+from native_identity import BothKeys, BothTexts
 from row_blocks import block_of
 from test_fuzz_native import EVENTS, PIECES, TELLING, Made, each_seed
 
+from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_walk import NOW
 from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, selected_columns
+from airflow_provider_mysql_cdc.cdc.drain.touched_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.emit.source import source_block
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table, TableId
@@ -183,6 +185,34 @@ def frames_of(seed: int) -> None:
     data = data[: pick.choice((len(data), len(data), pick.randrange(len(data) + 1)))]
     for pos in (0, len(packets[0]) if packets else 0, len(data), len(data) + 3):
         assert kernel().module.frames(data, pos, number, 21) == _frames(data, pos, number, 21)
+
+
+def keys(seed: int) -> None:
+    """Read the keys of rows at once, sound ones and damaged ones between them."""
+    made = MadeText(seed)
+    columns = tuple(made.column(n)[0] for n in range(1, made.random.randrange(2, 8)))
+    names = [c.name for c in columns]
+    chosen = made.random.sample(names, made.random.randrange(1, len(names) + 1))
+    table = Table(TableId("db", "t"), columns, tuple(chosen))
+    read = native_keys.native_keys(table, row_key_options(table), columns)
+    assert isinstance(read, BothKeys)
+    packets = [made.packet(columns) for _ in range(made.random.randrange(9))]
+    damaged = made.random.choice([*range(len(packets)), None])
+    if damaged is not None:
+        packets[damaged] = made.damaged(packets[damaged])
+    block = block_of(packets)
+    found, at = read(block.data, 0, len(packets))
+    assert block_of(packets[: len(found)]).data == block.data[:at]
+    if len(found) not in (len(packets), damaged):
+        # Days that no calendar has.
+        with pytest.raises(CdcError):
+            read.one(packets[len(found)])
+
+
+def test_keys_of_made_up_rows() -> None:
+    before = BothKeys.compared
+    each_seed(keys)
+    assert BothKeys.compared - before > EVENTS // 2
 
 
 def test_rows_are_found_in_the_bytes_of_a_connection_as_python_finds_them() -> None:
