@@ -31,6 +31,9 @@ class FakeKernel:
         decode = self._decode
         return SimpleNamespace(write=decode, update=decode, delete=decode) if self.known else None
 
+    def flat_plan(self, *given: Any) -> Any:
+        return self.plan(*given)
+
     def Walker(self, tally: Any, by_event: bool) -> Any:
         return SimpleNamespace()
 

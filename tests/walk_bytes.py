@@ -14,18 +14,21 @@ from airflow_provider_mysql_cdc.cdc.decode.header import usual_headers
 from airflow_provider_mysql_cdc.cdc.drain.walked import around_of, decoder_of
 from airflow_provider_mysql_cdc.cdc.emit import source as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source import source_block
-from airflow_provider_mysql_cdc.cdc.job import avro_source
+from airflow_provider_mysql_cdc.cdc.job import avro_source, flat_source
+from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
 from airflow_provider_mysql_cdc.cdc.job.native_avro import NativeDirect
 
 COMMIT_US = 1_763_900_000_123_456
 
 
-def gtid_body(number: int = 1, *, us: int = COMMIT_US, original: int | None = None, clock: int = 2) -> bytes:
+def gtid_body(
+    number: int = 1, *, us: int = COMMIT_US, original: int | None = None, clock: int = 2, order: int = 5
+) -> bytes:
     """Return the body of a GTID event, as MySQL 8.0 and later write it."""
     times = us.to_bytes(7, "little")
     if original is not None:
         times = (us | 1 << 55).to_bytes(7, "little") + original.to_bytes(7, "little")
-    return struct.pack("<B16sqBqq", 1, UUID, number, clock, 4, 5) + times + b"\xfc\x2c\x01" + bytes(4)
+    return struct.pack("<B16sqBqq", 1, UUID, number, clock, 4, order) + times + b"\xfc\x2c\x01" + bytes(4)
 
 
 def begin_body(thread: int = 11, sql: bytes = b"BEGIN") -> bytes:
@@ -47,6 +50,11 @@ def route(decoder: Any, **more: Any) -> Any:
     """Return what a walk gives back with the rows of a table."""
     table = decoder.table
     block = source_block(table.id, prefix="p", **more)
+    flat: Any = getattr(decoder, "flat", None)
+    if flat is not None:
+        told = FlatSource(block, flat.modes.extension)
+        fill = flat_source.fill
+        return SimpleNamespace(path=table.id.path(), source=told, decoder=decoder, fill=fill, signals=None)
     direct = isinstance(decoder, NativeDirect)
     source = avro_source.avro_source(table.id, "p", block) if direct else block
     fill = avro_source.fill if direct else source_of.fill

@@ -18,6 +18,8 @@ enum Place {
     File,
     Position,
     Thread,
+    /// TiCDC's timestamp of the transaction (`cdc/ticdc/commit_ts.py`).
+    CommitTs,
     /// The current time.
     NowMillis,
     NowMicros,
@@ -34,6 +36,8 @@ pub struct Moment<'a> {
     pub position: u64,
     /// 0 when it is not known.
     pub thread: u32,
+    /// The lowest byte of the transaction's number in its file.
+    pub order: u8,
     pub now_ns: u64,
 }
 
@@ -41,7 +45,7 @@ impl Moment<'_> {
     /// Return one that has no more than a time, that of the clock where none is given.
     pub fn now(now_ns: u64) -> Moment<'static> {
         let now_ns = if now_ns > 0 { now_ns } else { clock_ns() };
-        Moment { commit_us: 0, server: 0, gtid: None, file: b"", position: 0, thread: 0, now_ns }
+        Moment { commit_us: 0, server: 0, gtid: None, file: b"", position: 0, thread: 0, order: 0, now_ns }
     }
 }
 
@@ -68,6 +72,7 @@ fn place_of(name: &str) -> Option<Place> {
         "file" => Place::File,
         "position" => Place::Position,
         "thread" => Place::Thread,
+        "commit_ts" => Place::CommitTs,
         "now_millis" => Place::NowMillis,
         "now_micros" => Place::NowMicros,
         "now_nanos" => Place::NowNanos,
@@ -101,6 +106,10 @@ impl Around {
                 Some(Place::Position) => self.number(out, at.position)?,
                 Some(Place::Thread) => {
                     self.or_null(out, (at.thread > 0).then_some(u64::from(at.thread)), Around::number)?
+                }
+                Some(Place::CommitTs) => {
+                    let millis = (at.commit_us / 1000).checked_mul(1 << 18)?;
+                    self.number(out, millis | (at.commit_us % 1000) << 8 | u64::from(at.order))?
                 }
                 Some(Place::NowMillis) => self.number(out, at.now_ns / 1_000_000)?,
                 Some(Place::NowMicros) => self.number(out, at.now_ns / 1000)?,

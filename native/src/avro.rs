@@ -68,7 +68,11 @@ impl AvroOp {
     pub fn knows(&self) -> bool {
         match self.way {
             Way::Stored => {
-                !matches!(self.inner, Op::Geometry | Op::Point | Op::Vector | Op::Year | Op::Clock(..) | Op::Avro(_))
+                !matches!(&self.inner, Op::Flat(form) if form.is_text())
+                    && !matches!(
+                        self.inner,
+                        Op::Geometry | Op::Point | Op::Vector | Op::Year | Op::Clock(..) | Op::Avro(_)
+                    )
             }
             Way::Shown | Way::Double => !matches!(self.inner, Op::Avro(_)),
         }
@@ -138,6 +142,7 @@ impl AvroOp {
                 varint(out, data.len() as i64);
                 out.extend(data.iter().rev());
             }
+            Op::Flat(form) => return form.stored(out, data),
             Op::Set(members) => return set(out, members, little(data)),
             Op::Binary { pad, .. } => {
                 // The server cuts trailing zero bytes of BINARY(n) in row images.

@@ -50,6 +50,8 @@ pub struct Gtid {
     /// None for an anonymous transaction.
     pub id: Option<([u8; 16], u64)>,
     pub commit_us: u64,
+    /// The lowest byte of the transaction's number in its file.
+    pub order: u8,
 }
 
 /// Return the number of the first bytes, at most eight.
@@ -123,13 +125,13 @@ pub fn gtid_of(kind: u8, body: &[u8]) -> Result<Gtid, Stop> {
         return Err(Stop::Left);
     }
     if kind == ANONYMOUS_GTID {
-        return Ok(Gtid { id: None, commit_us: time });
+        return Ok(Gtid { id: None, commit_us: time, order: body[34] });
     }
     let uuid: [u8; 16] = body[1..17].try_into().map_err(|_| Stop::Left)?;
     if number < 1 {
         return Err(Stop::Left);
     }
-    Ok(Gtid { id: Some((uuid, number as u64)), commit_us: time })
+    Ok(Gtid { id: Some((uuid, number as u64)), commit_us: time, order: body[34] })
 }
 
 /// Return the thread of a session whose transaction begins with this statement.

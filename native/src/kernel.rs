@@ -92,7 +92,7 @@ pub struct Kernel {
 pub struct Scratch {
     pub value: Vec<u8>,
     pub key: Vec<u8>,
-    other_key: Vec<u8>,
+    pub other_key: Vec<u8>,
     /// Key columns that are not shown in the value as they are.
     pub side: Vec<u8>,
     pub spans: Vec<(bool, usize, usize)>,
@@ -112,7 +112,7 @@ impl Scratch {
 }
 
 impl Kernel {
-    fn size(&self) -> usize {
+    pub fn size(&self) -> usize {
         self.columns.len().div_ceil(8)
     }
 
@@ -120,8 +120,8 @@ impl Kernel {
         (0..self.columns.len()).all(|index| bitmap[index >> 3] >> (index & 7) & 1 == 1)
     }
 
-    /// Hand the records of an event to `take`, and return the number of rows, and of those that are wanted.
-    pub fn run(&self, kind: Kind, rows: &Rows, scratch: &mut Scratch, take: &mut Take) -> Result<(i64, i64), Declined> {
+    /// Decline an event whose images leave columns out.
+    pub fn whole(&self, kind: Kind, rows: &Rows) -> Result<(), Declined> {
         let images = if kind == Kind::Update { 2 } else { 1 };
         if rows.bitmaps.len() != images * self.size() {
             return Err(Declined::Given);
@@ -129,6 +129,12 @@ impl Kernel {
         if !rows.bitmaps.chunks(self.size()).all(|bitmap| self.complete(bitmap)) {
             return Err(Declined::Incomplete);
         }
+        Ok(())
+    }
+
+    /// Hand the records of an event to `take`, and return the number of rows, and of those that are wanted.
+    pub fn run(&self, kind: Kind, rows: &Rows, scratch: &mut Scratch, take: &mut Take) -> Result<(i64, i64), Declined> {
+        self.whole(kind, rows)?;
         let (mut at, mut number, mut wanted) = (0, rows.first, 0);
         while at < rows.data.len() {
             if let Some(stop) = self.foreign(kind, at, rows.data, scratch)? {
@@ -216,7 +222,7 @@ impl Kernel {
     }
 
     /// Add an image to the value and put its key in place; return the offset behind it.
-    fn image(&self, data: &[u8], at: usize, scratch: &mut Scratch) -> Option<usize> {
+    pub fn image(&self, data: &[u8], at: usize, scratch: &mut Scratch) -> Option<usize> {
         let Scratch { value, key, side, spans, .. } = scratch;
         side.clear();
         spans.clear();
@@ -278,7 +284,7 @@ impl Kernel {
 }
 
 /// Return a value's bytes and move behind them; None when the event ends before.
-fn field<'a>(data: &'a [u8], at: &mut usize, layout: Layout) -> Option<&'a [u8]> {
+pub fn field<'a>(data: &'a [u8], at: &mut usize, layout: Layout) -> Option<&'a [u8]> {
     let size = match layout {
         Layout::Fixed(size) => size,
         Layout::Prefixed(bytes) => {

@@ -10,6 +10,8 @@ mod avro;
 mod avro_text;
 mod charset;
 mod events;
+mod flat;
+mod flat_op;
 mod json;
 mod kernel;
 mod number;
@@ -86,6 +88,8 @@ struct RowKernel {
     kernel: Kernel,
     tombstones: bool,
     tally: Py<Tally>,
+    /// Of flat rows.
+    flat: Option<flat::Flat>,
 }
 
 /// Return the decoder of a table version, or None for one with something that is not known here.
@@ -119,7 +123,7 @@ fn plan(
         around.try_into().ok()?;
     let around = Around { key_head, key_tail, value_head, insert, before, between, open, comma, close, binary };
     let owned = owned.map(|(count, mine)| Owned::new(count, &mine));
-    Some(RowKernel { kernel: Kernel { columns, keys: keys.len(), around, owned }, tombstones, tally })
+    Some(RowKernel { kernel: Kernel { columns, keys: keys.len(), around, owned }, tombstones, tally, flat: None })
 }
 
 #[pymethods]
@@ -219,6 +223,16 @@ impl RowKernel {
             behind_number: &behind,
             first,
         };
+        if let Some(flat) = &self.flat {
+            let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| {
+                out.append(flat::record(py, (key, value), row, partition)?).ok()
+            };
+            let mut scratch = SCRATCH.take();
+            let count = flat.run(&self.kernel, kind, &rows, &mut scratch, &mut take);
+            scratch.shrink();
+            SCRATCH.set(scratch);
+            return count.map(|rows| (rows, rows));
+        }
         let tombstone = self.tombstones && kind == Kind::Delete;
         let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
             let key = key.map(|key| PyBytes::new(py, key));
@@ -394,6 +408,7 @@ fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<TextRows>()?;
     module.add_class::<walker::Walker>()?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(flat::flat_plan, module)?)?;
     module.add_function(wrap_pyfunction!(text_plan, module)?)?;
     module.add_function(wrap_pyfunction!(frames, module)?)?;
     module.add_function(wrap_pyfunction!(panic, module)?)?;

@@ -2,6 +2,7 @@
 
 use crate::avro::{AvroOp, Way};
 use crate::charset::Charset;
+use crate::flat_op::FlatOp;
 use crate::json;
 use crate::number::{self, Decimal, DecimalMode};
 use crate::spatial;
@@ -57,6 +58,7 @@ pub enum Op {
     Vector,
     Year,
     Clock(Clock, Temporal),
+    Flat(FlatOp),
     Avro(Box<AvroOp>),
 }
 
@@ -156,6 +158,7 @@ impl Op {
             // 0 is the year 0000; other values count from 1900.
             Op::Year => text::unsigned(out, if data[0] == 0 { 0 } else { 1900 + u64::from(data[0]) }),
             Op::Clock(kind, form) => return clock(*kind, form, out, data),
+            Op::Flat(form) => return form.write(out, data),
             Op::Avro(op) => return op.write(out, data),
         }
         Some(())
@@ -214,6 +217,7 @@ pub fn op_of(name: &str, numbers: &[i64], texts: Vec<Vec<u8>>) -> Option<(Layout
         _ => match name.split_once(':')? {
             ("text", charset) => prefixed(Op::Text(Charset::new(charset, texts)?)),
             ("char", charset) => prefixed(Op::WideChar(Charset::new(charset, texts)?)),
+            ("flat", kind) => FlatOp::of(kind, first, second).map(|(layout, form)| (layout, Op::Flat(form))),
             ("clock", kind) => temporal(kind, numbers, texts),
             ("avro-stored", inner) => avro(Way::Stored, inner, numbers, texts),
             ("avro-shown", inner) => avro(Way::Shown, inner, numbers, texts),

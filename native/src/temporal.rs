@@ -35,7 +35,7 @@ pub fn fraction_bytes(digits: usize) -> usize {
     digits.div_ceil(2)
 }
 
-fn big(data: &[u8]) -> i64 {
+pub fn big(data: &[u8]) -> i64 {
     data.iter().fold(0, |sum, &byte| sum << 8 | i64::from(byte))
 }
 
@@ -61,7 +61,7 @@ fn epoch_days(year: i64, month: i64, day: i64) -> i64 {
     y * 365 + y / 4 - y / 100 + y / 400 + before + day - 719_163
 }
 
-fn civil(days: i64) -> (i64, i64, i64) {
+pub fn civil(days: i64) -> (i64, i64, i64) {
     let z = days + 719_468;
     let era = z.div_euclid(146_097);
     let doe = z.rem_euclid(146_097);
@@ -72,7 +72,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (yoe + era * 400 + i64::from(month <= 2), month, doy - (153 * mp + 2) / 5 + 1)
 }
 
-fn date(out: &mut Vec<u8>, (year, month, day): (i64, i64, i64)) {
+pub fn date(out: &mut Vec<u8>, (year, month, day): (i64, i64, i64)) {
     text::padded(out, year as u64, 4);
     out.push(b'-');
     text::padded(out, month as u64, 2);
@@ -80,7 +80,7 @@ fn date(out: &mut Vec<u8>, (year, month, day): (i64, i64, i64)) {
     text::padded(out, day as u64, 2);
 }
 
-fn clock(out: &mut Vec<u8>, hours: i64, minutes: i64, seconds: i64) {
+pub fn clock(out: &mut Vec<u8>, hours: i64, minutes: i64, seconds: i64) {
     text::padded(out, hours as u64, 2);
     out.push(b':');
     text::padded(out, minutes as u64, 2);
@@ -97,6 +97,61 @@ fn without_zeros(out: &mut Vec<u8>, from: usize) {
         if out.last() == Some(&b'.') {
             out.pop();
         }
+    }
+}
+
+/// Add `.f` with so many digits; None for a stored fraction that they cannot hold.
+pub fn dot_fraction(out: &mut Vec<u8>, digits: usize, stored: i64) -> Option<()> {
+    let size = fraction_bytes(digits);
+    if size == 0 {
+        return Some(());
+    }
+    if size < 3 && stored >= 100i64.pow(size as u32) {
+        return None;
+    }
+    out.push(b'.');
+    let from = out.len();
+    match digits {
+        6 => text::padded(out, stored as u64, 6),
+        5 => text::padded(out, stored as u64 / 10, 5),
+        // An odd number of digits is stored as if it were one digit more.
+        _ => {
+            text::padded(out, stored as u64, 2 * size);
+            out.truncate(from + digits);
+        }
+    }
+    Some(())
+}
+
+/// Return the microseconds of a TIME2 with so many digits.
+pub fn packed_micros(data: &[u8], digits: usize) -> i64 {
+    packed_units(data, digits, 1_000_000)
+}
+
+fn packed_units(data: &[u8], digits: usize, unit: i64) -> i64 {
+    let bits = 8 * fraction_bytes(digits);
+    let value = big(data) - (0x80_0000 << bits);
+    let size = value.abs();
+    let whole = size >> bits;
+    let fraction = size - (whole << bits);
+    let seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 0x3F) * 60 + (whole & 0x3F);
+    let parts = 100i64.pow(fraction_bytes(digits) as u32);
+    let units = seconds * unit + fraction * unit / parts;
+    if value < 0 {
+        -units
+    } else {
+        units
+    }
+}
+
+/// Return the seconds of a TIME of MySQL 5.5: `[-]hhhmmss` as a number.
+pub fn old_seconds(value: i64) -> i64 {
+    let size = value.abs();
+    let seconds = size / 10_000 * 3600 + size / 100 % 100 * 60 + size % 100;
+    if value < 0 {
+        -seconds
+    } else {
+        seconds
     }
 }
 
@@ -235,29 +290,6 @@ impl Temporal {
         }
     }
 
-    /// Add `.f` with as many digits as the column has; None for a fraction that its digits cannot hold.
-    fn fraction(&self, out: &mut Vec<u8>, stored: i64) -> Option<()> {
-        let size = fraction_bytes(self.digits);
-        if size == 0 {
-            return Some(());
-        }
-        if size < 3 && stored >= 100i64.pow(size as u32) {
-            return None;
-        }
-        out.push(b'.');
-        let from = out.len();
-        match self.digits {
-            6 => text::padded(out, stored as u64, 6),
-            5 => text::padded(out, stored as u64 / 10, 5),
-            // An odd number of digits is stored as if it were one digit more.
-            _ => {
-                text::padded(out, stored as u64, 2 * size);
-                out.truncate(from + self.digits);
-            }
-        }
-        Some(())
-    }
-
     fn scaled(&self, stored: i64) -> i64 {
         let parts = 100i64.pow(fraction_bytes(self.digits) as u32);
         if self.unit >= parts {
@@ -300,7 +332,7 @@ impl Temporal {
             date(out, (year, month, day));
             out.push(b'T');
             clock(out, hours, minutes, seconds);
-            self.fraction(out, stored)?;
+            dot_fraction(out, self.digits, stored)?;
             without_zeros(out, from);
             out.extend_from_slice(b"Z\"");
             return Some(());
@@ -324,7 +356,7 @@ impl Temporal {
         }
         out.push(b'"');
         self.moment(out, seconds);
-        self.fraction(out, stored)?;
+        dot_fraction(out, self.digits, stored)?;
         out.extend_from_slice(b"Z\"");
         Some(())
     }
@@ -343,16 +375,8 @@ impl Temporal {
 
     /// Add a TIME2.
     pub fn time(&self, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
-        let bits = 8 * fraction_bytes(self.digits);
-        let value = big(data) - (0x80_0000 << bits);
-        let size = value.abs();
-        let whole = size >> bits;
-        let fraction = size - (whole << bits);
-        let seconds = (whole >> 12 & 0x3FF) * 3600 + (whole >> 6 & 0x3F) * 60 + (whole & 0x3F);
         let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
-        let parts = 100i64.pow(fraction_bytes(self.digits) as u32);
-        let units = seconds * unit + fraction * unit / parts;
-        self.time_value(out, if value < 0 { -units } else { units })
+        self.time_value(out, packed_units(data, self.digits, unit))
     }
 
     fn time_value(&self, out: &mut Vec<u8>, value: i64) -> Option<()> {
@@ -399,9 +423,7 @@ impl Temporal {
 
     /// Add a TIME of MySQL 5.5: `[-]hhhmmss` as a number.
     pub fn old_time(&self, out: &mut Vec<u8>, value: i64) -> Option<()> {
-        let size = value.abs();
-        let seconds = size / 10_000 * 3600 + size / 100 % 100 * 60 + size % 100;
         let unit = if self.of_day == OfDay::No { self.unit } else { 1_000_000 };
-        self.time_value(out, if value < 0 { -seconds } else { seconds } * unit)
+        self.time_value(out, old_seconds(value) * unit)
     }
 }

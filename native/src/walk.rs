@@ -9,6 +9,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::around::{clock_ns, Around, Moment};
 use crate::events::{self, Event, Gtid, Stop};
+use crate::flat;
 use crate::kernel::{Kind, Rows, Scratch};
 use crate::partition::partition_of;
 use crate::RowKernel;
@@ -67,6 +68,8 @@ pub struct Passed {
     pub gtid: Option<([u8; 16], u64)>,
     pub commit_us: u64,
     pub thread: u32,
+    /// The lowest byte of its number in the file.
+    pub order: u8,
 }
 
 /// What was walked.
@@ -246,18 +249,18 @@ impl<'py> Transaction<'_, 'py> {
         let (mut at, mut pos) = (at, pos);
         let mut known: Vec<(u64, usize)> = Vec::new();
         let (mut rows, mut bytes, mut number) = (0, 0, 0);
-        let mut passed = Passed { server: 0, gtid: None, commit_us: 0, thread: 0 };
+        let mut passed = Passed { server: 0, gtid: None, commit_us: 0, thread: 0, order: 0 };
         while at < stop {
             let event = events::event_at(self.data, at)?;
             let body = event.body(self.place.tail)?;
             match event.kind {
                 events::GTID | events::ANONYMOUS_GTID => {
-                    let Gtid { id, commit_us } = events::gtid_of(event.kind, body)?;
+                    let Gtid { id, commit_us, order } = events::gtid_of(event.kind, body)?;
                     self.buffers.gtid.clear();
                     if let Some((uuid, number)) = &id {
                         events::gtid_text(&mut self.buffers.gtid, uuid, *number);
                     }
-                    passed = Passed { server: event.server, gtid: id, commit_us, thread: 0 };
+                    passed = Passed { server: event.server, gtid: id, commit_us, thread: 0, order };
                 }
                 events::QUERY => passed.thread = events::begin_thread(body)?,
                 events::TABLE_MAP => {
@@ -314,6 +317,7 @@ impl<'py> Transaction<'_, 'py> {
             file: self.place.file,
             position: pos,
             thread: passed.thread,
+            order: passed.order,
             now_ns: if self.place.now_ns > 0 { self.place.now_ns } else { clock_ns() },
         };
         before.write(before_text, &moment).ok_or(Stop::Left)?;
@@ -326,8 +330,19 @@ impl<'py> Transaction<'_, 'py> {
             behind_number: behind_text,
             first: 0,
         };
-        let (tombstone, partitions) = (decoder.tombstones && kind == Kind::Delete, found.partitions);
         let mut size = 0;
+        if let Some(flat) = &decoder.flat {
+            let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| -> Option<()> {
+                size += value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
+                // Its place says where it goes, and its segment does not.
+                self.records.push((table, number, 0, flat::record(py, (key, value), row, partition)?));
+                Some(())
+            };
+            let count = flat.run(&decoder.kernel, kind, &rows, scratch, &mut take).map_err(|_| Stop::Left)?;
+            scratch.shrink();
+            return Ok((count, size));
+        }
+        let (tombstone, partitions) = (decoder.tombstones && kind == Kind::Delete, found.partitions);
         let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
             size += value.len() + key.map_or(0, <[u8]>::len);
             let partition = partition_of(key, partitions);

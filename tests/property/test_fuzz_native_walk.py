@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import random
 import struct
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 from avro_identity import sides
-from native_identity import BothDirect, BothWalks
+from native_identity import BothDirect, BothFlat, BothWalks
 from test_fuzz_native import Made, each_seed
+from ticdc_identity import FlatSides, flat_sides
 from walk_bytes import Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
@@ -50,6 +52,12 @@ class Walks:
         table = Table(TableId(pick.choice(("db", "dé", 'd"b')), f"t{number}"), tuple(x for x, _ in columns), keys)
         options, wires = self.made.options(table.columns), tuple(wire for _, wire in columns)
         table_map = b"map %d" % number
+        if pick.random() < 0.3 and (both := self._flat(table, columns)) is not None:
+            self.tables.append((table_map, columns))
+            with suppress(Declined):
+                flat = BothFlat(both.table, both.wires, both.text, kernel().module, self.tally)
+                learn(self.walker, table_map, route(flat))
+            return
         self.tables.append((table_map, columns))
         if (decoder := self._decoder(table, options, wires)) is not None:
             # The context of a contract without transactions is none of a walk's.
@@ -57,6 +65,9 @@ class Walks:
             owned = decoder._owned
             partitions = pick.choice((1, 1, 2, 7)) if owned is None else owned.partitions
             learn(self.walker, table_map, route(decoder, **more), partitions)
+
+    def _flat(self, table: Table, columns: Columns) -> FlatSides | None:
+        return flat_sides(self.made, replace(table, id=TableId("db", table.id.table)), tuple(w for _, w in columns))
 
     def _decoder(self, table: Table, options: DecoderOptions, wires: tuple[WireType, ...]) -> NativeDecoder | None:
         pick, names, module = self.random, [column.name for column in table.columns], kernel().module
@@ -82,6 +93,7 @@ class Walks:
             us=pick.choice((0, 1, 1 << 54, 1_763_900_000_123_456)),
             original=pick.choice((None, None, 0, 1_763_900_000_000_000)),
             clock=pick.choice((2,) * 30 + (1,)),
+            order=pick.choice((5, 0, 261, -1, 1 << 40)),
         )
         sent.add(c.GTID_TAGGED_LOG_EVENT if tagged else pick.choice((33, 33, 33, 34)), gtid)
         sent.add(c.QUERY_EVENT, begin_body(pick.choice((0, 7, 0xFFFFFFFF)), b"CREATE" if other else b"BEGIN"))

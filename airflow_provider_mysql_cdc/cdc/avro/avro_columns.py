@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder, payload_of
-from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import fast_answer
+from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import Answer, fast_answer
 from airflow_provider_mysql_cdc.cdc.avro.avro_text_renderers import fast_text
 from airflow_provider_mysql_cdc.cdc.avro.column_form import NAMES, ColumnForm
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import null_index
@@ -56,10 +57,27 @@ def _refusal(form: ColumnForm) -> Callable[[], str]:
     return lambda: form.of("null")
 
 
-def _code(plain: ColumnCode, request: Request) -> ColumnCode:
+Fast = Callable[[Request, ColumnForm, str], Answer | None]
+
+
+def written_code(plain: ColumnCode, request: Request, form: Callable[[], ColumnForm], fast_of: Fast) -> ColumnCode:
+    """Return the code of a column in row images that writes bytes.
+
+    Args:
+        plain: Its code that writes JSON.
+        request: The column.
+        form: Gives how its values are written; not asked for a column that is in no record.
+        fast_of: Gives what writes values at once, of the request, the form and what stands for NULL, or None.
+
+    Raises:
+        Declined: It is written one way in the key and another in the value.
+    """
     if not plain.in_value and not plain.in_key:
         return replace(plain, label="")
-    form = column_form(request.column, request.options)
+    return _written(plain, request, form(), fast_of)
+
+
+def _written(plain: ColumnCode, request: Request, form: ColumnForm, fast_of: Fast) -> ColumnCode:
     change, text = plain.change, plain.null
     if change is not None and plain.in_key:
         raise Declined(f"column {plain.name} of the key is shown otherwise in the value")
@@ -78,7 +96,7 @@ def _code(plain: ColumnCode, request: Request) -> ColumnCode:
         constant=None if plain.constant is None else form.of(plain.constant),
         change=None,
     )
-    fast = fast_answer(request, form, null) if change is None and plain.convert is None else None
+    fast = fast_of(request, form, null) if change is None and plain.convert is None else None
     if fast is not None:
         return replace(made, wire=fast[0], render=fast[1])
     steps = [step for step in (plain.convert, change, form.of) if step is not None]
@@ -108,7 +126,9 @@ def avro_codes(
     """
     plain = JSON.codes(columns, wires, options, null_text, key_columns)
     return tuple(
-        _code(code, Request(column, wire, options, code.null))
+        written_code(
+            code, Request(column, wire, options, code.null), partial(column_form, column, options), fast_answer
+        )
         for code, column, wire in zip(plain, columns, wires, strict=True)
     )
 

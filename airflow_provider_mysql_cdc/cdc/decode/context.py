@@ -32,9 +32,10 @@ class EventContext:
         where: Place of the event for error texts, ``binlog.000003:4711``.
 
     Texts that are not JSON come with ``plain``: a function that puts JSON into a context, and what it is given beside.
+    Flat rows have the transaction's timestamp in ``stamp``.
     """
 
-    __slots__ = ("first_row", "plain", "src_head", "src_tail", "tail", "transaction", "where")
+    __slots__ = ("first_row", "plain", "src_head", "src_tail", "stamp", "tail", "transaction", "where")
 
     def __init__(
         self,
@@ -53,6 +54,7 @@ class EventContext:
         self.transaction = transaction
         self.where = where
         self.plain: tuple[Any, ...] | None = None
+        self.stamp = 0
 
     def as_json(self) -> EventContext:
         """Return a context of the same event whose texts are JSON."""

@@ -58,6 +58,8 @@ class NativeDecoder(RowDecoder):
     """
 
     native = True
+    flat_rows = False
+    """Whether records are those of TiCDC's protocol."""
 
     def __init__(
         self,
@@ -72,19 +74,11 @@ class NativeDecoder(RowDecoder):
         owned: OwnedKeys | None = None,
     ) -> None:
         super().__init__(table, wires, options, envelope, dialect, heads, owned)
-        if options.flat:
+        if options.flat and not self.flat_rows:
             raise Declined("records are those of another protocol")
         columns = [self._given(*given, options) for given in zip(table.columns, wires, self._columns, strict=True)]
         self._tally = tally or Tally(module.Tally())
-        made = module.plan(
-            columns,
-            list(self._keys),
-            self._texts(),
-            self._number is not None,
-            options.tombstones,
-            self._tally.native,
-            None if owned is None else (owned.partitions, sorted(owned.mine)),
-        )
+        made = self._plan(module, columns, options)
         if made is None:
             raise Declined("the kernel does not know one of its columns")
         self._failed = False
@@ -92,6 +86,22 @@ class NativeDecoder(RowDecoder):
         self._native: dict[str, Rows] = {"c": made.write, "u": made.update, "d": made.delete}
         for op in options.skipped_ops:
             self._native.pop(op, None)
+
+    def _plan(self, module: Any, columns: list[GivenColumn], options: DecoderOptions) -> Any:
+        """Return the kernel's part, or None where it does not know a column.
+
+        Raises:
+            Declined: It has nothing for such rows.
+        """
+        return module.plan(
+            columns,
+            list(self._keys),
+            self._texts(),
+            self._number is not None,
+            options.tombstones,
+            self._tally.native,
+            None if self._owned is None else (self._owned.partitions, sorted(self._owned.mine)),
+        )
 
     @property
     def operations(self) -> Set[str]:

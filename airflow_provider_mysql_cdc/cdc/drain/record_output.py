@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
 from airflow_provider_mysql_cdc.cdc.drain.place import Position
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
-from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows, placed
 from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
 from airflow_provider_mysql_cdc.cdc.sink.api import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -52,7 +52,9 @@ class RecordOutput:
             ValueDecodeError: A row cannot be written, and such rows stop the run.
         """
         share, bad = route.share, list[BadRow]()
-        if route.form is not None:
+        if route.form is not None and placed(records):
+            n = self._placed(route, records)
+        elif route.form is not None:
             tolerant = self.routes.failed is not None
             made, bad = formed_rows(route.form, records, share, where, tolerant=tolerant)
             n = self._formed(route, made)
@@ -88,6 +90,16 @@ class RecordOutput:
         if n:
             self.counts[route.topic] = self.counts.get(route.topic, 0) + n
             self.tables[route.path] = self.tables.get(route.path, 0) + n
+
+    def _placed(self, route: Route, records: list[Any]) -> int:
+        """Produce records that know their partition; return their number."""
+        mine = route.share.mine
+        if not route.share.whole:
+            records = [record for record in records if record[4] in mine]
+        if self.routes.identity:
+            return self._formed(route, ((k, v, part, row, leg, None) for k, v, row, leg, part in records))
+        self.sink.produce_all(route.topic, records, self.routes.headers)
+        return len(records)
 
     def _formed(self, route: Route, records: Iterable[tuple[Any, ...]]) -> int:
         """Produce records in their form; return their number."""

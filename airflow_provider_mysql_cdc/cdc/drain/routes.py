@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_walk
 from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header, usual_headers
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
@@ -31,13 +32,16 @@ from airflow_provider_mysql_cdc.cdc.emit import source as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import TopicOwners
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job import avro_source, wiring
+from airflow_provider_mysql_cdc.cdc.job import avro_source, flat_source, wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm
-from airflow_provider_mysql_cdc.cdc.job.avro_rows import direct_rows
+from airflow_provider_mysql_cdc.cdc.job.avro_rows import AvroRows, direct_rows
 from airflow_provider_mysql_cdc.cdc.job.avro_source import AvroSource
 from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
+from airflow_provider_mysql_cdc.cdc.job.flat_rows import FlatRows, flat_rows
+from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare, partition_of, share_of
+from airflow_provider_mysql_cdc.cdc.job.ticdc_forms import TicdcForm
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.table_rows import SignalReader, SignalRows
@@ -62,7 +66,7 @@ class Route:
         decode: The decoder's functions for write, update and delete rows and for partial updates.
         signals: Reads rows of the signal table; None for other tables.
         path: The table's name as counts have it (``TableId.path``).
-        form: The form of its records; None for what the decoder gives.
+        form: The form of its records, but those that know their partition; None for what the decoder gives.
         ids: Headers that records get beside their other ones, or None.
         fill: Puts the source block of an event into the decoder's context.
         headers: What stands before the rows of most events, by event type (``usual_headers``); empty where each event
@@ -72,7 +76,7 @@ class Route:
     table: TableId
     topic: str
     share: TopicShare
-    source: SourceBlock | AvroSource | None
+    source: SourceBlock | AvroSource | FlatSource | None
     decoder: RowFunctions | None
     decode: tuple[DecodeRows, ...]
     signals: SignalReader | None = None
@@ -103,6 +107,17 @@ def _counted(decode: tuple[DecodeRows, ...], decoder: RowFunctions, tally: nativ
     for function, partial in zip(decode, (False, False, False, True), strict=True):
         reason = "partial_update" if native and partial else whole
         yield function if native and not partial else tally.counting(function, reason)
+
+
+def _told(
+    cfg: ConnectorConfig, table: TableId, block: SourceBlock, rows: AvroRows | None
+) -> tuple[SourceBlock | AvroSource | FlatSource, Callable[..., None]]:
+    """Return what writes the source block of a table's rows, and what puts it into a context."""
+    if rows is None:
+        return block, source_of.fill_time if cfg.ticdc else source_of.fill
+    if isinstance(rows, FlatRows):
+        return FlatSource(block, wiring.ticdc_modes(cfg).extension), flat_source.fill
+    return avro_source.avro_source(table, cfg[F.TOPIC_PREFIX], block), avro_source.fill
 
 
 def _named(changes: Iterable[TableChange]) -> set[TableId] | None:
@@ -189,8 +204,7 @@ class Routes:
         """Return what walks whole transactions; None where each event is looked at in Python."""
         if self._tally is None or self._filters is not None or self._touched is not None:
             return None
-        plain = self._cfg.ticdc, self._cfg[F.PROVIDE_TRANSACTION_METADATA], self._cfg[F.INCLUDE_QUERY]
-        if any(plain):
+        if self._cfg[F.PROVIDE_TRANSACTION_METADATA] or self._cfg[F.INCLUDE_QUERY]:
             return None
         return native_walk.NativeWalker(native_kernel.kernel().module, self._tally, by_event=self.identity)
 
@@ -279,10 +293,11 @@ class Routes:
         # Both schemas are registered here, before the first record of this version.
         form = None if self._forms is None or not share.mine else self._forms.of_table(table, options, topic)
         envelope, block = wiring.envelope_text(cfg, table, options), wiring.table_source(cfg, table_id)
-        owned, given = self._owned(share), (table, table_map, options, envelope, self._tally)
-        rows = None if form is None else direct_rows(cfg, form, *given, owned)
+        given = table, table_map, options, envelope
+        rows = None if form is None else self._direct(form, *given, share)
+        source, fill = _told(cfg, table_id, block, rows)
         # Keys that are formed behind the decoder are not those that it makes.
-        decoder = rows or compile_decoder(*given, owned if form is None else None)
+        decoder = rows or compile_decoder(*given, self._tally, self._owned(share) if form is None else None)
         if self._filters is not None:
             self._filters.learn(table, table_map)
         decode = _functions(decoder if self.failed is None else Tolerant(decoder, self.failed))
@@ -290,13 +305,13 @@ class Routes:
             table_id,
             topic,
             share,
-            block if rows is None else avro_source.avro_source(table_id, cfg[F.TOPIC_PREFIX], block),
+            source,
             decoder,
             decode if self._tally is None else tuple(_counted(decode, decoder, self._tally)),
             path=table_id.path(),
-            form=form if rows is None else None,
+            form=form if rows is None or isinstance(rows, FlatRows) else None,
             ids=None if form is None else form.ids(),
-            fill=avro_source.fill if rows is not None else source_of.fill_time if cfg.ticdc else source_of.fill,
+            fill=fill,
             headers=usual_headers(len(table.columns)),
         )
 
@@ -309,6 +324,21 @@ class Routes:
         if share.whole or any(looked_at):
             return None
         return OwnedKeys(share.partitions, share.mine, partition_of)
+
+    def _direct(
+        self,
+        form: TableForm,
+        table: Table,
+        table_map: TableMap,
+        options: DecoderOptions,
+        envelope: EnvelopeText,
+        share: TopicShare,
+    ) -> AvroRows | None:
+        """Return what writes a table's rows in their form at once, or None."""
+        given = table, table_map, options, envelope
+        if isinstance(form, TicdcForm):
+            return flat_rows(form, *given, share.partitions, self._tally)
+        return direct_rows(self._cfg, form, *given, self._tally, self._owned(share))
 
     def ready_share(self, table: TableId) -> TopicShare:
         """Return what this writer owns of a captured table's topic; what it owns something of exists then.

@@ -20,9 +20,11 @@ from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route
 from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
 from airflow_provider_mysql_cdc.cdc.emit.source_marks import marked
-from airflow_provider_mysql_cdc.cdc.job import avro_marks
+from airflow_provider_mysql_cdc.cdc.job import avro_marks, flat_source
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import AvroRows
 from airflow_provider_mysql_cdc.cdc.job.avro_source import AvroSource
+from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
+from airflow_provider_mysql_cdc.cdc.job.flat_spread import ByTransaction
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 
 _KIND = 9
@@ -58,8 +60,10 @@ class WalkedTransactions:
         """
         table_map = event.buf[event.body + TABLE_ID_BYTES : event.end]
         # Records that are formed behind the decoder name the row event in their errors.
-        if route.signals is None and route.form is None and self.walker.wants(table_map):
-            partitions = max(1, route.share.partitions)
+        flat = isinstance(route.source, FlatSource)
+        if route.signals is None and (route.form is None or flat) and self.walker.wants(table_map):
+            # Flat rows say their partition themselves.
+            partitions = 1 if flat else max(1, route.share.partitions)
             self.walker.learn(table_map, route, decoder_of(route), around_of(route), partitions)
 
     def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
@@ -79,7 +83,10 @@ class WalkedTransactions:
         for route, records, partition, gtid, event in found.segments:
             # Ids of records tell them (RecordOutput).
             place.gtid, place.events = gtid, event
-            self.output.walked(route, records, partition)
+            if route.form is None:
+                self.output.walked(route, records, partition)
+            else:
+                self.output.rows(route, records, file)
         for run in found.gtids:
             self.tracker.add_run(*run)
         server, place.gtid, place.commit_us, place.thread = found.last
@@ -96,8 +103,22 @@ def decoder_of(route: Route) -> Any:
     Args:
         route: The table's route.
     """
-    decoder = None if route.source is None else route.decoder
+    return decoder_of_rows(None if route.source is None else route.decoder)
+
+
+def decoder_of_rows(decoder: Any) -> Any:
+    """Return what writes rows at once.
+
+    Args:
+        decoder: A route's.
+    """
     return decoder.direct if isinstance(decoder, AvroRows) else decoder
+
+
+def _known_ahead(decoder: Any) -> bool:
+    """Return whether the partitions of flat rows do not depend on their transaction."""
+    flat = getattr(decoder_of_rows(decoder), "flat", None)
+    return flat is not None and not isinstance(flat.spread, ByTransaction)
 
 
 def around_of(route: Route) -> Marked | None:
@@ -107,6 +128,8 @@ def around_of(route: Route) -> Marked | None:
         route: The table's route.
     """
     source = route.source
+    if isinstance(source, FlatSource):
+        return flat_source.marked(source) if _known_ahead(route.decoder) else None
     if isinstance(source, AvroSource):
         return avro_marks.marked(source)
     return marked(source) if isinstance(source, SourceBlock) else None

@@ -1,5 +1,8 @@
 """The records of rows in their form, each on its partition; rows that cannot be written left out where that is allowed.
 
+Records that a decoder has written at once say their partition in place of a header (``flat_decoder``), and stay as they
+are.
+
 A row is written whole or left out whole: an UPDATE that changes the key is up to three records, which may go to
 partitions of several writers.
 """
@@ -74,9 +77,22 @@ def formed_rows(
     return found, bad
 
 
+def placed(records: Sequence[Row]) -> bool:
+    """Return whether all records of an event know their partition.
+
+    Args:
+        records: What a decoder made; it writes all rows of an event in one way, unless it leaves rows out.
+    """
+    return bool(records) and type(records[0][4]) is int and all(type(record[4]) is int for record in records)
+
+
 def _each(form: TableForm, records: Sequence[Row], share: TopicShare, where: str) -> Iterator[Formed]:
     count, mine, part = share.partitions, share.mine, 0
     for key, value, row, leg, header in records:
+        if type(header) is int:
+            if header in mine:
+                yield Formed(key, value, header, row, leg, None)
+            continue
         try:
             name = form.key_bytes(key)
             if count > 1:
@@ -92,6 +108,9 @@ def _whole(
 ) -> None:
     """Add the records of one row, or what is known of it."""
     count, mine = share.partitions, share.mine
+    if type(legs[0][4]) is int:
+        found.extend(_each(form, legs, share, where))
+        return
     # Every writer meets an error of keys; of one of values those know that own a record of the row.
     teller = partition_of(legs[0][0], count)
     try:

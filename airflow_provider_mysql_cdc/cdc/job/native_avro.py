@@ -28,8 +28,12 @@ _UNKNOWN = ("geometry", "point", "vector")
 _ZERO, _NULL = b"Z", b"N"  # native/src/avro.rs
 
 
-def _plain_characters(name: str) -> tuple[bytes, ...]:
-    """Return each byte's character of a character set in UTF-8; empty for one that is an error."""
+def plain_characters(name: str) -> tuple[bytes, ...]:
+    """Return each byte's character of a character set in UTF-8; empty for one that is an error.
+
+    Args:
+        name: The character set, of one byte a character.
+    """
     decode, texts = charset(name).decode, []
     for code in range(256):
         try:
@@ -46,7 +50,7 @@ def _texts(op: Op, column: Column, form: ColumnForm) -> tuple[bytes, ...]:
     if op.name == "set":
         return tuple(member.encode("utf-8", "replace") for member in column.enum_values)
     if op.name == "text:table":
-        return _plain_characters(column.charset or "utf8mb4")
+        return plain_characters(column.charset or "utf8mb4")
     return (_ZERO, _NULL) if op.name.startswith("clock:") else op.texts
 
 

@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.job.schema_book import AskId
 from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
-from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import AbsentValueError, dispatcher
+from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import AbsentValueError, dispatch_columns, dispatcher
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import columns_encoder, extension_text
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import key_schema, value_schema
 
@@ -38,6 +38,14 @@ class TicdcForm(TableForm):
         topic: Its topic.
         ask: Gives the id of a schema.
 
+    Attributes:
+        modes: How values are written.
+        rule: How rows are spread over partitions.
+        by_key: Whether nothing but the key decides where a row goes.
+        keys: Names of the key's columns, in the table's order.
+        dispatch: Gives a row's partition.
+        deciding: Names of the columns that it looks at.
+
     Raises:
         SchemaError: A type or a name has no form in the protocol.
         ConfigError: A dispatcher names what the table does not have.
@@ -51,10 +59,13 @@ class TicdcForm(TableForm):
         rules = cfg[F.DISPATCHERS]
         rule = rule_for(rules, table.id).partition if rules else PartitionRule()
         self._about, self._extension = about, modes.extension
-        self._by_key = rule.name in ("default", "table") or (rule.name == "index-value" and not rule.index)
+        self.modes, self.rule = modes, rule
+        self.by_key = rule.name in ("default", "table") or (rule.name == "index-value" and not rule.index)
         # What is not in the value cannot decide either.
-        seen = table if self._by_key else replace(table, columns=tuple(values))
-        self._dispatch = dispatcher(seen, [column.name for column in keys], rule, WHERE)
+        seen = table if self.by_key else replace(table, columns=tuple(values))
+        self.keys = tuple(column.name for column in keys)
+        self.dispatch = dispatcher(seen, self.keys, rule, WHERE)
+        self.deciding = dispatch_columns(seen, self.keys, rule, WHERE)
         schema = key_schema(table, keys, modes)
         self._key_head = None if schema is None else head_of(ask("key", f"{topic}-key", schema, about))
         self._key = columns_encoder(keys, modes)
@@ -64,6 +75,10 @@ class TicdcForm(TableForm):
         self._key_of, self._event_of = _Last(), _Last()
         self._last_at: tuple[Any, ...] | None = None
         self._last_text = ""
+
+    def flat_heads(self) -> tuple[str, str]:
+        """Return what keys and values begin with."""
+        return self._key_head or "", self._head
 
     def key_bytes(self, key: Bytes) -> Bytes:
         """Return a record's key; that of a table without one is null.
@@ -113,12 +128,12 @@ class TicdcForm(TableForm):
         """
         if count == 1:
             return 0
-        if self._by_key:
-            return self._dispatch({} if key is None else self._key_of(key), _NO_TS, count)
+        if self.by_key:
+            return self.dispatch({} if key is None else self._key_of(key), _NO_TS, count)
         event = self._event_of(value or b"")
         row = event["before"] if event["op"] == "d" else event["after"]
         try:
-            return self._dispatch(row, _transaction(event), count)
+            return self.dispatch(row, _transaction(event), count)
         except AbsentValueError as error:
             raise ValueDecodeError(
                 f"a deleted row of {self._about} has no partition",

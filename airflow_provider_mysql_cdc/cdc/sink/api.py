@@ -9,7 +9,7 @@ Headers = Sequence[tuple[str, "bytes | None"]]
 SideRecord = tuple[str, "bytes | None", "bytes | None"]
 """Topic, key, value of a record that goes to partition 0 within a commit (marker, schema history)."""
 Row = tuple["bytes | None", "bytes | None", int, int, Any]
-"""Key and value of a record, its row's number, which of the row's records it is, and its header or None."""
+"""Key and value of a record, its row's number, which of the row's records it is, and header, partition or None."""
 HeadedRecord = tuple[str, "bytes | None", "bytes | None", "Headers | None"]
 """The same with its headers."""
 

@@ -130,8 +130,9 @@ class MemoryWriter:
 
     def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction."""
-        for key, value, _, _, header in records:
-            self.produce(topic, key, value, partition, headers if header is None else [header, *headers])
+        for key, value, _, _, own in records:
+            part = own if isinstance(own, int) else partition
+            self.produce(topic, key, value, part, headers if own is None or part is own else [own, *headers])
 
     def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
         """Add side records and commit."""

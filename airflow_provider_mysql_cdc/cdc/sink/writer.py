@@ -166,9 +166,9 @@ class TransactionalWriter:
 
         Args:
             topic: Topic name.
-            records: Key, value, two members that are not looked at, and a header or None, of each.
+            records: Key, value, two members that are not looked at, and a header, a partition or None, of each.
             headers: Headers of all.
-            partition: Partition number.
+            partition: Partition number of those that do not say their own.
 
         Raises:
             RecordTooLargeError: A record exceeds kafka.message.max.bytes.
@@ -177,14 +177,15 @@ class TransactionalWriter:
         if records and not self._open:
             self._begin()
         produce, pending, serve_at = self._produce, self.bytes_pending, self._serve_at
-        for key, value, _, _, header in records:
-            given = headers if header is None else [header, *headers]
+        for key, value, _, _, own in records:
+            part = own if type(own) is int else partition
+            given = headers if own is None or part is own else [own, *headers]
             try:
-                produce(topic, value, key, partition, None, None, 0, given)
+                produce(topic, value, key, part, None, None, 0, given)
             except BufferError:
-                self._produce_slowly(topic, key, value, partition, given)
+                self._produce_slowly(topic, key, value, part, given)
             except KafkaException as error:
-                raise self._refused(error, topic, key, value, partition) from None
+                raise self._refused(error, topic, key, value, part) from None
             pending += (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
             if pending >= serve_at:
                 serve_at = pending + _SERVE_BYTES

@@ -80,8 +80,8 @@ def dispatcher(table: Table, key: Sequence[str], rule: PartitionRule, where: str
     """
     if rule.name == "ts":
         return lambda row, at, count: at.value % count
-    names = _columns_of(table, key, rule, where)
-    base = crc32(table.id.table.encode(), crc32(table.id.db.encode()))
+    names = dispatch_columns(table, key, rule, where)
+    base = table_sum(table)
     heads = [(name, crc32(name.encode())) for name in names]
 
     def dispatch(row: Mapping[str, object], at: CommitTs, count: int) -> int:
@@ -94,8 +94,28 @@ def dispatcher(table: Table, key: Sequence[str], rule: PartitionRule, where: str
     return dispatch
 
 
-def _columns_of(table: Table, key: Sequence[str], rule: PartitionRule, where: str) -> tuple[str, ...]:
-    if rule.name in ("default", "table"):
+def table_sum(table: Table) -> int:
+    """Return the checksum of a table's names, with which those of its values are joined.
+
+    Args:
+        table: The table.
+    """
+    return crc32(table.id.table.encode(), crc32(table.id.db.encode()))
+
+
+def dispatch_columns(table: Table, key: Sequence[str], rule: PartitionRule, where: str) -> tuple[str, ...]:
+    """Return the names of the columns whose values decide about a row's partition; none for ``ts``.
+
+    Args:
+        table: The table.
+        key: Names of its key columns.
+        rule: How rows are spread.
+        where: The property, for errors.
+
+    Raises:
+        ConfigError: As for ``dispatcher``.
+    """
+    if rule.name in ("default", "table", "ts"):
         return ()
     if rule.name == "index-value":
         return _index_columns(table, key, rule.index, where)

@@ -21,7 +21,8 @@ from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_typ
 Encode = Callable[[Any], str]
 Row = Mapping[str, Any]
 _FLOAT = Struct("<f")
-_NULL, _PRESENT = "\x00", "\x02"
+NULL, PRESENT = "\x00", "\x02"
+"""What stands for NULL, and before another value, where a column may be NULL."""
 
 
 def row_options(options: DecoderOptions, modes: TicdcModes) -> DecoderOptions:
@@ -55,7 +56,7 @@ def columns_encoder(columns: Sequence[Column], modes: TicdcModes) -> Callable[[R
     Raises:
         SchemaError: A type is not known.
     """
-    parts = [(column.name, _column(column, modes)) for column in columns]
+    parts = [(column.name, column_encoder(column, modes)) for column in columns]
     lines, bodies, namespace = list[str](), list[str](), dict(_NAMES)
     for number, column in enumerate(columns):
         encode, value = _encode_of(column, modes), f"v{number}"
@@ -83,14 +84,32 @@ def extension_text(operation: str, at: CommitTs) -> str:
         operation: ``c`` for an insert or a row of a snapshot, ``u`` for an update.
         at: The transaction's timestamp.
     """
-    return binary.text(operation) + binary.varint(at.value) + binary.varint(at.physical_ms)
+    return binary.text(operation) + stamp_text(at)
 
 
-def _column(column: Column, modes: TicdcModes) -> Encode:
+def stamp_text(at: CommitTs) -> str:
+    """Return the last two of these fields.
+
+    Args:
+        at: The transaction's timestamp.
+    """
+    return binary.varint(at.value) + binary.varint(at.physical_ms)
+
+
+def column_encoder(column: Column, modes: TicdcModes) -> Encode:
+    """Return the function that encodes a column's values, NULL among them.
+
+    Args:
+        column: The column.
+        modes: How values are written.
+
+    Raises:
+        SchemaError: The type is not known.
+    """
     encode = _encode_of(column, modes)
     if not column.nullable:
         return _required(column.name, encode)
-    return lambda value: _NULL if value is None else _PRESENT + encode(value)
+    return lambda value: NULL if value is None else PRESENT + encode(value)
 
 
 def _required(name: str, encode: Encode) -> Encode:
@@ -125,7 +144,7 @@ def _bit(value: bool | str) -> str:
 
 def _single(value: float) -> str:
     """Return a FLOAT as the double of the same value."""
-    return binary.double(_FLOAT.unpack(_FLOAT.pack(value))[0])
+    return binary.double(_FLOAT.unpack(_FLOAT.pack(float(value)))[0])
 
 
 def _vector(value: Sequence[float]) -> str:
@@ -168,6 +187,6 @@ _NAMES: Mapping[str, Any] = {
     "double": binary.double,
     "data": binary.data,
     "a2b_base64": a2b_base64,
-    "NULL": _NULL,
-    "PRESENT": _PRESENT,
+    "NULL": NULL,
+    "PRESENT": PRESENT,
 }

@@ -1,0 +1,52 @@
+"""Made-up flat rows of every kind of column, mode and dispatcher: the native kernel says what Python says."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from native_identity import BothFlat
+from test_fuzz_native import EVENTS, Made, each_seed
+from ticdc_identity import sides
+
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.job.direct_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.job.flat_spread import ByTransaction, ByValues
+
+pytestmark = [pytest.mark.quick, pytest.mark.native]
+SEEN = SimpleNamespace(events=0, declined={}, spread={})
+
+
+def run(seed: int) -> None:
+    """Write events of one made-up table in both ways."""
+    made = Made(seed)
+    both = sides(made)
+    if both is None:
+        return
+    try:
+        decoder = BothFlat(both.table, both.wires, both.text, kernel().module)
+    except Declined as reason:
+        SEEN.declined[str(reason)] = seed
+        return
+    columns = list(zip(both.table.columns, both.wires, strict=True))
+    size = (len(columns) + 7) // 8
+    for _ in range(4):
+        kind = made.random.choice(("write", "update", "delete"))
+        present = b"\xff" * size * (2 if kind == "update" else 1)
+        buf = b"head" + present + made.event(columns, kind) + b"tail"
+        ctx = both.context(made.random.choice(("0", "7", "null", "4711")), made.random.choice((0, 7)))
+        try:
+            getattr(decoder, kind)(buf, 4 + len(present), len(buf) - 4, ctx, [])
+        except NotDirect:
+            continue
+        SEEN.events += 1
+        SEEN.spread[type(both.text.spread)] = SEEN.spread.get(type(both.text.spread), 0) + 1
+
+
+def test_made_up_flat_rows() -> None:
+    before = BothFlat.compared
+    each_seed(run)
+    # Damaged rows and changed keys are not compared.
+    assert BothFlat.compared - before > EVENTS // 6, SEEN
+    assert SEEN.spread[ByValues] > EVENTS // 60 and SEEN.spread[ByTransaction] > EVENTS // 100, SEEN
