@@ -15,6 +15,8 @@ from ticdc_identity import AT, TICDC, FlatSides
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import decoder as decoder_of
+from airflow_provider_mysql_cdc.cdc.decode.tolerant import Tolerant
 from airflow_provider_mysql_cdc.cdc.decode.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.drain import routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
@@ -24,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.direct_decoder import NotDirect
 from airflow_provider_mysql_cdc.cdc.job.flat_decoder import PlainFlat
 from airflow_provider_mysql_cdc.cdc.job.flat_rows import FlatRows
-from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
+from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource, in_json
 from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -154,6 +156,36 @@ def test_a_writer_produces_its_own_partitions(identity: bool) -> None:
     assert Counter(written) == Counter(wanted) and len({part for _, _, part in written}) > 2
     names = [[name for name, _ in r.headers] for r in kafka.committed("topic")]
     assert names == [["h", "cdc-id"] if identity else ["h"]] * 20
+
+
+@pytest.mark.parametrize("writers", [1, 2])
+def test_rows_beside_one_that_cannot_be_decoded_are_written_once_each_in_one_of_both_ways(writers: int) -> None:
+    of = table(column("id", "INT", nullable=False), column("v", "VARCHAR", charset="utf8mb4"), key=("id",))
+    sides, decoder = both(7, KEY, of, wire_types(table_map((wt.LONG, 0), (wt.VARCHAR, 80))))
+
+    def text(number: int, value: bytes) -> bytes:
+        return image(2, struct.pack("<iB", number, len(value)) + value)
+
+    plain = decoder_of(sides.table, sides.wires, sides.options, sides.envelope)
+    kept, changed, bad = text(1, b"a") * 2, text(2, b"b") + text(3, b"b"), text(4, b"\xff") * 2
+    given, found = event("update", kept, changed, bad), dict[str, Counter[Any]]()
+    for way, rows in (("at once", FlatRows(decoder, lambda: plain, sides.form)), ("by way of JSON", plain)):
+        kafka, failed = MemoryKafka(), list[Any]()
+        for writer in range(writers):
+            sink, out = MemoryWriter(kafka, f"p.{writer}"), list[Any]()
+            sink.init()
+            ctx = sides.context() if way == "at once" else in_json(sides.context())
+            Tolerant(rows, failed).update(*given, ctx, out)
+            assert [type(header) is int for *_, header in out] == ([way == "at once", False, False])
+            route, _ = rows_in_routes(7, writer, writers)
+            route.form = sides.form
+            routes: Any = SimpleNamespace(identity=False, headers=[], failed=failed)
+            output = RecordOutput(sink, routes, SimpleNamespace(), None, "history", None, {}, {})  # type: ignore[arg-type]
+            assert output.rows(route, out, "b:4") == []
+            sink.commit()
+        found[way] = Counter((r.key, r.value, r.partition) for r in kafka.committed("topic"))
+        assert len(failed) == writers
+    assert found["at once"] == found["by way of JSON"] and found["at once"].total() == 3
 
 
 def test_a_producer_is_told_the_partition() -> None:
