@@ -7,6 +7,7 @@ use pyo3::types::PyBytes;
 use crate::json;
 use crate::kernel::{field, Declined, Kernel, Kind, Rows, Scratch};
 use crate::op::{op_of, Op};
+use crate::text;
 use crate::{plan, GivenColumn, RowKernel, Tally};
 
 /// Takes the key, the value, the row number and the partition of a record; says whether it took it.
@@ -155,8 +156,7 @@ fn tell(op: &Op, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         Op::Text(charset) => return charset.write_plain(out, data),
         Op::WideChar(charset) => return charset.write_plain_fixed(out, data),
         Op::Json => return json::document(out, data),
-        Op::Bit if data[0] < 2 => out.push(b'0' + data[0]),
-        Op::Bit => return None,
+        Op::Bit => text::unsigned(out, u64::from(data[0])),
         Op::Enum(texts) => out.extend_from_slice(texts.get(crate::op::little(data) as usize)?),
         _ => {
             op.write(out, data)?;
