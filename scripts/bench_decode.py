@@ -282,13 +282,25 @@ class Ways:
                     for _ in form.records(out):
                         pass
 
+        data = b"".join(len(packet).to_bytes(3, "little") + b"\0" + packet for packet in packets)
+
+        def in_blocks(texts: SnapshotSource, many: Callable[..., tuple[int, int]]) -> None:
+            ctx, at = EventContext(), 0
+            texts.fill(ctx, *place)
+            ctx.tail = texts.marked_tail
+            while at < len(data):
+                at = many(data, at, 1000, ctx, [])[1]
+
         ways: dict[str, Callable[[], None]] = {}
         for name, is_direct, decode, form in (
             ("JSON", False, plain, None),
             ("Avro", True, direct, None),
             ("Avro by way of JSON", False, plain, self.form),
         ):
-            ways[name] = partial(run, snapshot_source(self.cfg, self.table.id, direct=is_direct), decode, form)
+            texts = snapshot_source(self.cfg, self.table.id, direct=is_direct)
+            ways[name] = partial(run, texts, decode, form)
+            if form is None and hasattr(decode, "many"):
+                ways[f"{name} in blocks"] = partial(in_blocks, texts, decode.many)
         return ways
 
 

@@ -14,13 +14,16 @@ from test_fuzz_native import EVENTS, each_seed
 from test_fuzz_native_text import MadeText
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
+from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, selected_columns
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job.avro_marks import op_tail
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import by_way_of_json
-from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Table, TableId
+from airflow_provider_mysql_cdc.cdc.job.native_avro_text import NativeAvroText
+from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 
@@ -60,14 +63,14 @@ def run(seed: int) -> None:
         return
     both, decoder = found
     for _ in range(4):
-        packet = made.packet(selected_columns(both.table, both.options))
+        row = made.packet(selected_columns(both.table, both.options))
         decoder.sound = made.random.random() < 0.7
         if not decoder.sound:
-            packet = made.damaged(packet)
+            row = made.damaged(row)
         _, ctx = both.contexts("true", first_row=made.random.choice((0, 7, 9_000)))
         # What is damaged need not be JSON, by way of which it goes then.
         with contextlib.suppress(CdcError, ValueError):
-            decoder(packet, 0, ctx, [])
+            decoder(row, 0, ctx, [])
 
 
 def many(seed: int) -> None:
@@ -101,3 +104,22 @@ def test_made_up_rows_of_the_text_protocol_as_avro(write: Any) -> None:
     each_seed(write)
     # Tables with spatial columns are left to Python, and what raises in both is not counted.
     assert BothAvroTexts.compared - before > EVENTS // 8
+
+
+def test_a_number_outside_of_the_range_of_its_type_is_one_for_python() -> None:
+    """The server sends none; a table of varints in Python would give another number's bytes."""
+    for kind, bits in (("TINYINT", 8), ("SMALLINT", 16), ("MEDIUMINT", 24), ("INT", 32), ("BIGINT", 63)):
+        both = Sides(Table(TableId("db", "t"), (Column("c", 1, kind),)), DecoderOptions())
+        decoder = both.native_text(lambda *_: None)
+        assert decoder is not None
+        for number in (-(1 << 63 if bits == 63 else 1 << bits - 1), 0, (1 << bits) - 1):
+            assert natively(decoder, number) == 1
+        for number in (-(1 << 63) - 1 if bits == 63 else -(1 << bits - 1) - 1, 1 << bits, 10**20):
+            assert natively(decoder, number) == -1
+
+
+def natively(decoder: NativeAvroText, number: int) -> int:
+    out, text = list[Any](), b"%d" % number
+    made = decoder.natively(bytes([len(text)]) + text, 0, EventContext(), out)
+    assert len(out) == max(made, 0)
+    return made
