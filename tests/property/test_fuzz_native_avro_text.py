@@ -123,3 +123,11 @@ def natively(decoder: NativeAvroText, number: int) -> int:
     made = decoder.natively(bytes([len(text)]) + text, 0, EventContext(), out)
     assert len(out) == max(made, 0)
     return made
+
+
+@pytest.mark.parametrize(("text", "rows"), [(b"2026-01-02 03:04:05", 1), (b"2026-01-02 03:04:0\\", -1)])
+def test_a_moment_with_anything_to_escape_is_one_for_python(text: bytes, rows: int) -> None:
+    both = Sides(Table(TableId("db", "t"), (Column("c", 1, "TIMESTAMP"),)), DecoderOptions())
+    decoder = both.native_text(lambda *_: None)
+    assert decoder is not None
+    assert decoder.natively(bytes([len(text)]) + text, 0, EventContext(), []) == rows
