@@ -127,6 +127,7 @@ def drain(java: Java, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     monkeypatch.setattr(flink_sides, "AdminClient", lambda _: admin)
     monkeypatch.setattr(flink_sides, "drop", lambda *_: counts.append(-1))
     monkeypatch.setattr(flink_sides, "_LOOK_S", 0.05)
+    monkeypatch.setattr(flink_sides, "MOST_S", 20.0)
     monkeypatch.setattr(flink_sides, "_records", lambda *_: counts.pop(0) if counts[1:] else counts[0])
     yield FlinkDrain(entry), counts
 
