@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +18,12 @@ from airflow_provider_mysql_cdc.cdc.drain import routes
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
 from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
 from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
 from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 SHARE = TopicShare("t", 3, frozenset({1, 2}), False)
+FORM: Any = SimpleNamespace()
 RECORDS = [(b"k1", b"v1", 0, 0, None), (b"k2", None, 0, 1, ("h", b"x"))]
 CONTEXT = [("run", b"r")]
 
@@ -69,14 +72,35 @@ def test_walked_records_with_ids_go_to_their_partition() -> None:
     ]
 
 
+@pytest.mark.parametrize("identity", [True, False])
+def test_walked_flat_rows_go_to_the_partition_that_they_say(identity: bool) -> None:
+    """Those of other writers are left out one by one: a walk does not tell them apart."""
+    found, formed = Output(identity=identity), replace(route(), form=FORM)
+    flat = [(b"k1", b"v1", 0, 0, 0), (b"k2", b"v2", 1, 0, 2), (b"k3", None, 2, 0, 1)]
+    found.output.walked(formed, flat, 0)
+    assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
+    if identity:
+        told = [(key, value, part, headers[-1]) for _, key, value, part, headers in found.one]
+        assert found.all == []
+        assert told == [
+            (b"k2", b"v2", 2, ("cdc-id", b"g:8/3/1/0")),
+            (b"k3", None, 1, ("cdc-id", b"g:8/3/2/0")),
+        ]
+    else:
+        assert (found.one, found.all) == ([], [("t", flat[1:], CONTEXT)])
+
+
 @pytest.mark.parametrize(("share", "partitions"), [(SHARE, 3), (TopicShare("", 0, frozenset(), False), 1)])
 def test_a_walker_is_told_how_many_partitions_there_are(share: TopicShare, partitions: int) -> None:
     told: list[Any] = []
     walker: Any = SimpleNamespace(wants=lambda _: True, learn=lambda *given: told.append(given))
     none: Any = None
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"\7\0\0\0\0\0raw.", 0, 10)
-    WalkedTransactions(walker, none, none, none, none, none).learn(event, route(share))
-    assert [given[-1] for given in told] == [partitions]
+    flat = replace(route(share), form=FORM, source=FlatSource(none, extension=True))
+    for one in (route(share), flat):
+        WalkedTransactions(walker, none, none, none, none, none).learn(event, one)
+    # Flat rows say their partition themselves.
+    assert [given[-1] for given in told] == [partitions, 1]
 
 
 @pytest.mark.parametrize("formed", [True, False])

@@ -70,13 +70,16 @@ class RecordOutput:
         return bad
 
     def walked(self, route: Route, records: list[Any], partition: int) -> None:
-        """Produce records of one partition whose form is that of the decoder, if it is the writer's.
+        """Produce records that were written at once: those of the writer's partitions.
 
         Args:
             route: The table's route.
             records: As for ``rows``.
-            partition: Their partition.
+            partition: Their partition; not looked at where records say their own.
         """
+        if route.form is not None:
+            self._count(route, self._placed(route, records))
+            return
         if partition not in route.share.mine:
             return
         if self.routes.identity or route.ids is not None:

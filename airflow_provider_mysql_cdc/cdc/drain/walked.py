@@ -83,10 +83,7 @@ class WalkedTransactions:
         for route, records, partition, gtid, event in found.segments:
             # Ids of records tell them (RecordOutput).
             place.gtid, place.events = gtid, event
-            if route.form is None:
-                self.output.walked(route, records, partition)
-            else:
-                self.output.rows(route, records, file)
+            self.output.walked(route, records, partition)
         for run in found.gtids:
             self.tracker.add_run(*run)
         server, place.gtid, place.commit_us, place.thread = found.last
