@@ -151,11 +151,6 @@ def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
     ]
 
 
-def test_a_kernel_of_before_leaves_them_to_python(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(FakeKernel, "flat_plan")
-    assert type(made()[1]) is PlainFlat
-
-
 def test_its_events_are_counted(fake: FakeKernel) -> None:
     _, found = made()
     found._tally.native.rows = 4

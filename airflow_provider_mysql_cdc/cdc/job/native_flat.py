@@ -155,8 +155,6 @@ class NativeFlat(NativeDecoder, FlatDecoder):
         super().__init__(table, wires, flat.options, flat.envelope, module, tally, flat.dialect, flat.heads)
 
     def _plan(self, module: Any, columns: list[GivenColumn], options: DecoderOptions) -> Any:
-        if not hasattr(module, "flat_plan"):
-            raise Declined("this kernel does not know TiCDC's protocol")
         spread = spread_given(self.flat.spread, self.table, self._wires, options)
         heads = tuple(text.encode(_BYTES) for text in self.flat.heads)
         return module.flat_plan(columns, list(self._keys), heads, spread, self._tally.native)
