@@ -11,12 +11,15 @@ from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode import renderers
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
 from airflow_provider_mysql_cdc.cdc.decode.charset_tables import SINGLE
 from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import escape, quote_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
 from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, Temporal, datetime_unit, time_unit
-from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
 
 class Op(NamedTuple):
@@ -165,6 +168,23 @@ _OF_TYPE: dict[tuple[str, int], Make] = {
     **{(name, code): _string for name in CHARACTER_TYPES for code in wt.STRING_CODES},
     **{(name, code): partial(_string, binary=True) for name in BINARY_TYPES for code in wt.STRING_CODES},
 }
+
+
+def require_unchanged(column: Column, options: DecoderOptions) -> None:
+    """Leave a column to Python whose values are not shown as they are stored.
+
+    Args:
+        column: The column.
+        options: Modes.
+
+    Raises:
+        Declined: A converter handles it, or its values are cut or hashed.
+    """
+    if options.custom(column) is not None:
+        raise Declined(f"a converter handles column {column.name}")
+    change = options.treatment(column).change
+    if change is not None and constant_text(change) is None:
+        raise Declined(f"column {column.name} is cut or hashed")
 
 
 def op_of(request: Request) -> Op | None:

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined, Dialect
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, require_unchanged
 from airflow_provider_mysql_cdc.cdc.decode.native_walk import JSON_MARK, pieces
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, datetime_unit, time_unit
@@ -125,11 +125,7 @@ def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
     Raises:
         Declined: It has nothing for them.
     """
-    if options.custom(column) is not None:
-        raise Declined(f"a converter handles column {column.name}")
-    change = options.treatment(column).change
-    if change is not None and constant_text(change) is None:
-        raise Declined(f"column {column.name} is cut or hashed")
+    require_unchanged(column, options)
     make = _OF_TYPE.get(column.type_name)
     if make is None:
         raise Declined(f"column {column.name} is {column.type_name}")

@@ -6,13 +6,12 @@ import logging
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO, column_form
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm
-from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
 from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, op_of
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, op_of, require_unchanged
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import GivenColumn, NativeDecoder, unknown
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
@@ -77,11 +76,7 @@ class NativeDirect(NativeDecoder, DirectDecoder):
     """Write the rows of one table version as Avro; arguments and errors as for ``NativeDecoder``."""
 
     def _given(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> GivenColumn:
-        if options.custom(column) is not None:
-            raise Declined(f"a converter handles column {column.name}")
-        change = options.treatment(column).change
-        if change is not None and constant_text(change) is None:
-            raise Declined(f"column {column.name} is cut or hashed")
+        require_unchanged(column, options)
         request = Request(column, wire, options, "null")
         # Of a column that is in no record only the size matters.
         shown = code.in_value or code.in_key

@@ -9,12 +9,11 @@ from zlib import crc32
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm
 from airflow_provider_mysql_cdc.cdc.decode import literal_times
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, op_of
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, op_of, require_unchanged
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import GivenColumn, NativeDecoder, unknown
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
@@ -160,11 +159,7 @@ class NativeFlat(NativeDecoder, FlatDecoder):
         return module.flat_plan(columns, list(self._keys), heads, spread, self._tally.native)
 
     def _given(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> GivenColumn:
-        if options.custom(column) is not None:
-            raise Declined(f"a converter handles column {column.name}")
-        change = options.treatment(column).change
-        if change is not None and constant_text(change) is None:
-            raise Declined(f"column {column.name} is cut or hashed")
+        require_unchanged(column, options)
         request = Request(column, wire, options, "null")
         # Of a column that is in no record only the size matters.
         if code.in_value or code.in_key:
