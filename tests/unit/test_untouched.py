@@ -6,8 +6,11 @@ from collections.abc import Callable
 
 import pytest
 from decode_builder import column, packet, table
+from fake_kernel import installed
 from row_blocks import block_of
 
+from airflow_provider_mysql_cdc.cdc.decode import native_keys
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.incremental.untouched import OwnKeys, untouched, with_last
@@ -78,3 +81,11 @@ def test_a_key_that_cannot_be_read_is_an_error() -> None:
 def test_which_one_is_the_last() -> None:
     assert list(with_last([])) == []
     assert list(with_last("ab")) == [("a", False), ("b", True)]
+
+
+def test_a_kernel_with_a_defect_is_not_asked_for_keys_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    with installed(monkeypatch, native_keys, "NativeKeys") as fake:
+        fake.many = PANIC
+        keys = own_keys()
+        assert [keys.of(block) for block in BLOCKS[:2]] == [[key(1), key(2), key(3)], [key(4)]]
+        assert len(fake.asked) == 1
