@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.job.avro_forms import AvroForm, Forms
 from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -205,3 +205,11 @@ def test_records_beside_rows_have_guids_in_headers_too():
 def test_the_time_to_wait_for_ids_counts_both_registries():
     cfg = ConnectorConfig.from_properties(BASE | AVRO)
     assert Forms(cfg, Asked()).longest_s == 2 * (4 * 10 + 1 + 2 + 4)
+
+
+def test_text_that_is_no_json_is_named_like_a_value_that_does_not_fit() -> None:
+    """Damaged values make such text; where bad rows are left out, this one is left out too."""
+    form = AvroForm("", str, "db.t")
+    for data in (b'{"a":1e}', b'{"a":"\xff"}', b""):
+        with pytest.raises(ValueDecodeError, match=r"a record of db\.t cannot be written as Avro"):
+            form.of_json(data)

@@ -64,8 +64,16 @@ class AvroForm:
             raise not_written(self.about, error) from error
 
     def of_json(self, data: bytes) -> bytes:
-        """Return the bytes of a payload that is JSON text."""
-        return self.of_payload(payload_of(data))
+        """Return the bytes of a payload that is JSON text.
+
+        Raises:
+            ValueDecodeError: It does not fit the schema, or is none: what came of a damaged value.
+        """
+        try:
+            payload = payload_of(data)
+        except ValueError as error:
+            raise not_written(self.about, error) from error
+        return self.of_payload(payload)
 
 
 @dataclass(frozen=True, slots=True)
