@@ -71,7 +71,8 @@ def stages(profiles: Sequence[Profile]) -> str | None:
     style = Style(**{**_LOOK, "colors": _STAGES})
     title = "Microseconds of CPU a record, by stage, without Spark"
     chart = _bars(pygal.HorizontalStackedBar, "stages", title, len(below) + 2, print_values=False, style=style)
-    chart.legend_at_bottom_columns = 4
+    chart.legend_at_bottom_columns = 3
+    chart.truncate_legend = -1
     chart.x_labels = [f"{each.workload}, {each.side}" for each in below]
     for stage in STAGES:
         chart.add(stage, [round(each.stages[stage], 2) for each in below])
