@@ -174,8 +174,9 @@ def _note(begun: float, failures: list[str], error: Exception) -> None:
 
 
 def _sides(options: argparse.Namespace) -> list[Side]:
-    """Return who runs; the kernel only where it is installed, unless it is asked for by name."""
-    names = options.side or [name for name, side in SIDES.items() if not side.native or kernel_version()]
+    """Return who runs; an earlier commit only when it is asked for by name, the kernel also where it is installed."""
+    usual = [name for name, side in SIDES.items() if not side.asked and (not side.native or kernel_version())]
+    names = options.side or usual
     return [SIDES[name] for name in SIDES if name in names]
 
 

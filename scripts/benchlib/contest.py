@@ -8,12 +8,13 @@ from itertools import groupby
 from pathlib import Path
 
 from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
+from benchlib.earlier_sides import Earlier
 from benchlib.flink_sides import FlinkDrain
 from benchlib.ground import Contestant, Entry, Ground
 from benchlib.loading import load, make_database, make_tables
 from benchlib.our_sides import OurEachMinute, OurIncremental, OurSteadyLoad, OurStream
 from benchlib.run import Run
-from benchlib.sides import DEBEZIUM, FLINK, Side
+from benchlib.sides import DEBEZIUM, EARLIER, FLINK, Side
 from benchlib.workload import Workload
 
 Enter = Callable[[Entry], Contestant]
@@ -33,8 +34,8 @@ class Kind:
 
 
 KINDS = {
-    "drain": Kind(OurStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain}),
-    "snapshot": Kind(OurStream, {DEBEZIUM.name: DebeziumSnapshot}),
+    "drain": Kind(OurStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain, EARLIER.name: Earlier}),
+    "snapshot": Kind(OurStream, {DEBEZIUM.name: DebeziumSnapshot, EARLIER.name: Earlier}),
     "incremental": Kind(OurIncremental, {DEBEZIUM.name: DebeziumIncremental}),
     "run_for": Kind(OurSteadyLoad, {DEBEZIUM.name: DebeziumSteadyLoad}),
     "each_minute": Kind(OurEachMinute, {}),
@@ -109,12 +110,14 @@ def measured(
 
 
 def runs_it(workload: Workload, side: Side) -> bool:
-    """Return whether a side runs a workload: this provider runs all, a peer those that name it.
+    """Return whether a side runs a workload: this provider all, a peer those that name it, an earlier one what it can.
 
     Args:
         workload: The workload.
         side: The side.
     """
+    if side == EARLIER:
+        return side.name in KINDS[workload.kind].theirs and workload.peer == DEBEZIUM.name
     return side.ours or (side.name == workload.peer and side.name in KINDS[workload.kind].theirs)
 
 

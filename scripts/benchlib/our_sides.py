@@ -73,7 +73,8 @@ class Jobs:
         job = self._pipeline.prepare("snapshot" if self._entry.workload.snapshot else "drain")
         spec: Any = replace(job.spec, run_for_s=run_for_s)
         self._beside_s += time.process_time() - begun
-        self._samples += run_job(spec, self._entry.ground.cores, native=self._entry.side.native)[0]
+        ground, native, share = self._entry.ground, self._entry.side.native, self._entry.workload.share
+        self._samples += run_job(spec, ground.cores, native=native, share=share)[0]
         begun = time.process_time()
         outcome = self._pipeline.settle()
         if not outcome.complete:

@@ -203,7 +203,7 @@ BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "snapshots": _named("snapshot", "incremental"),
     "tables": _named("tables-1"),
     "linear": _named("linear"),
-    "writers": _named("tables-writers", "hot-writers"),
+    "writers": _named("tables-writers", "hot-writers", "tables-cores", "hot-cores"),
     "flink": _named("flink"),
     "lag": _lag,
     "plots": _plots,

@@ -8,8 +8,8 @@ from statistics import mean, median
 
 from benchlib.run import Run
 
-PEER, BASE, BEST = "debezium", "python", ("native", "python")
-"""Who is compared with; the side without the kernel; and whose figures count against a target, the first that ran."""
+PEER, BASE, EARLIER, BEST = "debezium", "python", "earlier", ("native", "python")
+"""Who is compared with; the side without the kernel; an earlier commit; whose figures count, the first that ran."""
 PEERS: Mapping[str, str] = {PEER: "Debezium", "flink": "Flink CDC"}
 """Names of all who are compared with; in a workload that several ran, the first."""
 PARTS: Mapping[str, Sequence[str]] = {

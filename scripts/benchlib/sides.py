@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from benchlib.debezium_worker import VERSION
+from benchlib.earlier_commit import NAME as EARLIER_NAME
 from benchlib.flink_worker import NAME as FLINK_NAME
 
 
@@ -16,17 +17,20 @@ class Side:
         name: On the command line and in results.
         title: In tables.
         native: Whether its decoder is the native kernel.
-        ours: Whether it is this provider.
+        ours: Whether it is this provider, as it is now.
+        asked: Whether it runs only when it is named.
     """
 
     name: str
     title: str
     native: bool = False
     ours: bool = True
+    asked: bool = False
 
 
 DEBEZIUM = Side("debezium", f"Debezium {VERSION}", ours=False)
 FLINK = Side("flink", FLINK_NAME, ours=False)
+EARLIER = Side("earlier", EARLIER_NAME, ours=False, asked=True)
 PYTHON = Side("python", "this provider")
 NATIVE = Side("native", "with the native kernel", native=True)
-SIDES = {side.name: side for side in (DEBEZIUM, FLINK, PYTHON, NATIVE)}
+SIDES = {side.name: side for side in (DEBEZIUM, FLINK, EARLIER, PYTHON, NATIVE)}

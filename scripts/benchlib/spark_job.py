@@ -11,22 +11,25 @@ from kit import submit_command, submit_env
 
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import VARIABLE
 from benchlib.process_tree import Sample, kill, watch
+from benchlib.slow_cores import SlowCores
 from benchlib.source import DATABASE, Source
 
 NAME = "this provider"
 
 
-def run_job(spec: Any, cores: int, *, native: bool = True) -> tuple[list[Sample], str]:
+def run_job(spec: Any, cores: int, *, native: bool = True, share: float = 0.0) -> tuple[list[Sample], str]:
     """Run a job as the operator does; return what its processes used, and what it printed.
 
     Args:
         spec: The job's spec.
         cores: Spark's ``local[N]``.
         native: Whether the native kernel decodes where it is installed.
+        share: Speed of the processor that each Python worker has for itself, as a share of a whole one; 0 for no bound.
 
     Raises:
-        RuntimeError: It failed.
+        RuntimeError: It failed, or workers cannot be bound here.
     """
+    own = SlowCores(share) if share else None
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
         process = subprocess.Popen(
             submit_command(spec, Path(folder), cores=cores),
@@ -36,17 +39,26 @@ def run_job(spec: Any, cores: int, *, native: bool = True) -> tuple[list[Sample]
             stderr=subprocess.STDOUT,
         )
         try:
-            samples = watch(process.pid, lambda: process.poll() is not None)
+            samples = watch(process.pid, lambda: _over(process, own))
         except BaseException:
             # A job does not end with the bench by itself.
             kill(process.pid)
             process.wait()
             raise
+        finally:
+            if own:
+                own.remove()
         log.seek(0)
         lines = log.read()
     if process.returncode:
         raise RuntimeError(f"the Spark job ended with code {process.returncode}:\n{lines}")
     return samples, lines
+
+
+def _over(process: subprocess.Popen[bytes], own: SlowCores | None) -> bool:
+    if own:
+        own.place(process.pid)
+    return process.poll() is not None
 
 
 def properties(source: Source, kafka: str, prefix: str, *, schemas: bool = False) -> dict[str, str]:

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from benchlib.result import BASE, PEER, Line
+from benchlib.earlier_commit import NAME as EARLIER_NAME
+from benchlib.result import BASE, EARLIER, PEER, Line
 
 Lines = Mapping[str, Line]
 FULL = 5_000_000
@@ -77,6 +78,30 @@ class Share:
         value = line.ratio(side, steady=steady)
         about = f"{self.workload}{' without start' * steady}{f' in {self.side}' if self.side else ''}"
         return None if value is None else Verdict(about, value, self.limit)
+
+
+@dataclass(frozen=True, slots=True)
+class NoDearer:
+    """Want the side without the kernel to cost no more than before there was one.
+
+    Where the commit of that time ran as well, the two are compared; Debezium's time, which the share was measured by,
+    differs from machine to machine more than theirs.
+
+    Args:
+        workload: Where.
+        limit: Share of Debezium's CPU time a record, starts counted, that was measured at that commit.
+    """
+
+    workload: str
+    limit: float
+
+    def judge(self, found: Lines) -> Verdict | None:
+        """Return how it stands."""
+        line = found.get(self.workload)
+        if line is None or BASE not in line.sides or EARLIER not in line.sides:
+            return Share(self.workload, self.limit, side=BASE).judge(found)
+        value = line.sides[BASE].cpu_s / line.sides[EARLIER].cpu_s
+        return Verdict(f"{self.workload} in {BASE} against {EARLIER_NAME}", value, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,17 +235,16 @@ TARGETS: tuple[Target, ...] = (
     Share("wide-schemas", 1 / 10),
     Share("snapshot", 1 / 6),
     Share("incremental", 1 / 6),
-    # Without the kernel: no dearer, beside Debezium in the same run, than what was measured before there was one.
-    Share("narrow", 0.27, side=BASE),
-    Share("narrow-schemas", 0.21, side=BASE),
-    Share("wide", 0.41, side=BASE),
-    Share("wide-schemas", 0.37, side=BASE),
-    Share("snapshot", 0.29, side=BASE),
+    NoDearer("narrow", 0.27),
+    NoDearer("narrow-schemas", 0.21),
+    NoDearer("wide", 0.41),
+    NoDearer("wide-schemas", 0.37),
+    NoDearer("snapshot", 0.29),
     Beside("avro", "narrow", 1.0),
     *(Memory(name, 1 / 5) for name in _COMPARED),
     *(Wall(name, 4.0) for name in _COMPARED),
     Linear([f"linear-{n}m" for n in (1, 2, 4, 8)], 0.10),
-    *(Beside(f"{name}-writers-2", f"{name}-writers-1", 1.6, wall=True) for name in _SHARED),
+    *(Beside(f"{name}-cores-2", f"{name}-cores-1", 1.6, wall=True) for name in _SHARED),
     *(Relief(f"{name}-writers-2", f"{name}-writers-1", 1.6) for name in _SHARED),
 )
 

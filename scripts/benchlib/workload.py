@@ -33,6 +33,7 @@ class Workload:
         ours: Further properties of this provider.
         seconds: How long a steady load lasts; 0 for rows that are there before.
         least: Fewest rows at whatever scale.
+        share: Speed of the processor that each writer has for itself, as a share of a whole one; 0 where all share all.
     """
 
     name: str
@@ -50,6 +51,7 @@ class Workload:
     ours: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
     least: int = LEAST_ROWS
+    share: float = 0.0
 
     @property
     def names(self) -> list[str]:
@@ -90,6 +92,7 @@ class Workload:
 _SHARING = ("drain", "snapshot")
 _M = 1_000_000
 _OLD_MYSQL = "8.0.15"
+_SLOW = 0.2
 _SNAPSHOT = Workload("snapshot", "7 columns, integer key, read by a snapshot", NARROW, 5 * _M, 5 * _M, "snapshot")
 _LAG = Workload(
     "lag-run-for", "200 changes a second, one a transaction; one job with run_for", NARROW, 10_000, kind="run_for"
@@ -106,12 +109,17 @@ def _linear(millions: int) -> Workload:
     return Workload(f"linear-{millions}m", about, NARROW, millions * _M, peer=None)
 
 
-def _writers(tables: int, writers: int) -> Workload:
+def _writers(tables: int, writers: int, share: float) -> Workload:
     where = "ten tables" if tables > 1 else "one table, its topic with two partitions"
     ours = {"drain.writers": str(writers), **({} if tables > 1 else {"topic.creation.default.partitions": "2"})}
-    name = f"{'tables' if tables > 1 else 'hot'}-writers-{writers}"
-    about = f"{where}, {writers} writer{'s' * (writers > 1)}"
-    return Workload(name, about, NARROW, 5 * _M, tables=tables, peer=None, ours=ours)
+    name = f"{'tables' if tables > 1 else 'hot'}-{'cores' if share else 'writers'}-{writers}"
+    own = (
+        f", {'each with' if writers > 1 else 'with'} a processor of its own of {share:.0%} of the speed"
+        if share
+        else ""
+    )
+    about = f"{where}, {writers} writer{'s' * (writers > 1)}{own}"
+    return Workload(name, about, NARROW, 5 * _M, tables=tables, peer=None, ours=ours, share=share)
 
 
 # Neighbours that share their rows (``Workload.rows_as``) are measured on one load.
@@ -135,7 +143,7 @@ _ALL = (
         "incremental", "7 columns, read beside 100 changes a second", NARROW, _M, 300_000, "incremental", least=20_000
     ),
     *(_tables(count) for count in (10, 100, 1_000, 10_000)),
-    *(_writers(tables, writers) for tables in (1, 10) for writers in (1, 2)),
+    *(_writers(tables, writers, share) for tables in (1, 10) for share in (0.0, _SLOW) for writers in (1, 2)),
     *(_linear(millions) for millions in (1, 2, 4, 8)),
     replace(_LAG, seconds=300.0),
     replace(

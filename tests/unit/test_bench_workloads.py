@@ -13,7 +13,7 @@ from benchlib.contest import KINDS, Repeats, groups, runs_it
 from benchlib.ground import Entry
 from benchlib.lag import committed_at, lags
 from benchlib.loading import load
-from benchlib.sides import DEBEZIUM, FLINK, NATIVE, PYTHON, SIDES
+from benchlib.sides import DEBEZIUM, EARLIER, FLINK, NATIVE, PYTHON, SIDES
 from benchlib.workload import LEAST_ROWS, WORKLOADS
 
 
@@ -21,7 +21,7 @@ def test_neighbours_on_the_same_rows_share_a_load() -> None:
     shared = [[w.name for w in some] for some in groups(list(WORKLOADS.values())) if len(some) > 1]
     assert shared == [
         *(["narrow", "avro", "snapshot", "ticdc"], ["wide-schemas", "snapshot-wide"]),
-        *([f"{where}-writers-1", f"{where}-writers-2"] for where in ("hot", "tables")),
+        *([f"{where}-{how}-{n}" for how in ("writers", "cores") for n in (1, 2)] for where in ("hot", "tables")),
     ]
     quick = [w.scaled(1.0, quick=True) for w in WORKLOADS.values() if w.quick]
     assert [[w.name for w in some] for some in groups(quick)] == [
@@ -31,13 +31,20 @@ def test_neighbours_on_the_same_rows_share_a_load() -> None:
 
 def test_each_workload_is_run_by_one_peer_at_most() -> None:
     for workload in WORKLOADS.values():
-        peers = [side.name for side in SIDES.values() if not side.ours and runs_it(workload, side)]
+        peers = [s.name for s in SIDES.values() if not s.ours and s != EARLIER and runs_it(workload, s)]
         assert peers == ([workload.peer] if workload.peer else [])
         assert runs_it(workload, PYTHON) and runs_it(workload, NATIVE)
     flink = WORKLOADS["flink-narrow"]
     assert (flink.peer, flink.rows, flink.mysql, flink.quick) == (FLINK.name, 1_000_000, "8.0.15", 0)
     assert [w.name for w in WORKLOADS.values() if w.mysql or w.peer == FLINK.name] == ["flink-narrow"]
     assert flink.rows_as != replace(flink, mysql=None).rows_as
+
+
+def test_an_earlier_commit_runs_only_what_debezium_runs_and_only_when_it_is_named() -> None:
+    there = [w.name for w in WORKLOADS.values() if runs_it(w, EARLIER)]
+    assert {"narrow", "narrow-schemas", "wide", "wide-schemas", "snapshot"} <= set(there)
+    assert not {"avro", "incremental", "lag-run-for", "hot-cores-2", "flink-narrow"} & set(there)
+    assert [side.name for side in SIDES.values() if side.asked] == [EARLIER.name]
 
 
 def test_each_server_has_names_of_its_own_in_the_broker() -> None:

@@ -1,0 +1,59 @@
+"""The workloads by an earlier commit of this provider, from the start of spark-submit to its end."""
+
+from __future__ import annotations
+
+import os
+
+from benchlib.earlier_commit import COMMIT, Worker, tree
+from benchlib.ground import Entry
+from benchlib.process_tree import Usage
+from benchlib.run import Run
+from benchlib.source import DATABASE
+from benchlib.spark_job import properties
+from benchlib.topics import drop
+
+
+class Earlier:
+    """Drain or snapshot rows that are there.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: Entry) -> None:
+        self._entry = entry
+        self._files = tree(entry.folder.parent.parent / f"tree-{COMMIT}")
+        self._workers: list[Worker] = []
+
+    def find_place(self) -> None:
+        """Read structures and position, for each run."""
+        self._workers = [self._worker(number) for number in range(self._entry.repeat)]
+
+    def run(self, number: int) -> Run:
+        """Run one job.
+
+        Args:
+            number: Which run.
+
+        Raises:
+            RuntimeError: It failed, or wrote another number of records than there are rows.
+        """
+        entry, workload = self._entry, self._entry.workload
+        found = self._workers[number].run(entry.ground.cores)
+        counts, load = found["counts"], os.getloadavg()[0]
+        topics = [f"{entry.prefix(number)}.{DATABASE}.{name}" for name in workload.names]
+        # That commit counts a snapshot's rows by chunk; each row is a record.
+        records = sum(counts.values() if workload.snapshot else (counts.get(topic, 0) for topic in topics))
+        drop(entry.ground.kafka, topics)
+        if records != workload.rows:
+            raise RuntimeError(f"{workload.name}: {workload.rows} rows were written, and {records} records came")
+        return Run(workload.name, entry.side.name, records, Usage(**found["used"]), float(found["beside_s"]), load)
+
+    def _worker(self, number: int) -> Worker:
+        entry, workload = self._entry, self._entry.workload
+        given = properties(entry.ground.source, entry.ground.kafka, entry.prefix(number)) | {
+            "table.include.list": workload.included,
+            "snapshot.mode": "initial_only" if workload.snapshot else "no_data",
+            **workload.form.properties(entry.ground.registry),
+        }
+        return Worker(self._files, entry.folder, "snapshot" if workload.snapshot else "drain", given)

@@ -1,0 +1,77 @@
+"""A processor of its own for each worker, and the files of an earlier commit."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from benchlib import earlier_commit, slow_cores
+from benchlib.slow_cores import Control, SlowCores
+from stacklib.errors import StackError
+
+
+def groups(root: Path) -> Control:
+    """Return a hierarchy of plain files, as far as a group has them before it is bound."""
+
+    def limits(us: int) -> Mapping[str, str]:
+        for folder in root.iterdir():
+            (folder / "cpu.max").touch()
+        return {"cpu.max": str(us)}
+
+    return Control(root, limits)
+
+
+def test_each_worker_of_a_tree_has_a_share_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_cores, "_CONTROLS", (groups(tmp_path),))
+    monkeypatch.setattr(Path, "rmdir", lambda path: [each.unlink() for each in path.iterdir()] and os.rmdir(path))
+    cores = SlowCores(0.2)
+    assert list(tmp_path.iterdir()) == []
+    sleep = "import time; time.sleep(60)"
+    workers = [
+        subprocess.Popen([sys.executable, "-c", sleep, name]) for name in ("pyspark.daemon", "x", "pyspark.daemon")
+    ]
+    try:
+        cores.place(os.getpid())
+        cores.place(os.getpid())
+        found = {(each / "cgroup.procs").read_text(): (each / "cpu.max").read_text() for each in tmp_path.iterdir()}
+        assert found == {str(workers[0].pid): "2000", str(workers[2].pid): "2000"}
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    cores.remove()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_machine_that_binds_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(slow_cores, "_CONTROLS", (Control(tmp_path / "none", lambda us: {"cpu.max": str(us)}),))
+    with pytest.raises(
+        RuntimeError, match=r"CPU bandwidth this user may set \(user \d+: .*none.*\); run as root, or leave"
+    ):
+        SlowCores(0.2)
+    monkeypatch.setattr(slow_cores, "_CONTROLS", (Control(tmp_path, lambda us: {"cpu.max": str(us)}),))
+    with pytest.raises(RuntimeError, match=r"its groups have no cpu\.max"):
+        SlowCores(0.2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_earlier_commit_that_the_clone_does_not_have_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(earlier_commit, "COMMIT", "0000000")
+    with pytest.raises(StackError, match=r"0000000.*git fetch --unshallow"):
+        earlier_commit.tree(tmp_path / "tree")
+    assert not (tmp_path / "tree").exists()
+
+
+def test_an_earlier_commit_is_run_from_its_own_files(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A process that takes the provider from elsewhere would measure today's code."""
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "kit.py").write_text("Pipeline = submit_command = submit_env = None\n")
+    with pytest.raises(RuntimeError, match=r"this provider at d52656a ended with code 1"):
+        earlier_commit.Worker(tmp_path, tmp_path, "drain", {})
+    assert f"the earlier commit is in {tmp_path}, and Python took the provider from " in capfd.readouterr().err
