@@ -26,7 +26,7 @@ _REASONS = {
         STRM-20..22
     """,
     "there is no queue, poll or connection thread to tune: the property is accepted and said to do nothing (CFG)": """
-        STRM-08 STRM-32 STRM-33 STRM-35 SNAP-52..54 SCH-11 SCH-12 FAULT-16
+        STRM-08 STRM-32 STRM-35 SNAP-52..54 SCH-11 SCH-12 FAULT-16
     """,
     "would set up sessions that this provider sets up alone: refused by name (CFG)": "STRM-37",
     # Nothing that a test of this package could show.

@@ -38,7 +38,9 @@ def test_each_worker_of_a_tree_has_a_share_of_its_own(tmp_path: Path, monkeypatc
         cores.place(os.getpid())
         cores.place(os.getpid())
         found = {(each / "cgroup.procs").read_text(): (each / "cpu.max").read_text() for each in tmp_path.iterdir()}
-        assert found == {str(workers[0].pid): "2000", str(workers[2].pid): "2000"}
+        # Other tests of this process may have left some that end by themselves.
+        bound = {worker.pid: found.get(str(worker.pid)) for worker in workers}
+        assert list(bound.values()) == ["2000", None, "2000"]
     finally:
         for worker in workers:
             worker.kill()

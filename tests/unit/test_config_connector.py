@@ -209,7 +209,7 @@ def test_two_names_of_one_property_may_agree_but_not_contradict() -> None:
 
 
 @pytest.mark.req("CFG-03")
-@pytest.mark.parametrize("name", ["tasks.max", "max.queue.size", "max.batch.size", "poll.interval.ms"])
+@pytest.mark.parametrize("name", ["tasks.max", "max.queue.size", "max.batch.size", "queue.provider.type"])
 def test_what_has_no_effect_is_accepted_and_noted(name: str) -> None:
     cfg = config(**{name: "5"})
     assert any(note.startswith(f"{name} has no effect: ") for note in cfg.notes)

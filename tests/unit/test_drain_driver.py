@@ -69,6 +69,84 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
     assert begun == [1]
 
 
+class Clock:
+    """Tell a time that only sleeping and working move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+def batches_of(
+    monkeypatch: pytest.MonkeyPatch, takes_s: float, *, read: int = 0, first_new: float = 0.0, **properties: str
+) -> tuple[list[float], float]:
+    """Run batches for ten seconds; return when each begins and when the run ends.
+
+    Args:
+        monkeypatch: Replaces parts of the driver.
+        takes_s: Seconds that a batch takes.
+        read: Records read behind each by other work.
+        first_new: Seconds before which nothing new is found behind the first batch.
+        properties: Further properties.
+    """
+    clock = Clock()
+    begun: list[float] = []
+
+    def batch(*_: Any) -> dict[str, int]:
+        begun.append(clock.now - 100.0)
+        clock.now += takes_s
+        return {}
+
+    def plan_next(cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, **__: Any) -> Any:
+        return plan(epoch) if clock.now - 100.0 >= first_new else None
+
+    lock = SimpleNamespace(require=lambda: None)
+    there = SimpleNamespace(end=lambda: START, plan_in_force=plan, prepared=lambda: None)
+    job = SimpleNamespace(latest=lambda: there, read=lambda: there)
+    monkeypatch.setattr(drain_driver.run_lock, "held", lambda *_: contextlib.nullcontext(lock))
+    monkeypatch.setattr(drain_driver.run_lock, "stay", lambda conn: None)
+    monkeypatch.setattr(drain_driver, "connect", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))
+    monkeypatch.setattr(drain_driver, "time", clock)
+    monkeypatch.setattr(drain_driver, "_batch", batch)
+    monkeypatch.setattr(drain_driver, "plan_drain", plan_next)
+    cfg = config(**{name.replace("_", "."): value for name, value in properties.items()})
+    spec = JobSpec("drain", cfg.properties(), plan().to_json(), "dag/run/task/-1", 10)
+    other = drain_driver.OtherWork(lambda behind: {"t": read} if read else {}, lambda *_: False)
+    runner: Any = None
+    drain_driver.run_drain(spec, runner, lambda line: None, other)
+    return begun, clock.now - 100.0
+
+
+@pytest.mark.req("CFG-33", "STRM-33")
+def test_what_is_new_within_an_interval_is_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that took longer than the interval, or that other work was done behind, is followed at once."""
+    each, end = batches_of(monkeypatch, 0.25)
+    assert each == [n * 0.5 for n in range(20)] and end == 10.0
+    each, end = batches_of(monkeypatch, 0.25, poll_interval_ms="4000")
+    assert each == [0.0, 4.0, 8.0] and end == 10.0
+    each, _ = batches_of(monkeypatch, 2.0)
+    assert each == [0.0, 2.0, 4.0, 6.0, 8.0]
+    each, _ = batches_of(monkeypatch, 0.25, read=1)
+    assert each == [n * 0.25 for n in range(40)]
+
+
+@pytest.mark.req("STRM-33")
+def test_nothing_new_is_looked_for_once_an_interval_and_no_less_than_each_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    each, _ = batches_of(monkeypatch, 0.25, first_new=3.1)
+    assert each[:2] == [0.0, 3.5]
+    each, _ = batches_of(monkeypatch, 0.25, first_new=6.1, poll_interval_ms="5000")
+    assert each[:2] == [0.0, 7.0]
+
+
 @pytest.mark.parametrize("epoch, done", [(1, False), (7, True)], ids=["not done", "of another batch"])
 def test_a_batch_is_complete_when_each_writers_marker_says_so(
     monkeypatch: pytest.MonkeyPatch, epoch: int, done: bool

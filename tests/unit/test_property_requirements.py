@@ -166,7 +166,6 @@ def test_rules_for_columns_may_be_repeated(name: str, kind: RuleKind) -> None:
         pytest.param("max.batch.size", "2048", marks=pytest.mark.req("CFG-30")),
         pytest.param("max.queue.size", "8192", marks=pytest.mark.req("CFG-31")),
         pytest.param("max.queue.size.in.bytes", "5000", marks=pytest.mark.req("CFG-32")),
-        pytest.param("poll.interval.ms", "1000", marks=pytest.mark.req("CFG-33")),
         pytest.param("gtid.new.channel.position", "earliest", marks=pytest.mark.req("CFG-37")),
         pytest.param("connect.keep.alive", "true", marks=pytest.mark.req("CFG-42")),
         pytest.param("min.row.count.to.stream.results", "1000", marks=pytest.mark.req("CFG-55")),

@@ -29,7 +29,6 @@ NO_EFFECT: dict[str, str] = {
     "max.queue.size.in.bytes": _QUEUE,
     "max.batch.size": _QUEUE,
     "queue.provider.type": _QUEUE,
-    "poll.interval.ms": _QUEUE,
     "poll.dispatch.interval.ms": _QUEUE,
     "min.row.count.to.stream.results": "snapshot rows are always streamed",
     "snapshot.fetch.size": "snapshot rows are always streamed",

@@ -74,6 +74,16 @@ DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
     ours=True,
     decides=Decides.NOTHING,
 )
+POLL_INTERVAL_MS: Field[int] = Field(
+    "poll.interval.ms",
+    parse.integer(1, parse.INT32_MAX),
+    500,
+    "Milliseconds from the beginning of one batch of a `run_for` to that of the next: what is new meanwhile is one "
+    "batch. A batch that took longer, or that chunks of an incremental snapshot were read behind, is followed at once.",
+    Group.DRAIN,
+    refs=("CFG-33", "STRM-33"),
+    decides=Decides.NOTHING,
+)
 MAX_BATCH_BYTES: Field[int] = Field(
     "max.batch.bytes",
     parse.integer(0),

@@ -59,6 +59,7 @@ class Behind:
 
 LOOK_S = 5.0
 """Seconds between two looks for other work than new events."""
+_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,13 +101,15 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO
         with JobLedger(cfg, spec.run or new_run()) as job:
             while True:
                 lock.require()
+                earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
                 counts = _batch(cfg, conn, job, plan, runner, log, lock)
                 read = other.carry_out(Behind(cfg, conn, job, runner, spec.owner, log, lock.require, counts))
                 for topic, n in (*counts.items(), *read.items()):
                     totals[topic] = totals.get(topic, 0) + n
                 _heartbeat_action(cfg, conn)
                 with named_errors(cfg):
-                    following = _next(cfg, conn, job, spec, counts, deadline, other, lock.require)
+                    times = (time.monotonic() if read else earliest, deadline)
+                    following = _next(cfg, conn, job, spec, counts, times, other, lock.require)
                 if following is None:
                     return totals
                 plan = following
@@ -184,16 +187,16 @@ def _next(
     job: JobLedger,
     spec: JobSpec,
     counts: dict[str, int],
-    deadline: float,
+    times: tuple[float, float],
     other: OtherWork,
     require: Callable[[], None],
 ) -> BatchPlan | None:
-    """Wait for new events, or other work, until the deadline and plan the next batch.
+    """Wait for new events, or other work, and plan the next batch: not before the one time, and not behind the other.
 
     Raises:
         RunInProgressError: The lock is lost, which also says that somebody has ended this run.
     """
-    ledger, looked = job.latest(), time.monotonic()
+    ledger, looked, (earliest, deadline) = job.latest(), time.monotonic(), times
     start, plan = ledger.end(), ledger.plan_in_force()
     if plan.kind == "reset":
         # A signal has moved the stream; the stored offset has to follow before anything else is planned.
@@ -202,15 +205,19 @@ def _next(
     if start is None:
         return None
     epoch = plan.epoch + 1
-    while time.monotonic() < deadline:
+    while (now := time.monotonic()) < deadline:
         require()
+        if now < earliest:
+            time.sleep(min(_PAUSE_S, earliest - now, deadline - now))
+            continue
         waits = time.monotonic() - looked >= LOOK_S
         if waits:
             looked, waits = time.monotonic(), other.waits(cfg, job.read())
         following = plan_drain(cfg, conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=waits)
         if following is not None:
             return following
-        time.sleep(min(1.0, max(0.0, deadline - time.monotonic())))
+        pause_s = min(_PAUSE_S, cfg[F.POLL_INTERVAL_MS] / 1000)
+        time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     return None
 
 
