@@ -22,9 +22,10 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.fence import fence
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, end_offsets, ensure_topics
-from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter, fence
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -236,6 +237,38 @@ def test_a_record_larger_than_the_broker_takes_fails_the_commit_and_nothing_is_v
     assert values(settings, topic) == [b"next"]
 
 
+def test_small_records_in_a_batch_that_is_larger_than_the_broker_takes_are_told_how_to_fit(
+    settings: dict[str, str], topic: str, unique: str
+) -> None:
+    def write(more: dict[str, str]) -> None:
+        with writer(settings | more, f"{unique}.0") as w:
+            for number in range(3_000):
+                w.produce(topic, b"%d" % number, b"x" * 100, 0)
+            w.commit()
+
+    with pytest.raises(RecordTooLargeError, match=r"set that below max\.message\.bytes") as caught:
+        write({})
+    assert "kafka.batch.size" in str(caught.value)
+    write({"batch.size": "90000"})
+    assert len(values(settings, topic)) == 3_000
+
+
+def test_batches_become_smaller_as_long_as_that_can_help(settings: dict[str, str], topic: str, unique: str) -> None:
+    with writer(settings, f"{unique}.0") as w:
+        w.produce(topic, b"key", b"x" * 99_500, 0)
+        with pytest.raises(RecordTooLargeError):
+            w.commit([(topic, b"k", b"x" * 2_000)])
+        assert w.gather_less() is None, "100,000 bytes are no room for such a record and what stands around it"
+    with writer(settings, f"{unique}.0") as w:
+        sizes = [w.gather_less() for _ in range(4)]
+        assert sizes == [100_000, 10_000, None, None]
+        w.init()
+        for number in range(3_000):
+            w.produce(topic, b"%d" % number, b"x" * 100, 0)
+        w.commit()
+    assert len(values(settings, topic)) == 3_000
+
+
 @pytest.mark.parametrize("known", [False, True], ids=["asked", "known"])
 def test_a_partition_that_does_not_exist_fails_the_transaction(
     settings: dict[str, str], topic: str, unique: str, known: bool
@@ -275,7 +308,7 @@ def test_unreachable_brokers_are_named_in_time(unique: str) -> None:
 def test_a_full_queue_holds_the_writer_back(
     settings: dict[str, str], topic: str, unique: str, monkeypatch: pytest.MonkeyPatch, at_once: int
 ) -> None:
-    small = {"queue.buffering.max.kbytes": "1024", "queue.buffering.max.messages": "100000"}
+    small = {"queue.buffering.max.kbytes": "1024", "queue.buffering.max.messages": "100000", "batch.size": "90000"}
     value = bytes(range(256)) * 20
     most, waits = 0, 0
     with writer(settings | small, f"{unique}.0") as w:

@@ -5,7 +5,7 @@ by ``TransactionalWriter.commit`` together with the records they stand for; plan
 
 **Fence first.** A writer that died between its marker and its commit leaves a transaction open, and read_committed
 readers see nothing behind it until it is aborted. Reading therefore goes up to the high watermark and waits for what is
-open; ``writer.fence`` ends such transactions at once.
+open; ``fence.fence`` ends such transactions at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.fence import fence
 from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
@@ -37,7 +38,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     topic_id,
     topics_there,
 )
-from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter, fence
+from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter
 
 __all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]
 

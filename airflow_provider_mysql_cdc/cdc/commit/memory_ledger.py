@@ -68,7 +68,7 @@ class MemoryLedger:
         return ledger_state({(r.key or b"").decode(): r.value for r in records})
 
     def fence(self, writers: Iterable[int | str]) -> None:
-        """Fence writers; twin of ``writer.fence``."""
+        """Fence writers; twin of ``fence.fence``."""
         for writer in writers:
             MemoryWriter(self._kafka, transactional_id(self._prefix, writer)).init()
 

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters
 from airflow_provider_mysql_cdc.cdc.drain.read_at import filters_in_force, passed
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
-from airflow_provider_mysql_cdc.cdc.errors import StateError
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, StateError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
@@ -160,7 +160,20 @@ def write_batch(
     # Open to the end: a writer that meets thousands of tables joins again and again (``client_turn``), and reads then
     # only what came since.
     with wiring.ledger(cfg) as book:
-        return _write(cfg, index, sink, channel, arguments, touched, book)
+        while True:
+            try:
+                return _write(cfg, index, sink, channel, arguments, touched, book)
+            except RecordTooLargeError as error:
+                # What a round has touched so far is not told apart from what a second pass would touch.
+                size = None if touched is not None else sink.gather_less()
+                if size is None:
+                    raise
+                _tell(channel, arguments, f"writer {index} goes on with batches of {size:,} bytes: {error}")
+
+
+def _tell(channel: CoordinatorClient, arguments: dict[str, Any], line: str) -> None:
+    at = str(BatchPlan.from_json(arguments["plan"]).start)
+    channel.call("progress", note=line, at=at, records=0)
 
 
 def _write(

@@ -100,7 +100,8 @@ _TABLE: dict[int, tuple[type[SinkError], str, str]] = {
             RecordTooLargeError,
             "a record is larger than Kafka takes",
             "raise max.message.bytes of the topic (message.max.bytes of the broker) and kafka.message.max.bytes, "
-            "or exclude the column or table",
+            "or exclude the column or table; where the record itself is smaller, it came in a batch of up to "
+            "kafka.batch.size bytes: set that below max.message.bytes",
         ),
     ),
     **dict.fromkeys(

@@ -61,7 +61,7 @@ def read_topic_committed(
 
     Reading to the last *stable* offset is not enough: while any transaction stays open, the commits behind it are
     hidden. So this waits until the open transactions below the high watermark have ended. Live writers end theirs
-    within their commit interval; those of dead writers must be fenced first (``writer.fence``), or they end only at
+    within their commit interval; those of dead writers must be fenced first (``fence.fence``), or they end only at
     their transaction timeout.
 
     Args:

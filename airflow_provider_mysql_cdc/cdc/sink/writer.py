@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError, StateError
 from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, Row, SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id as writer_transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
 
 SHORT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
 _SERVE_BYTES = 1 << 20
+_LESS = 10
+_AROUND_RECORD = 1_000
 _PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 _MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
@@ -59,15 +58,18 @@ class TransactionalWriter:
         self._timeout_s = transaction_timeout_ms / 1000
         self._where = f"{transactional_id} at {brokers(kafka_settings)}"
         settings = producer_settings(kafka_settings, transactional_id, transaction_timeout_ms)
-        self._max_bytes = int(settings["message.max.bytes"])
+        self._settings = settings
+        self._max_bytes, self._largest_refused = int(settings["message.max.bytes"]), 0
         self._last_error: KafkaError | None = None
         self._open = False
         self._began = 0.0
         self._undelivered: tuple[KafkaError, str, int] | None = None
         self._serve_at = _SERVE_BYTES
-        self._make = partial(make_producer, settings, self._on_error, self._on_undelivered)
         self._producer: Producer | None = self._make()
         self._produce = self._producer.produce
+
+    def _make(self) -> Producer:
+        return make_producer(self._settings, self._on_error, self._on_undelivered)
 
     def _on_error(self, error: KafkaError) -> None:
         self._last_error = error
@@ -126,6 +128,25 @@ class TransactionalWriter:
         self._producer = self._make()
         self._produce = self._producer.produce
         self._reset()
+
+    def gather_less(self) -> int | None:
+        """Replace the client by one with smaller batches, where the broker refused a batch of records that are smaller.
+
+        ``max.message.bytes`` of a topic bounds a batch as a whole (Kafka documentation, "Topic Configs"). ``init``
+        comes next.
+
+        Returns:
+            The bytes of a batch from now on; None where smaller ones would not help.
+        """
+        smaller = int(self._settings["batch.size"]) // _LESS
+        if smaller <= self._largest_refused + _AROUND_RECORD:
+            return None
+        self.close()
+        self._settings = {**self._settings, "batch.size": smaller}
+        self._producer = self._make()
+        self._produce = self._producer.produce
+        self._reset()
+        return smaller
 
     def produce(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None = None
@@ -357,46 +378,10 @@ class TransactionalWriter:
         named = named_error(error, doing, where=self._where, hint=hint)
         if isinstance(named, FencedError):
             return named
-        why = f"the record has {size} bytes; {named.why}" if isinstance(named, RecordTooLargeError) else named.why
+        why = named.why
+        if isinstance(named, RecordTooLargeError):
+            self._largest_refused = max(self._largest_refused, size)
+            why = f"the record has {size} bytes; {why}"
         return type(named)(
             named.what, where=f"{place}; {self._where}", why=why, remedy=named.remedy, retriable=named.can_retry
         )
-
-
-def fence(
-    kafka_settings: Mapping[str, Any],
-    prefix: str,
-    writers: Iterable[int | str],
-    timeout_s: float = 60.0,
-    *,
-    transaction_timeout_ms: int = SHORT_MS,
-) -> None:
-    """Fence the given writers of a topic.prefix: abort what they have open, refuse what they still send.
-
-    A new epoch begins with this for every writer that the ledger or the last plan names
-    (``LedgerState.writer_ids``), so that no leftover of a larger W can commit any more, and so that no transaction
-    left open hides what others have committed to the ledger.
-
-    Args:
-        kafka_settings: Client settings.
-        prefix: topic.prefix.
-        writers: Writer numbers.
-        timeout_s: Seconds to wait for each.
-        transaction_timeout_ms: A timeout that the brokers accept; nothing is written, so it may be short.
-
-    Raises:
-        SinkConnectionError: Kafka cannot be reached in time.
-        SinkError: Kafka refuses.
-    """
-
-    def one(writer: int | str) -> None:
-        writer_id = writer_transactional_id(prefix, writer)
-        with TransactionalWriter(kafka_settings, writer_id, transaction_timeout_ms=transaction_timeout_ms) as client:
-            client.init(timeout_s)
-
-    ids = sorted(set(writers), key=str)
-    if not ids:
-        return
-    with ThreadPoolExecutor(max_workers=min(4, len(ids))) as pool:
-        for done in [pool.submit(one, writer) for writer in ids]:
-            done.result()

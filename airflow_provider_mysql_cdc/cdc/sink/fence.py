@@ -1,0 +1,49 @@
+"""Fencing the writers of a topic.prefix."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter
+
+
+def fence(
+    kafka_settings: Mapping[str, Any],
+    prefix: str,
+    writers: Iterable[int | str],
+    timeout_s: float = 60.0,
+    *,
+    transaction_timeout_ms: int = SHORT_MS,
+) -> None:
+    """Fence the given writers of a topic.prefix: abort what they have open, refuse what they still send.
+
+    A new epoch begins with this for every writer that the ledger or the last plan names
+    (``LedgerState.writer_ids``), so that no leftover of a larger W can commit any more, and so that no transaction
+    left open hides what others have committed to the ledger.
+
+    Args:
+        kafka_settings: Client settings.
+        prefix: topic.prefix.
+        writers: Writer numbers.
+        timeout_s: Seconds to wait for each.
+        transaction_timeout_ms: A timeout that the brokers accept; nothing is written, so it may be short.
+
+    Raises:
+        SinkConnectionError: Kafka cannot be reached in time.
+        SinkError: Kafka refuses.
+    """
+
+    def one(writer: int | str) -> None:
+        writer_id = transactional_id(prefix, writer)
+        with TransactionalWriter(kafka_settings, writer_id, transaction_timeout_ms=transaction_timeout_ms) as client:
+            client.init(timeout_s)
+
+    ids = sorted(set(writers), key=str)
+    if not ids:
+        return
+    with ThreadPoolExecutor(max_workers=min(4, len(ids))) as pool:
+        for done in [pool.submit(one, writer) for writer in ids]:
+            done.result()

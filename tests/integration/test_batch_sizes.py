@@ -1,0 +1,48 @@
+"""Topics that take smaller batches than a writer makes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit import Pipeline, compacted, duplicates, execute, rows
+
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+
+SMALL = {"topic.creation.default.max.message.bytes": "50000", "cdc.id.header": "true"}
+
+
+def fill(root: Any, table: str, first: int, count: int) -> None:
+    """Insert rows of some hundred bytes, a thousand in a transaction, and change the table's structure on the way."""
+    for begin in range(first, first + count, 1_000):
+        values = ", ".join(f"({n}, REPEAT('x', {n % 400}))" for n in range(begin, min(begin + 1_000, first + count)))
+        execute(root, f"INSERT INTO {table} (id, t) VALUES {values}")
+        execute(root, f"ALTER TABLE {table} ADD COLUMN c{begin} INT")
+
+
+def test_a_drain_goes_on_with_batches_that_a_topic_takes(properties: dict[str, str], root: Any, database: str) -> None:
+    """Java's producers split what is refused; a topic may have been made for batches of 16 KB."""
+    table = f"`{database}`.t"
+    execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, t VARCHAR(500))", f"INSERT INTO {table} VALUES (0, 'x')")
+    pipeline = Pipeline(
+        properties | SMALL | {"drain.writers": "2", "drain.small.batch.bytes": "0", "commit.bytes": "300000"}
+    )
+    pipeline.snapshot()
+    fill(root, table, 1, 4_000)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete, outcome
+    records = pipeline.records("t")
+    assert len(records) == 4_001 and not duplicates(records)
+    found = {value["id"]: value["t"] for value in compacted(records).values()}
+    assert found == dict(rows(root, f"SELECT id, t FROM {table}"))
+    said = [line.partition(": ")[0] for line in pipeline.lines if " goes on with batches of " in line]
+    assert said == [f"writer 0 goes on with batches of {size} bytes" for size in ("100,000", "10,000")]
+
+
+def test_a_record_that_fits_no_batch_is_named(properties: dict[str, str], root: Any, database: str) -> None:
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, t MEDIUMTEXT)")
+    pipeline = Pipeline(properties | SMALL)
+    pipeline.snapshot()
+    execute(root, f"INSERT INTO `{database}`.t VALUES (1, REPEAT('x', 60000))")
+    with pytest.raises(RecordTooLargeError, match=r"the record has 6\d{4} bytes"):
+        pipeline.drain()
