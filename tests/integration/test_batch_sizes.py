@@ -39,6 +39,24 @@ def test_a_drain_goes_on_with_batches_that_a_topic_takes(properties: dict[str, s
     assert said == [f"writer 0 goes on with batches of {size} bytes" for size in ("100,000", "10,000")]
 
 
+def test_a_snapshot_writes_a_chunk_again_with_batches_that_a_topic_takes(
+    properties: dict[str, str], root: Any, database: str
+) -> None:
+    table = f"`{database}`.t"
+    execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, t VARCHAR(500))")
+    fill(root, table, 0, 4_000)
+    pipeline = Pipeline(properties | SMALL | {"snapshot.chunk.rows": "1500", "snapshot.parallelism": "2"})
+    outcome = pipeline.snapshot()
+    assert outcome.complete and list(outcome.counts.values()) == [4_000]
+    assert outcome.tally is not None and list(outcome.tally.tables.values()) == [4_000]
+    assert outcome.tally.native.rows in (0, 4_000)
+    records = pipeline.records("t")
+    assert len(records) == 4_000 and not duplicates(records)
+    found = {value["id"]: value["t"] for value in compacted(records).values()}
+    assert found == dict(rows(root, f"SELECT id, t FROM {table}"))
+    assert any(" goes on with batches of 10,000 bytes: " in line for line in pipeline.lines)
+
+
 def test_a_record_that_fits_no_batch_is_named(properties: dict[str, str], root: Any, database: str) -> None:
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, t MEDIUMTEXT)")
     pipeline = Pipeline(properties | SMALL)

@@ -47,8 +47,8 @@ _KAFKA = """
 
 The writers gather batches of up to 1,000,000 bytes (`batch.size`) for 20 ms (`linger.ms`), and compress no more than
 Kafka Connect's producers: a consumer may have no codec. `kafka.compression.type=lz4` makes topics several times
-smaller and costs CPU ([performance.md](performance.md)). Where a topic's `max.message.bytes` is below a batch, a drain
-goes on with smaller ones, and a snapshot asks for `kafka.batch.size`.
+smaller and costs CPU ([performance.md](performance.md)). Where a topic's `max.message.bytes` is below a batch, the
+job goes on with smaller ones, but for an incremental snapshot, which asks for `kafka.batch.size`.
 
 Names behind the prefix are librdkafka's. Names of Java's clients are translated:
 """

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
-from airflow_provider_mysql_cdc.cdc.errors import SinkError
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
 from airflow_provider_mysql_cdc.cdc.job import wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import TextRows, snapshot_source, text_rows
@@ -148,9 +148,26 @@ class SnapshotTask:
             if reply.get("chunk") is None:
                 return self.counts
             placed = PlacedChunk.from_json(reply["chunk"])
-            rows = self._read(placed, bool(reply.get("first")), bool(reply.get("final")))
-            self._commit(placed, rows, reply["place"])
+            rows = self._write(placed, reply)
             self.channel.call("done", chunk=placed.chunk.id, rows=rows)
+
+    def _write(self, placed: PlacedChunk, reply: dict[str, Any]) -> int:
+        """Write one chunk, and again with smaller batches where a topic takes none as large; return its rows."""
+        while True:
+            counts = dict(self.counts)
+            try:
+                rows = self._read(placed, bool(reply.get("first")), bool(reply.get("final")))
+                self._commit(placed, rows, reply["place"])
+            except RecordTooLargeError as error:
+                if (size := self.sink.gather_less()) is None:
+                    raise
+                with wiring.ledger(self.cfg) as ledger:
+                    join(ledger, self.plan, self.sink, self.index)
+                self.counts = counts
+                self._natively()
+                self.channel.call("note", once=f"writer {self.index} goes on with batches of {size:,} bytes: {error}")
+            else:
+                return rows
 
     def _commit(self, placed: PlacedChunk, rows: int, place: dict[str, Any]) -> None:
         chunk = placed.chunk
