@@ -24,12 +24,14 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.emit import source
 from airflow_provider_mysql_cdc.cdc.job import avro_rows, avro_source, wiring
 from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
 from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 
 pytestmark = pytest.mark.quick
 
@@ -270,6 +272,29 @@ def test_which_way_a_table_goes_is_said(
         assert "rows of db.t are written as Avro at once" in caplog.text
     else:
         assert "rows of db.t are written as Avro by way of JSON: " in caplog.text and said in caplog.text
+
+
+def test_a_writer_of_a_shared_topic_writes_its_own_rows_and_all_of_a_changed_key() -> None:
+    cfg = ConnectorConfig.from_properties(BASE | avro("http://r:1"))
+    options = wiring.table_options(cfg, T)
+    form = Forms(cfg, lambda *_: SchemaId(7)).of_table(T, options, "topic")
+    given = cfg, form, T, MAP, options, wiring.envelope_text(cfg, T, options), None
+    mine = OwnedKeys(3, frozenset({1}), partition_python)
+    every, own = avro_rows.direct_rows(*given), avro_rows.direct_rows(*given, mine)
+    assert every is not None and own is not None
+
+    def records(made: avro_rows.AvroRows, kind: str, rows: list[bytes], images: int = 1) -> list[Any]:
+        out: list[Any] = []
+        _, ctx = Sides(T, DecoderOptions()).contexts()
+        assert getattr(made, kind)(*body(*rows, columns=5, images=images), ctx, out) == len(rows) // images
+        return out
+
+    for kind, images in (("write", 1), ("update", 2), ("delete", 1)):
+        rows = [row(n, b"x" * (n % 5)) for n in range(30) for _ in range(images)]
+        found, wanted = (records(made, kind, rows, images) for made in (own, every))
+        assert found == [record for record in wanted if mine.owns(record[0])] and 0 < len(found) < len(wanted)
+    changed = [row(1), row(1), row(2), row(3)]
+    assert records(own, "update", changed, 2) == records(every, "update", changed, 2)
 
 
 def test_a_row_that_cannot_be_written_at_once_is_written_by_way_of_json_and_said(

@@ -99,6 +99,29 @@ def owns(record: Any) -> bool:
     return MINE.owns(record[0])
 
 
+ODD = 'a"b', "\\", "ü\n", "\0", "/"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("keys", [("name",), ("name", "id"), ("n", "name")])
+def test_keys_whose_text_is_made_of_more_than_what_is_stored(kind: str, keys: tuple[str, ...]) -> None:
+    numbers = [n for n in range(60) for _ in range(1 + (kind == "update"))]
+    rows = [row(n, ODD[n % len(ODD)] * (n % 7), n) for n in numbers]
+    every = decoded(kind, *rows, owned=None, key_columns=keys)
+    mine = [record for record in every if owns(record)]
+    assert decoded(kind, *rows, key_columns=keys) == mine and 0 < len(mine) < len(every)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_a_row_of_another_writer_only_the_key_is_read(kind: str) -> None:
+    """What is wrong with its other values is told by the writer that has it."""
+    theirs = next(n for n in range(99) if not MINE.owns(b'{"id":%d}' % n))
+    bad = image(3, b"\2\xff\xff" + struct.pack("<ii", theirs, 1))
+    assert decoded(kind, *[bad] * (1 + (kind == "update"))) == []
+    with pytest.raises(ValueDecodeError, match="A value of column name"):
+        decoded(kind, *[bad] * (1 + (kind == "update")), owned=None)
+
+
 def test_what_is_wrong_with_an_own_row_is_told() -> None:
     number = next(n for n in range(99) if MINE.owns(b'{"id":%d}' % n))
     bad = image(3, b"\2\xff\xff" + struct.pack("<ii", number, 1))
