@@ -160,10 +160,12 @@ def find_bound(
         Unreadable: The server refuses the query, or the last row's key has no written form.
         SourceConnectionError: The connection broke.
     """
-    shown = ", ".join(kind.shown(c) for kind, c in zip(map(key_kind_of, kinds), columns, strict=True) if kind)
+    kept = kept_as_shown(columns, kinds)
+    known = zip(map(key_kind_of, kinds), columns, strict=True)
+    shown = ", ".join(f"IF({kept}, {kind.shown(column)}, NULL)" for kind, column in known if kind)
     sorting = ", ".join(quote_name(c) + (" DESC" if last else "") for c in columns)
-    wanted, kept = where_of(columns, kinds, low, high, condition), kept_as_shown(columns, kinds)
-    sql = f"SELECT {shown}, {kept} FROM {table.quoted()} WHERE {wanted}" + ("" if last else f" AND {kept}")
+    wanted = where_of(columns, kinds, low, high, condition)
+    sql = f"SELECT {shown} FROM {table.quoted()} WHERE {wanted}" + ("" if last else f" AND {kept}")
     try:
         with dates_as_stored(conn, kinds), conn.cursor() as cursor:
             cursor.execute(f"{sql} ORDER BY {sorting} LIMIT 1 OFFSET {skip}")
@@ -174,15 +176,12 @@ def find_bound(
             raise named from error
         passing = passes(error) or _ahead(conn, table, columns, error)
         raise Unreadable(" ".join(map(str, error.args)), passing=passing) from error
-    if found is None:
-        return None
-    *bound, whole = found
-    if not whole:
+    if found is not None and None in found:
         raise Unreadable(
-            f"Unicode does not have all characters of its last key, shown as {tuple(bound)}: where its rows end cannot "
-            "be written; cut it by another column (surrogate-key)"
+            "Unicode does not have all characters of its last key, so where its rows end cannot be written; cut it by "
+            "another column (surrogate-key)"
         )
-    return tuple(bound)
+    return None if found is None else tuple(found)
 
 
 def _exists(conn: Any, table: TableId) -> bool:

@@ -40,7 +40,7 @@ INTEGER_TYPES = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
 TEXT_TYPES = frozenset({"CHAR", "VARCHAR"})
 SIGNED, UNSIGNED = "SIGNED", "UNSIGNED"
 _DATED = ("DATE", "DATETIME", "TIMESTAMP")
-_WHOLE = frozenset({"utf8mb4", "utf8mb3", "utf8", "ucs2", "utf16", "utf16le", "utf32", "latin1", "ascii"})
+_WHOLE = frozenset({"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "ascii"})
 """Character sets of which Unicode has each character, once."""
 _STRICT_DATES = frozenset({"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL"})
 """Parts of sql_mode that refuse dates which a table may hold; TRADITIONAL stands for both."""
@@ -111,7 +111,8 @@ def kept_as_shown(columns: Iterable[str], kinds: Iterable[str]) -> str:
 
     MySQL stores characters that Unicode does not have, and shows all of them as ``?`` or U+FFFD (gbk x'AAA1', sjis
     x'F040', hp8 x'FF'; 9.7.4), or shows two of them alike (cp932 x'ED40' and x'FA5C'). What is shown then is another
-    key, which stands elsewhere in the order.
+    key, which stands elsewhere in the order. Half a pair of surrogates (ucs2 x'D800') comes as bytes that are no UTF-8;
+    utf16 has none.
 
     Args:
         columns: The columns of the key.
@@ -186,7 +187,7 @@ def _text(name: str, collation: Collation) -> KeyKind:
         return f"CONVERT({text_literal(value)} USING {charset}) COLLATE {order}"
 
     def kept(column: str) -> str:
-        there_and_back = f"CONVERT(CONVERT({quote_name(column)} USING utf8mb4) USING {charset})"
+        there_and_back = f"CONVERT(CONVERT({quote_name(column)} USING utf16) USING {charset})"
         return f"CAST({there_and_back} AS BINARY) = CAST({quote_name(column)} AS BINARY)"
 
     whole = collation.charset in _WHOLE
