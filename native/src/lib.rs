@@ -256,6 +256,9 @@ type GivenText = (bool, Vec<u8>, String, Vec<i64>, Vec<Vec<u8>>);
 /// A member of a value or a key: its label, and the place of its column or what stands there for it.
 type GivenMember = (Vec<u8>, Option<usize>, Vec<u8>);
 
+/// A row of NULLs has a byte a column, and a record of it the names and the schema of all.
+const MOST_BYTES: usize = 1 << 20;
+
 /// The decoder of the rows of one table in the text protocol.
 #[pyclass(frozen)]
 struct TextRows {
@@ -321,7 +324,8 @@ impl TextRows {
         result.unwrap_or_else(|why| why as i64)
     }
 
-    /// Append the records of rows, each behind the header of its packet, up to the first one that is left to Python.
+    /// Append the records of rows, each behind the header of its packet, up to the first one that is left to Python, or
+    /// until they have `MOST_BYTES`.
     ///
     /// `before` stands before the row number, with one character a byte, and `behind` behind it: pieces with the name of
     /// the place behind each. Returns the number of rows, or one below zero, and the offset behind them.
@@ -343,8 +347,8 @@ impl TextRows {
             let before = bytes_of(before)?;
             let behind = around::Around::of(behind, self.kernel.binary).ok_or(Declined::Given)?;
             let (mut scratch, mut text) = (SCRATCH.take(), Vec::new());
-            let (mut at, mut rows) = (pos, 0);
-            while rows < most {
+            let (mut at, mut rows, mut bytes) = (pos, 0, 0);
+            while rows < most && bytes < MOST_BYTES {
                 let Some((packet, stop)) = select::packet(data.as_bytes(), at) else { break };
                 let moment = around::Moment::now(now_ns);
                 behind.write(&mut text, &moment).ok_or(Declined::Given)?;
@@ -354,7 +358,7 @@ impl TextRows {
                 let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
                 let record = (key, PyBytes::new(py, &scratch.value), row, 0, py.None());
                 out.append(record).map_err(|_| Declined::Given)?;
-                (at, rows) = (stop, rows + 1);
+                (at, rows, bytes) = (stop, rows + 1, bytes + scratch.key.len() + scratch.value.len());
             }
             scratch.shrink();
             SCRATCH.set(scratch);

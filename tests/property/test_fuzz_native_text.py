@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_walk import NOW
-from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, selected_columns
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.emit.source import source_block
@@ -238,3 +238,18 @@ def test_a_packet_that_is_not_the_row() -> None:
     assert made.row(b"\x011", 0, "<", ">", 0, out) == 1
     assert out == [(None, b'{"c":1}<0>', 0, 0, None)]
     assert module.text_plan([(False, b"", "copy", [], [])], [(b"", 1, b"")], [], [b""] * 3, module.Tally()) is None
+
+
+def test_rows_at_once_end_where_their_records_have_a_megabyte() -> None:
+    """Rows of NULLs are short, and each record has the names and the schema of all columns."""
+    table = Table(TableId("d", "t"), (Column("a", 1, "INT"),))
+    schema = '{"about":"' + "x" * 100_000 + '"}'
+    decoder: Any = compile_text_decoder(table, DecoderOptions(), EnvelopeText(value_schema=schema))
+    block, found, at = block_of([b"\xfb"] * 99), list[Any](), 0
+    ctx = EventContext('{"row":', "}", SOURCE.op_tail(NOW), where="t")  # type: ignore[arg-type]
+    while len(found) < 99:
+        out: list[Any] = []
+        rows, at = decoder.many(block.data, at, 99 - len(found), ctx, out)
+        assert rows == len(out) and 0 < sum(len(value) for _, value, *_ in out) < (1 << 20) + len(schema) + 1000
+        found += out
+    assert at == len(block.data)

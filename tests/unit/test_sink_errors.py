@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
@@ -116,6 +117,21 @@ def test_a_producer_holds_at_most_64_mb_and_gives_up_before_its_transaction_does
     assert settings["queue.buffering.max.kbytes"] == 65_536
     assert settings["delivery.timeout.ms"] == 60_000 and settings["transaction.timeout.ms"] == 60_000
     assert settings["compression.type"] == "none", "Connect's default: a consumer may have no codec"
+
+
+@pytest.mark.parametrize(
+    ("record", "queue", "kept"),
+    [
+        ("67108864", None, 65_536),
+        ("67108865", None, 65_537),
+        (120_000_000, None, 117_188),
+        ("2097152", "1024", 2048),
+        ("1", "9", "9"),
+    ],
+)
+def test_a_producers_queue_holds_its_largest_record(record: Any, queue: str | None, kept: Any) -> None:
+    given = {"message.max.bytes": record} | ({} if queue is None else {"queue.buffering.max.kbytes": queue})
+    assert producer_settings(given, "p.0", 60_000)["queue.buffering.max.kbytes"] == kept
 
 
 def test_an_admin_client_knows_whom_it_talks_to() -> None:

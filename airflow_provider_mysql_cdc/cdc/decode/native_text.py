@@ -265,7 +265,7 @@ class NativeText:
         return before, behind + self._tail
 
     def many(self, data: bytes, at: int, most: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
-        """Append the records of rows up to the first one that is left to Python.
+        """Append the records of rows up to the first one that is left to Python, or a megabyte of them.
 
         Args:
             data: Rows, each behind the 4-byte header of its packet.

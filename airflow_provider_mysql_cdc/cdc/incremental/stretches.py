@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.books import Books
 from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch, TableScan, gaps
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, beyond, chunk_columns, key_kind
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored, key_kind_of
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored, kept_as_shown, key_kind_of
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import CHANGED
 
 STRETCH_CHUNKS = 16
@@ -143,7 +143,7 @@ def find_bound(
     skip: int = 0,
     last: bool = False,
 ) -> Bound | None:
-    """Return a key of the table in its written form, or None when there is none.
+    """Return a key of the table in its written form, or None when there is none that has one.
 
     Args:
         conn: An open connection to the source.
@@ -157,12 +157,15 @@ def find_bound(
         last: Whether to begin at the last row.
 
     Raises:
-        Unreadable: The server refuses the query.
+        Unreadable: The server refuses the query, or the last row's key has no written form.
         SourceConnectionError: The connection broke.
     """
-    shown = ", ".join(kind.shown(c) for kind, c in zip(map(key_kind_of, kinds), columns, strict=True) if kind)
+    kept = kept_as_shown(columns, kinds)
+    known = zip(map(key_kind_of, kinds), columns, strict=True)
+    shown = ", ".join(f"IF({kept}, {kind.shown(column)}, NULL)" for kind, column in known if kind)
     sorting = ", ".join(quote_name(c) + (" DESC" if last else "") for c in columns)
-    sql = f"SELECT {shown} FROM {table.quoted()} WHERE {where_of(columns, kinds, low, high, condition)}"
+    wanted = where_of(columns, kinds, low, high, condition)
+    sql = f"SELECT {shown} FROM {table.quoted()} WHERE {wanted}" + ("" if last else f" AND {kept}")
     try:
         with dates_as_stored(conn, kinds), conn.cursor() as cursor:
             cursor.execute(f"{sql} ORDER BY {sorting} LIMIT 1 OFFSET {skip}")
@@ -173,6 +176,11 @@ def find_bound(
             raise named from error
         passing = passes(error) or _ahead(conn, table, columns, error)
         raise Unreadable(" ".join(map(str, error.args)), passing=passing) from error
+    if found is not None and None in found:
+        raise Unreadable(
+            "Unicode does not have all characters of its last key, so where its rows end cannot be written; cut it by "
+            "another column (surrogate-key)"
+        )
     return None if found is None else tuple(found)
 
 

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_log
 from airflow_provider_mysql_cdc.cdc.sink.kept_admins import Kept, let_go_at_fork
 
 QUEUE_KBYTES = 65_536
-"""Bytes that wait in one producer, in KiB: what bounds its memory."""
+"""Bytes that wait in one producer, in KiB: what bounds its memory, where no record may be larger."""
 QUEUE_MESSAGES = 100_000
 """Messages that wait in one producer; each costs about 200 bytes beside its content."""
 MAX_RECORD_BYTES = 1_048_576
@@ -95,7 +95,7 @@ def producer_settings(settings: Mapping[str, Any], transactional_id: str, timeou
             )
     user = {k: v for k, v in settings.items() if not k.startswith(_CONSUMER_ONLY) and k != "partitioner"}
     return {
-        **_within({**_PREFERRED_PRODUCER, "delivery.timeout.ms": 300_000, **user}, timeout_ms),
+        **_roomy(_within({**_PREFERRED_PRODUCER, "delivery.timeout.ms": 300_000, **user}, timeout_ms)),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
         "max.in.flight.requests.per.connection": 1,
@@ -135,6 +135,17 @@ def _within(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
         if linger is not None and linger >= delivery:
             fit["linger.ms"] = max(0, int(delivery) - 1)
     return fit
+
+
+def _roomy(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return settings whose queue holds the largest record.
+
+    librdkafka refuses a larger one as if the queue were full, however long one waits (rd_kafka_curr_msgs_add).
+    """
+    queue, record = _number(settings["queue.buffering.max.kbytes"]), _number(settings["message.max.bytes"])
+    if queue is None or record is None or record <= queue * 1024:
+        return dict(settings)
+    return {**settings, "queue.buffering.max.kbytes": -int(-record // 1024)}
 
 
 def _number(value: Any) -> float | None:

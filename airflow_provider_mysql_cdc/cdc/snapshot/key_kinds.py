@@ -23,7 +23,7 @@ row event, and MySQL reads no range of an index for a comparison with an ENUM's 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
@@ -40,6 +40,8 @@ INTEGER_TYPES = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
 TEXT_TYPES = frozenset({"CHAR", "VARCHAR"})
 SIGNED, UNSIGNED = "SIGNED", "UNSIGNED"
 _DATED = ("DATE", "DATETIME", "TIMESTAMP")
+_WHOLE = frozenset({"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "ascii"})
+"""Character sets of which Unicode has each character, once."""
 _STRICT_DATES = frozenset({"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL"})
 """Parts of sql_mode that refuse dates which a table may hold; TRADITIONAL stands for both."""
 
@@ -57,6 +59,7 @@ class KeyKind:
         apart: Written form to SQL that compares, without the column, with others of the same kind.
         shown: Column name to the SQL expression that gives the written form.
         of_plain: A value as ``decode.custom_values`` gives it, to the written form.
+        kept: Column name to SQL that is true where the written form stands for the value; None where it always does.
     """
 
     name: str
@@ -67,6 +70,7 @@ class KeyKind:
     apart: Callable[[Any], str]
     shown: Callable[[str], str]
     of_plain: Callable[[Any], KeyValue]
+    kept: Callable[[str], str] | None = None
 
 
 def key_kind_of(name: str) -> KeyKind | None:
@@ -100,6 +104,22 @@ def kind_name(column: Column) -> str | None:
     if kind == "BINARY":
         return f"BINARY {1 if column.length is None else column.length}"
     return kind if kind in ("DATE", "YEAR", "VARBINARY") else None
+
+
+def kept_as_shown(columns: Iterable[str], kinds: Iterable[str]) -> str:
+    """Return an SQL condition that a key fulfils whose written form may bound a chunk.
+
+    MySQL stores characters that Unicode does not have, and shows all of them as ``?`` or U+FFFD (gbk x'AAA1', sjis
+    x'F040', hp8 x'FF'; 9.7.4), or shows two of them alike (cp932 x'ED40' and x'FA5C'). What is shown then is another
+    key, which stands elsewhere in the order. Half a pair of surrogates (ucs2 x'D800') comes as bytes that are no UTF-8;
+    utf16 has none.
+
+    Args:
+        columns: The columns of the key.
+        kinds: What each of them is.
+    """
+    known = zip(columns, map(key_kind_of, kinds), strict=True)
+    return " AND ".join(kind.kept(column) for column, kind in known if kind is not None and kind.kept) or "TRUE"
 
 
 def text_kind(name: str) -> Collation | None:
@@ -166,7 +186,12 @@ def _text(name: str, collation: Collation) -> KeyKind:
     def apart(value: str) -> str:
         return f"CONVERT({text_literal(value)} USING {charset}) COLLATE {order}"
 
-    return KeyKind(name, "text", is_text, text_literal, None, apart, quote_name, str)
+    def kept(column: str) -> str:
+        there_and_back = f"CONVERT(CONVERT({quote_name(column)} USING utf16) USING {charset})"
+        return f"CAST({there_and_back} AS BINARY) = CAST({quote_name(column)} AS BINARY)"
+
+    whole = collation.charset in _WHOLE
+    return KeyKind(name, "text", is_text, text_literal, None, apart, quote_name, str, None if whole else kept)
 
 
 def text_literal(value: str) -> str:

@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
 from airflow_provider_mysql_cdc.cdc.schema.discover import ER_UNKNOWN_SYSTEM_VARIABLE
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, beyond, chunk_columns, key_kind
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import INTEGER_TYPES, dates_as_stored, key_kind_of
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import INTEGER_TYPES, dates_as_stored, kept_as_shown, key_kind_of
 
 EVEN_LOW, EVEN_HIGH = 0.5, 2.0
 
@@ -79,15 +79,15 @@ def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, c
 def _walked_bounds(
     conn: Any, table: Table, columns: tuple[str, ...], kinds: tuple[str, ...], chunk_rows: int
 ) -> Iterator[Bound]:
-    """Yield every ``chunk_rows``-th key in its written form, walking the index."""
+    """Yield every ``chunk_rows``-th key in its written form, of those that have one, walking the index."""
     known = [kind for kind in map(key_kind_of, kinds) if kind is not None]
     shown = ", ".join(kind.shown(column) for kind, column in zip(known, columns, strict=True))
-    order = ", ".join(map(quote_name, columns))
+    order, kept = ", ".join(map(quote_name, columns)), kept_as_shown(columns, kinds)
     bound: Bound | None = None
     while True:
         where = "TRUE" if bound is None else beyond(columns, bound, kinds, greater=True)
         with conn.cursor() as cursor:
-            sql = f"SELECT {shown} FROM {table.id.quoted()} WHERE {where} ORDER BY {order}"
+            sql = f"SELECT {shown} FROM {table.id.quoted()} WHERE {where} AND {kept} ORDER BY {order}"
             cursor.execute(f"{sql} LIMIT 1 OFFSET {chunk_rows - 1}")
             found = cursor.fetchone()
         if found is None:
