@@ -49,7 +49,7 @@ def test_times_are_shortened_only_as_far_as_the_transaction_asks() -> None:
     assert made(60_000, delivery_timeout_ms="120000")["delivery.timeout.ms"] == 60_000
     assert made(600_000, delivery_timeout_ms="120000")["delivery.timeout.ms"] == "120000"
     assert made(600_000)["delivery.timeout.ms"] == 300_000
-    assert made(60_000)["linger.ms"] == 20
+    assert made(60_000)["linger.ms"] == 10
     assert made(60_000, socket_timeout_ms="90000")["socket.timeout.ms"] == 60_000
     assert "socket.timeout.ms" not in made(60_000)
 

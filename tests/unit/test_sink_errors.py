@@ -112,9 +112,9 @@ def test_kafka_settings_go_to_the_clients_that_know_them() -> None:
     assert "group.id" not in producer and "fetch.max.bytes" not in producer and "partitioner" not in producer
 
 
-def test_a_producer_holds_at_most_64_mb_and_gives_up_before_its_transaction_does() -> None:
+def test_a_producer_holds_at_most_3_mb_and_gives_up_before_its_transaction_does() -> None:
     settings = producer_settings({}, "p.0", 60_000)
-    assert settings["queue.buffering.max.kbytes"] == 65_536
+    assert settings["queue.buffering.max.kbytes"] == 3_072
     assert settings["delivery.timeout.ms"] == 60_000 and settings["transaction.timeout.ms"] == 60_000
     assert settings["compression.type"] == "none", "Connect's default: a consumer may have no codec"
 
@@ -122,8 +122,8 @@ def test_a_producer_holds_at_most_64_mb_and_gives_up_before_its_transaction_does
 @pytest.mark.parametrize(
     ("record", "queue", "kept"),
     [
-        ("67108864", None, 65_536),
-        ("67108865", None, 65_537),
+        ("3145728", None, 3_072),
+        ("3145729", None, 3_073),
         (120_000_000, None, 117_188),
         ("2097152", "1024", 2048),
         ("1", "9", "9"),

@@ -45,9 +45,11 @@ _KAFKA = """
 | `schema.history.internal.consumer.*` | the same for reading and for topic creation |
 | `signal.consumer.*` (or `signals.consumer.*`) | the consumer of signals, beside those that serve all clients |
 
-The writers gather batches of up to 1,000,000 bytes (`batch.size`) for 20 ms (`linger.ms`), and compress no more than
-Kafka Connect's producers: a consumer may have no codec. `kafka.compression.type=lz4` makes topics several times
-smaller and costs CPU ([performance.md](performance.md)). Where a topic's `max.message.bytes` is below a batch, the
+The writers gather batches of up to 1,000,000 bytes (`batch.size`) for 10 ms (`linger.ms`), and hold 3 MB that Kafka has
+not confirmed (`queue.buffering.max.kbytes`): more is worth it only where brokers take longer than some 20 ms to
+answer. They compress no more than Kafka Connect's producers: a consumer may have no codec. With
+`kafka.compression.type=lz4` topics are several times smaller ([performance.md](performance.md) has what it
+costs). Where a topic's `max.message.bytes` is below a batch, the
 job goes on with smaller ones, but for an incremental snapshot, which asks for `kafka.batch.size`.
 
 Names behind the prefix are librdkafka's. Names of Java's clients are translated:

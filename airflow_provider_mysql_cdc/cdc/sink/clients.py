@@ -15,8 +15,12 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
 from airflow_provider_mysql_cdc.cdc.sink.kept_admins import Kept, let_go_at_fork
 
-QUEUE_KBYTES = 65_536
-"""Bytes that wait in one producer, in KiB: what bounds its memory, where no record may be larger."""
+QUEUE_KBYTES = 3_072
+"""Bytes that wait in one producer, in KiB: what bounds its memory, where no record may be larger.
+
+Three batches: one under way, one behind it, one that is filled. With more of them librdkafka 2.16 looks for what it may
+send without a pause (rd_kafka_toppar_producer_serve wakes at once while messages are left) until a broker has answered.
+"""
 QUEUE_MESSAGES = 100_000
 """Messages that wait in one producer; each costs about 200 bytes beside its content."""
 MAX_RECORD_BYTES = 1_048_576
@@ -25,7 +29,7 @@ MAX_RECORD_BYTES = 1_048_576
 _PREFERRED_PRODUCER: dict[str, Any] = {
     # As the producers of Kafka Connect: a consumer may have no codec (kafka-python has none of LZ4's own).
     "compression.type": "none",
-    "linger.ms": 20,
+    "linger.ms": 10,
     "batch.size": 1_000_000,
     "batch.num.messages": 10_000,
     "message.max.bytes": MAX_RECORD_BYTES,

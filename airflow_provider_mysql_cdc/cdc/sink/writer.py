@@ -219,7 +219,7 @@ class TransactionalWriter:
     ) -> None:
         deadline = time.monotonic() + self._timeout_s
         while True:
-            self._serve(0.02)
+            self._serve(0.005)
             try:
                 self._produce(topic, value, key, partition, None, None, 0, headers)
                 return
