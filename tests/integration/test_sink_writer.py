@@ -217,6 +217,7 @@ def test_a_record_larger_than_the_client_takes_is_refused_at_once(
         with pytest.raises(RecordTooLargeError, match="larger"):
             w.produce_all(topic, [(b"key", b"x" * 6000, 0, 0, None)], [])
         assert topic in caught.value.where and "6003 bytes" in caught.value.why and "5000" in caught.value.why
+        assert w.gather_less() is None
         w.abort()
 
 

@@ -331,6 +331,8 @@ class TransactionalWriter:
     ) -> CdcError:
         cause, size = first_error(error), len(value or b"") + len(key or b"")
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            # The client refuses a record by itself, in whatever batch.
+            self._largest_refused = int(self._settings["batch.size"])
             return RecordTooLargeError(
                 "a record is larger than Kafka takes",
                 where=f"topic {topic}",
