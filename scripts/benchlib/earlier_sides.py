@@ -50,10 +50,6 @@ class Earlier:
         return Run(workload.name, entry.side.name, records, Usage(**found["used"]), float(found["beside_s"]), load)
 
     def _worker(self, number: int) -> Worker:
-        entry, workload = self._entry, self._entry.workload
-        given = properties(entry.ground.source, entry.ground.kafka, entry.prefix(number)) | {
-            "table.include.list": workload.included,
-            "snapshot.mode": "initial_only" if workload.snapshot else "no_data",
-            **workload.form.properties(entry.ground.registry),
-        }
+        entry, workload, ground = self._entry, self._entry.workload, self._entry.ground
+        given = properties(ground.source, ground.kafka, entry.prefix(number)) | workload.properties(ground.registry)
         return Worker(self._files, entry.folder, "snapshot" if workload.snapshot else "drain", given)

@@ -33,9 +33,7 @@ def pipeline(entry: Entry, number: int, more: Mapping[str, str] | None = None) -
     """
     ground, workload = entry.ground, entry.workload
     own = {
-        "table.include.list": workload.included,
-        "snapshot.mode": "initial_only" if workload.snapshot else "no_data",
-        **workload.form.properties(ground.registry),
+        **workload.properties(ground.registry),
         **workload.ours,
         **(more or {}),
         **ground.more,

@@ -70,6 +70,15 @@ class Workload:
         """Return whether the rows are read by an initial snapshot."""
         return self.kind == "snapshot"
 
+    def properties(self, registry: str) -> dict[str, str]:
+        """Return the properties of this provider that say what is read, and in which form it is written.
+
+        Args:
+            registry: Address of the schema registry.
+        """
+        mode = "initial_only" if self.snapshot else "no_data"
+        return {"table.include.list": self.included, "snapshot.mode": mode, **self.form.properties(registry)}
+
     @property
     def rows_as(self) -> tuple[object, ...]:
         """Return what two workloads have equal that can be measured on the same rows, one behind the other."""

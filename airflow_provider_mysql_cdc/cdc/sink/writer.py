@@ -68,6 +68,12 @@ class TransactionalWriter:
         self._producer: Producer | None = self._make()
         self._produce = self._producer.produce
 
+    def _replace(self) -> None:
+        self.close()
+        self._producer = self._make()
+        self._produce = self._producer.produce
+        self._reset()
+
     def _make(self) -> Producer:
         return make_producer(self._settings, self._on_error, self._on_undelivered)
 
@@ -124,10 +130,7 @@ class TransactionalWriter:
         self._client()
         if self._open:
             raise StateError("a writer's client cannot be replaced inside a transaction", where=self._where)
-        self.close()
-        self._producer = self._make()
-        self._produce = self._producer.produce
-        self._reset()
+        self._replace()
 
     def gather_less(self) -> int | None:
         """Replace the client by one with smaller batches, where the broker refused a batch of records that are smaller.
@@ -141,11 +144,8 @@ class TransactionalWriter:
         smaller = int(self._settings["batch.size"]) // _LESS
         if smaller <= self._largest_refused + _AROUND_RECORD:
             return None
-        self.close()
         self._settings = {**self._settings, "batch.size": smaller}
-        self._producer = self._make()
-        self._produce = self._producer.produce
-        self._reset()
+        self._replace()
         return smaller
 
     def produce(
