@@ -249,7 +249,9 @@ class BothWalks(native_walk.NativeWalker):
             raise Difference("the walk panicked")
         if found.at != at:
             records: dict[int, list[Any]] = {}
-            for of, some, partition, *event in found.segments:
+            for of, some, partition, *event, size in found.segments:
+                if size != sum(len(key or b"") + len(value or b"") for key, value, *_ in some):
+                    raise Difference(f"{size} bytes were told of {some!r}")
                 records.setdefault(partition, []).extend((of.path, record, *event) for record in some)
             with_python = _Reading(self, file, pos)
             with_python.read(chunk[at : found.at], found.pos, tail)

@@ -1,9 +1,10 @@
 //! Values as Avro writes them: what `cdc/avro/avro_renderers.py` and `cdc/avro/avro_binary.py` write.
 
 use crate::charset::Charset;
+use crate::events::little;
 use crate::json;
 use crate::number::DecimalMode;
-use crate::op::{float, little, signed, Op};
+use crate::op::{float, signed, Op};
 
 /// How a value's bytes come about.
 pub enum Way {

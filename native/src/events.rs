@@ -56,7 +56,12 @@ pub struct Gtid {
 
 /// Return the number of the first bytes, at most eight.
 pub fn little(data: &[u8]) -> u64 {
-    data.iter().take(8).rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
+    // The sizes of most numbers are read at once.
+    match (data.first_chunk::<8>(), data.first_chunk::<4>(), data.len()) {
+        (Some(eight), ..) => u64::from_le_bytes(*eight),
+        (_, Some(four), 4) => u64::from(u32::from_le_bytes(*four)),
+        _ => data.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)),
+    }
 }
 
 fn part(data: &[u8], from: usize, size: usize) -> Result<&[u8], Stop> {

@@ -157,7 +157,7 @@ fn tell(op: &Op, out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
         Op::WideChar(charset) => return charset.write_plain_fixed(out, data),
         Op::Json => return json::document(out, data),
         Op::Bit => text::unsigned(out, u64::from(data[0])),
-        Op::Enum(texts) => out.extend_from_slice(texts.get(crate::op::little(data) as usize)?),
+        Op::Enum(texts) => out.extend_from_slice(texts.get(crate::events::little(data) as usize)?),
         _ => {
             op.write(out, data)?;
             if out.first() == Some(&b'"') {

@@ -1,8 +1,9 @@
 //! Values of TiCDC's flat rows that Confluent's Avro writes otherwise: dates and times as MySQL prints them, BIT and VECTOR.
 
 use crate::avro;
+use crate::events::little;
 use crate::number;
-use crate::op::{little, signed, Layout};
+use crate::op::{signed, Layout};
 use crate::temporal::{self, big, civil, fraction_bytes};
 use crate::text;
 

@@ -1,5 +1,6 @@
 //! MySQL's binary JSON as text: what `cdc/decode/binary_json.py` writes.
 
+use crate::events::little;
 use crate::number;
 use crate::number::{Decimal, DecimalMode};
 use crate::text;
@@ -28,12 +29,21 @@ const NEWDECIMAL: u8 = 246;
 
 /// Add a document as JSON text; None when it is not well formed.
 pub fn document(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+    read(out, data, b"\"")
+}
+
+/// Add a document as the inside of a JSON string.
+pub fn inside_string(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+    read(out, data, b"\\\"")
+}
+
+fn read(out: &mut Vec<u8>, data: &[u8], quote: &'static [u8]) -> Option<()> {
     let Some(&kind) = data.first() else {
         // No bytes at all stand for the JSON value null, as the server reads them.
         out.extend_from_slice(b"null");
         return Some(());
     };
-    Reader { data, left: data.len() as i64 }.value(out, kind, 1, 0)
+    Reader { data, left: data.len() as i64, quote }.value(out, kind, 1, 0)
 }
 
 /// Reads a document. What its values take together is bounded by its size: in a damaged one many entries can point to
@@ -41,6 +51,8 @@ pub fn document(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
 struct Reader<'a> {
     data: &'a [u8],
     left: i64,
+    /// What stands around strings.
+    quote: &'static [u8],
 }
 
 impl<'a> Reader<'a> {
@@ -54,7 +66,7 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&self, at: usize, size: usize) -> Option<u64> {
-        Some(self.bytes(at, size)?.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte)))
+        Some(little(self.bytes(at, size)?))
     }
 
     /// Return a variable-length number (7 bits a byte, lowest first) and the offset after it.
@@ -69,6 +81,29 @@ impl<'a> Reader<'a> {
             }
         }
         None
+    }
+
+    fn plain(&self, out: &mut Vec<u8>, text: &[u8]) {
+        out.extend_from_slice(self.quote);
+        out.extend_from_slice(text);
+        out.extend_from_slice(self.quote);
+    }
+
+    fn string(&self, out: &mut Vec<u8>, text: &[u8]) -> Option<()> {
+        if text::is_plain_ascii(text) {
+            self.plain(out, text);
+            return Some(());
+        }
+        let mut escaped = Vec::with_capacity(2 * text.len());
+        text::escaped_by_mysql(&mut escaped, text)?;
+        out.extend_from_slice(self.quote);
+        if self.quote.len() > 1 {
+            text::escaped_utf8(out, &escaped)?;
+        } else {
+            out.extend_from_slice(&escaped);
+        }
+        out.extend_from_slice(self.quote);
+        Some(())
     }
 
     fn value(&mut self, out: &mut Vec<u8>, kind: u8, at: usize, depth: usize) -> Option<()> {
@@ -90,13 +125,13 @@ impl<'a> Reader<'a> {
             STRING => {
                 let (size, at) = self.length(at)?;
                 self.take(size)?;
-                text::quoted_by_mysql(out, self.bytes(at, size)?)?;
+                self.string(out, self.bytes(at, size)?)?;
             }
             OPAQUE => {
                 let kind = *self.data.get(at)?;
                 let (size, at) = self.length(at + 1)?;
                 self.take(size)?;
-                opaque(out, kind, self.bytes(at, size)?)?;
+                opaque(out, kind, self.bytes(at, size)?, self.quote)?;
             }
             _ => return None,
         }
@@ -137,7 +172,7 @@ impl<'a> Reader<'a> {
             self.take(size)?;
         }
         let name = if size == 0 { &[] } else { self.bytes(start, size)? };
-        text::quoted_by_mysql(out, name)?;
+        self.string(out, name)?;
         out.push(b':');
         Some(())
     }
@@ -155,9 +190,7 @@ impl<'a> Reader<'a> {
                 if kind == STRING {
                     let size = usize::from(*self.data.get(at)?);
                     if let Some(plain) = self.bytes(at + 1, size).filter(|s| size < 128 && text::is_plain_ascii(s)) {
-                        out.push(b'"');
-                        out.extend_from_slice(plain);
-                        out.push(b'"');
+                        self.plain(out, plain);
                         return Some(());
                     }
                 }
@@ -212,7 +245,7 @@ fn double(out: &mut Vec<u8>, value: f64) -> Option<()> {
 }
 
 /// Add a value of a type that JSON itself does not have.
-fn opaque(out: &mut Vec<u8>, kind: u8, data: &[u8]) -> Option<()> {
+fn opaque(out: &mut Vec<u8>, kind: u8, data: &[u8], quote: &[u8]) -> Option<()> {
     match kind {
         NEWDECIMAL => {
             let (&precision, &scale) = (data.first()?, data.get(1)?);
@@ -223,29 +256,32 @@ fn opaque(out: &mut Vec<u8>, kind: u8, data: &[u8]) -> Option<()> {
             return form.write(out, &data[2..], DecimalMode::Text);
         }
         DATE => {
-            out.push(b'"');
+            out.extend_from_slice(quote);
             date(out, packed(data)?.1);
         }
         DATETIME | TIMESTAMP => {
             let (negative, whole, micros) = packed(data)?;
-            out.extend_from_slice(if negative { b"\"-" } else { b"\"" });
+            out.extend_from_slice(quote);
+            out.extend_from_slice(if negative { b"-" } else { b"" });
             date(out, whole);
             out.push(b' ');
             clock(out, whole >> 12 & 31, whole, micros);
         }
         TIME => {
             let (negative, whole, micros) = packed(data)?;
-            out.extend_from_slice(if negative { b"\"-" } else { b"\"" });
+            out.extend_from_slice(quote);
+            out.extend_from_slice(if negative { b"-" } else { b"" });
             clock(out, whole >> 12 & 0x3FF, whole, micros);
         }
         _ => {
-            out.extend_from_slice(b"\"base64:type");
+            out.extend_from_slice(quote);
+            out.extend_from_slice(b"base64:type");
             text::unsigned(out, u64::from(kind));
             out.push(b':');
             text::base64(out, data);
         }
     }
-    out.push(b'"');
+    out.extend_from_slice(quote);
     Some(())
 }
 

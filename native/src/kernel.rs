@@ -1,6 +1,7 @@
 //! Rows of one table version.
 
 use crate::avro;
+use crate::events::little;
 use crate::op::{Layout, Op};
 use crate::partition::Owned;
 use crate::text;
@@ -9,13 +10,14 @@ use crate::text;
 pub struct Column {
     /// `"name":`
     pub label: Vec<u8>,
+    /// What stands in an image before its value, or for it: a comma, the label, and its constant if it has one.
+    pub lead: Vec<u8>,
     /// What stands for NULL; none where it cannot stand.
     pub null: Option<Vec<u8>>,
-    pub in_value: bool,
+    /// Whether its value is in images: not one that is left out, nor one with a constant.
+    pub shown: bool,
     /// Its place among the columns of the key.
     pub in_key: Option<usize>,
-    /// What stands in the value whatever the column holds.
-    pub constant: Option<Vec<u8>>,
     pub layout: Layout,
     pub op: Op,
 }
@@ -230,22 +232,12 @@ impl Kernel {
         let mut at = at;
         let nulls = data.get(at..at + self.size())?;
         at += self.size();
-        let mut lead: &[u8] = &[];
         value.extend_from_slice(&self.around.open);
         for (index, column) in self.columns.iter().enumerate() {
             let null = nulls[index >> 3] >> (index & 7) & 1 == 1;
             let raw = if null { &[] } else { field(data, &mut at, column.layout)? };
-            if column.in_value {
-                value.extend_from_slice(lead);
-                lead = &self.around.comma;
-                value.extend_from_slice(&column.label);
-            }
-            let shown = column.in_value && column.constant.is_none();
-            if column.in_value {
-                if let Some(constant) = &column.constant {
-                    value.extend_from_slice(constant);
-                }
-            }
+            value.extend_from_slice(&column.lead);
+            let shown = column.shown;
             if !shown && column.in_key.is_none() {
                 continue;
             }
@@ -290,7 +282,7 @@ pub fn field<'a>(data: &'a [u8], at: &mut usize, layout: Layout) -> Option<&'a [
         Layout::Prefixed(bytes) => {
             let length = data.get(*at..*at + bytes)?;
             *at += bytes;
-            length.iter().rev().fold(0, |sum, &byte| sum << 8 | usize::from(byte))
+            little(length) as usize
         }
     };
     let found = data.get(*at..*at + size)?;

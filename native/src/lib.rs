@@ -35,7 +35,7 @@ use pyo3::types::{PyBytes, PyList};
 use select::{Member, TextColumn, TextKernel};
 
 /// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
-const FORM: i64 = 6;
+const FORM: i64 = 7;
 
 /// A column's label, what stands for NULL if anything can, whether it is in the value, its constant, and its operation: name, numbers, texts.
 type GivenColumn = (Vec<u8>, Option<Vec<u8>>, bool, Option<Vec<u8>>, String, Vec<i64>, Vec<Vec<u8>>);
@@ -109,18 +109,24 @@ fn plan(
     tally: Py<Tally>,
     owned: Option<(u32, Vec<u32>)>,
 ) -> Option<RowKernel> {
+    let [key_head, key_tail, value_head, insert, before, between, open, comma, close]: [Vec<u8>; 9] =
+        around.try_into().ok()?;
+    let mut separator: &[u8] = &[];
     let made = columns.into_iter().enumerate().map(|(index, column)| {
         let (label, null, in_value, constant, name, numbers, texts) = column;
         let (layout, op) = op::op_of(&name, &numbers, texts)?;
         let in_key = keys.iter().position(|&key| key == index);
-        Some(Column { label, null, in_value, in_key, constant, layout, op })
+        let mut lead = Vec::new();
+        if in_value {
+            lead = [separator, &label, constant.as_deref().unwrap_or_default()].concat();
+            separator = &comma;
+        }
+        Some(Column { label, lead, null, shown: in_value && constant.is_none(), in_key, layout, op })
     });
     let columns: Vec<Column> = made.collect::<Option<_>>()?;
     if columns.is_empty() || keys.iter().any(|&key| key >= columns.len()) {
         return None;
     }
-    let [key_head, key_tail, value_head, insert, before, between, open, comma, close]: [Vec<u8>; 9] =
-        around.try_into().ok()?;
     let around = Around { key_head, key_tail, value_head, insert, before, between, open, comma, close, binary };
     let owned = owned.map(|(count, mine)| Owned::new(count, &mine));
     Some(RowKernel { kernel: Kernel { columns, keys: keys.len(), around, owned }, tombstones, tally, flat: None })

@@ -2,6 +2,7 @@
 
 use crate::avro::{AvroOp, Way};
 use crate::charset::Charset;
+use crate::events::little;
 use crate::flat_op::FlatOp;
 use crate::json;
 use crate::number::{self, Decimal, DecimalMode};
@@ -60,10 +61,6 @@ pub enum Op {
     Clock(Clock, Temporal),
     Flat(FlatOp),
     Avro(Box<AvroOp>),
-}
-
-pub fn little(data: &[u8]) -> u64 {
-    data.iter().rev().fold(0, |sum, &byte| sum << 8 | u64::from(byte))
 }
 
 pub fn signed(data: &[u8]) -> i64 {
@@ -146,10 +143,8 @@ impl Op {
                 out.push(b'"');
             }
             Op::Json => {
-                let mut document = Vec::with_capacity(2 * data.len());
-                json::document(&mut document, data)?;
                 out.push(b'"');
-                text::escaped_utf8(out, &document)?;
+                json::inside_string(out, data)?;
                 out.push(b'"');
             }
             Op::Geometry => return spatial::geometry(out, data),

@@ -11,47 +11,32 @@ const LOWER: &[u8; 16] = b"0123456789abcdef";
 
 /// Add a number.
 pub fn unsigned(out: &mut Vec<u8>, value: u64) {
-    padded(out, value, 1);
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Add a number with at least so many digits.
 pub fn padded(out: &mut Vec<u8>, value: u64, digits: usize) {
-    let mut buffer = [b'0'; 40];
-    let mut at = buffer.len();
-    let mut rest = value;
-    while rest >= 100 {
-        let pair = (rest % 100) as usize * 2;
-        rest /= 100;
-        at -= 2;
-        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
+    if value < 100 && digits == 2 {
+        let pair = value as usize * 2;
+        out.extend_from_slice(&[PAIRS[pair], PAIRS[pair + 1]]);
+        return;
     }
-    if rest >= 10 {
-        let pair = rest as usize * 2;
-        at -= 2;
-        buffer[at..at + 2].copy_from_slice(&PAIRS[pair..pair + 2]);
-    } else {
-        at -= 1;
-        buffer[at] = b'0' + rest as u8;
+    let mut buffer = itoa::Buffer::new();
+    let made = buffer.format(value).as_bytes();
+    for _ in made.len()..digits {
+        out.push(b'0');
     }
-    // All digits before `at` are zeros.
-    at = at.min(buffer.len() - digits.min(buffer.len()));
-    out.extend_from_slice(&buffer[at..]);
+    out.extend_from_slice(made);
 }
 
 /// Add a number that may be below zero.
 pub fn signed(out: &mut Vec<u8>, value: i64) {
-    if value < 0 {
-        out.push(b'-');
-    }
-    unsigned(out, value.unsigned_abs());
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Add a number of more than 64 bits.
 pub fn signed_wide(out: &mut Vec<u8>, value: i128) {
-    match i64::try_from(value) {
-        Ok(short) => signed(out, short),
-        Err(_) => out.extend_from_slice(value.to_string().as_bytes()),
-    }
+    out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
 }
 
 /// Add bytes as Base64, with padding.
@@ -127,19 +112,49 @@ fn is_plain(byte: u8) -> bool {
     byte >= 0x20 && byte != b'"' && byte != b'\\'
 }
 
-/// Return how many bytes from the first one on stand in a JSON string as they are, and are below a limit.
+/// Each byte of a word set to the same value.
+const fn each(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+/// Return how many of the first bytes of eight, the lowest being the first, are ASCII that stands in a JSON string as it is.
+fn plain_of_word(word: u64) -> usize {
+    // The top bit of a byte that is zero is set, and none below the lowest one of these.
+    let zero = |word: u64| word.wrapping_sub(each(1)) & !word;
+    let below_blank = word.wrapping_sub(each(0x20)) & !word;
+    let other = below_blank | zero(word ^ each(b'"')) | zero(word ^ each(b'\\')) | word;
+    (other & each(0x80)).trailing_zeros() as usize / 8
+}
+
+/// Return whether all bytes stand in a JSON string as they are, and are below a limit.
+///
+/// Of a block of known size, looked at without an early end, the processor takes all bytes at a time.
+fn is_plain_block(block: &[u8; 16], limit: u8) -> bool {
+    let other = |byte: u8| (byte < 0x20) | (byte == b'"') | (byte == b'\\') | (byte >= limit);
+    !block.iter().fold(false, |found, &byte| found | other(byte))
+}
+
+/// Return how many bytes from the first one on stand in a JSON string as they are, and are below a limit above ASCII.
 fn plain_bytes(data: &[u8], limit: u8) -> usize {
     let mut rest = data;
-    // Of a block of known size, looked at without an early end, the processor takes all bytes at a time.
     while let Some((block, behind)) = rest.split_first_chunk::<16>() {
-        let mut other = 0;
-        for &byte in block {
-            other |= u8::from(byte < 0x20) | u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte >= limit);
-        }
-        if other != 0 {
+        if !is_plain_block(block, limit) {
             break;
         }
         rest = behind;
+    }
+    while let Some((word, behind)) = rest.split_first_chunk::<8>() {
+        let plain = plain_of_word(u64::from_le_bytes(*word));
+        if plain < 8 {
+            rest = &rest[plain..];
+            break;
+        }
+        rest = behind;
+    }
+    if let (1..8, Some(last)) = (rest.len(), data.last_chunk::<8>()) {
+        // Zero bytes come in behind the last one, and are not plain.
+        let word = u64::from_le_bytes(*last) >> (64 - 8 * rest.len());
+        rest = &rest[plain_of_word(word)..];
     }
     let plain = rest.iter().position(|&byte| !is_plain(byte) || byte >= limit).unwrap_or(rest.len());
     data.len() - rest.len() + plain
@@ -188,14 +203,17 @@ pub fn escaped_char(out: &mut Vec<u8>, character: char) {
 
 /// Add UTF-8 as the inside of a JSON string; None when it is not UTF-8.
 pub fn escaped_utf8(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
-    escaped(out, std::str::from_utf8(data).ok()?);
+    let plain = plain_bytes(data, 0x80);
+    out.extend_from_slice(&data[..plain]);
+    if plain < data.len() {
+        escaped(out, std::str::from_utf8(&data[plain..]).ok()?);
+    }
     Some(())
 }
 
-/// Add UTF-8 as MySQL quotes it in JSON documents: lower case escapes, everything else as it is.
-pub fn quoted_by_mysql(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
+/// Add UTF-8 as MySQL writes it inside the strings of JSON documents: lower case escapes, everything else as it is.
+pub fn escaped_by_mysql(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
     std::str::from_utf8(data).ok()?;
-    out.push(b'"');
     let mut done = 0;
     while done < data.len() {
         // No byte of UTF-8 is as large.
@@ -207,7 +225,6 @@ pub fn quoted_by_mysql(out: &mut Vec<u8>, data: &[u8]) -> Option<()> {
             done += 1;
         }
     }
-    out.push(b'"');
     Some(())
 }
 

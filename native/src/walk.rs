@@ -46,14 +46,17 @@ pub struct Place<'a> {
     pub now_ns: u64,
 }
 
-/// A record: the place of its table, the number of its row event in the transaction, its partition, and what Python gets of it.
-type Record<'py> = (usize, usize, u32, Bound<'py, PyAny>);
+/// A record: the place of its table, the number of its row event in the transaction, its partition, what Python gets of it,
+/// and the bytes of its key and value.
+type Record<'py> = (usize, usize, u32, Bound<'py, PyAny>, usize);
+/// Records of one partition and their bytes.
+pub type Part<'py> = (Bound<'py, PyList>, usize);
 
 /// Records of one table that follow each other. Where events are told apart, those of one row event, with its number.
 pub struct Segment<'py> {
     pub table: usize,
     /// By partition; within each as in the binlog.
-    pub records: Vec<Option<Bound<'py, PyList>>>,
+    pub records: Vec<Option<Part<'py>>>,
     pub gtid: Option<([u8; 16], u64)>,
     /// 0 where events are not told apart.
     pub event: usize,
@@ -91,6 +94,8 @@ struct Buffers {
     before: Vec<u8>,
     behind: Vec<u8>,
     gtid: Vec<u8>,
+    /// Tables of a transaction by the numbers that its TABLE_MAPs give them.
+    known: Vec<(u64, usize)>,
 }
 
 pub struct Tables {
@@ -175,7 +180,7 @@ impl<'py> Walked<'py> {
             return None;
         }
         let mut last = 0;
-        for (table, number, partition, record) in records.drain(..) {
+        for (table, number, partition, record, size) in records.drain(..) {
             let same = if self.by_event { number == last } else { true };
             last = number;
             if !self.segments.last().is_some_and(|segment| same && segment.table == table) {
@@ -184,8 +189,11 @@ impl<'py> Walked<'py> {
                 self.segments.push(Segment { table, records: vec![None; partitions], gtid, event });
             }
             match self.segments.last_mut()?.records.get_mut(partition as usize)? {
-                Some(found) => found.append(record).ok()?,
-                empty => *empty = Some(PyList::new(py, [record]).ok()?),
+                Some((found, bytes)) => {
+                    found.append(record).ok()?;
+                    *bytes += size;
+                }
+                empty => *empty = Some((PyList::new(py, [record]).ok()?, size)),
             }
         }
         Some(())
@@ -247,7 +255,7 @@ impl<'py> Transaction<'_, 'py> {
     fn walk(&mut self, py: Python<'py>, at: usize, stop: usize, pos: u64) -> Result<(Passed, i64, usize), Stop> {
         self.records.clear();
         let (mut at, mut pos) = (at, pos);
-        let mut known: Vec<(u64, usize)> = Vec::new();
+        self.buffers.known.clear();
         let (mut rows, mut bytes, mut number) = (0, 0, 0);
         let mut passed = Passed { server: 0, gtid: None, commit_us: 0, thread: 0, order: 0 };
         while at < stop {
@@ -266,11 +274,12 @@ impl<'py> Transaction<'_, 'py> {
                 events::TABLE_MAP => {
                     let map = body.get(TABLE_ID..).ok_or(Stop::Left)?;
                     let table = *self.tables.by_map.get(map).ok_or(Stop::Left)?;
-                    known.push((events::little(&body[..TABLE_ID]), table));
+                    self.buffers.known.push((events::little(&body[..TABLE_ID]), table));
                 }
                 events::WRITE_ROWS..=events::DELETE_ROWS => {
                     let id = events::little(body.get(..TABLE_ID).ok_or(Stop::Left)?);
-                    let table = known.iter().rev().find(|(number, _)| *number == id).ok_or(Stop::Left)?.1;
+                    let known = self.buffers.known.iter().rev().find(|(number, _)| *number == id);
+                    let table = known.ok_or(Stop::Left)?.1;
                     number += 1;
                     let (count, size) = self.rows(py, &event, body, (table, number), pos, &passed)?;
                     rows += count;
@@ -309,7 +318,7 @@ impl<'py> Transaction<'_, 'py> {
         }
         let decoder = decoder.get();
         let (before, behind) = found.texts[which].as_ref().ok_or(Stop::Left)?;
-        let Buffers { scratch, before: before_text, behind: behind_text, gtid } = &mut *self.buffers;
+        let Buffers { scratch, before: before_text, behind: behind_text, gtid, .. } = &mut *self.buffers;
         let moment = Moment {
             commit_us: if passed.commit_us > 0 { passed.commit_us } else { u64::from(event.timestamp) * 1_000_000 },
             server: event.server,
@@ -333,9 +342,10 @@ impl<'py> Transaction<'_, 'py> {
         let mut size = 0;
         if let Some(flat) = &decoder.flat {
             let mut take = |key: Option<&[u8]>, value: Option<&[u8]>, row: i64, partition: u32| -> Option<()> {
-                size += value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
+                let bytes = value.map_or(0, <[u8]>::len) + key.map_or(0, <[u8]>::len);
                 // Its place says where it goes, and its segment does not.
-                self.records.push((table, number, 0, flat::record(py, (key, value), row, partition)?));
+                self.records.push((table, number, 0, flat::record(py, (key, value), row, partition)?, bytes));
+                size += bytes;
                 Some(())
             };
             let count = flat.run(&decoder.kernel, kind, &rows, scratch, &mut take).map_err(|_| Stop::Left)?;
@@ -344,14 +354,16 @@ impl<'py> Transaction<'_, 'py> {
         }
         let (tombstone, partitions) = (decoder.tombstones && kind == Kind::Delete, found.partitions);
         let mut take = |key: Option<&[u8]>, value: &[u8], row: i64| -> Option<()> {
-            size += value.len() + key.map_or(0, <[u8]>::len);
+            let key_size = key.map_or(0, <[u8]>::len);
             let partition = partition_of(key, partitions);
             let key = key.map(|key| PyBytes::new(py, key));
             let made = (&key, PyBytes::new(py, value), row, 0, py.None()).into_pyobject(py).ok()?;
-            self.records.push((table, number, partition, made.into_any()));
+            self.records.push((table, number, partition, made.into_any(), key_size + value.len()));
+            size += key_size + value.len();
             if tombstone {
                 let made = (&key, py.None(), row, 1, py.None()).into_pyobject(py).ok()?;
-                self.records.push((table, number, partition, made.into_any()));
+                self.records.push((table, number, partition, made.into_any(), key_size));
+                size += key_size;
             }
             Some(())
         };

@@ -6,14 +6,14 @@ use pyo3::types::{PyBytes, PyList};
 use crate::around::Around;
 use crate::events::{self, Stop};
 use crate::kernel::Declined;
-use crate::walk::{Place, Segment, Table, Tables, Texts, Walked};
+use crate::walk::{Part, Place, Segment, Table, Tables, Texts, Walked};
 use crate::{guarded, RowKernel, Tally};
 
 /// Texts before and behind the row number, each of pieces with the name of the place behind them, and what stands
 /// between flags and rows in an operation's events.
 type GivenTexts = (Vec<(Vec<u8>, String)>, Vec<(Vec<u8>, String)>, Vec<u8>);
-/// Routes with records of a partition, and the GTID and the number of the row event where events are told apart.
-type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, usize, Option<String>, usize)>;
+/// Routes with records of a partition, the GTID and the number of the row event where events are told apart, and the bytes.
+type Segments<'py> = Vec<(Py<PyAny>, Bound<'py, PyList>, usize, Option<String>, usize, usize)>;
 /// A server's UUID, the first of its transactions, and the number behind the last.
 type GivenRun = (String, u64, u64);
 /// Server id, GTID, commit time and thread of a transaction.
@@ -110,8 +110,9 @@ impl Walker {
     fn parts<'py>(&self, py: Python<'py>, one: Segment<'py>) -> Segments<'py> {
         let (table, gtid, event) = (one.table, one.gtid.map(gtid_of), one.event);
         let found = one.records.into_iter().enumerate();
-        let made = |(partition, records): (usize, Option<Bound<'py, PyList>>)| {
-            records.map(|records| (self.tables.route(table).clone_ref(py), records, partition, gtid.clone(), event))
+        let made = |(partition, part): (usize, Option<Part<'py>>)| {
+            let (records, size) = part?;
+            Some((self.tables.route(table).clone_ref(py), records, partition, gtid.clone(), event, size))
         };
         found.filter_map(made).collect()
     }

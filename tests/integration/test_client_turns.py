@@ -12,6 +12,7 @@ from airflow_provider_mysql_cdc.cdc.commit import ledger_values
 from airflow_provider_mysql_cdc.cdc.drain import client_turn, one_batch
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.sink import pace, writer
 
 TABLES = 12
 
@@ -61,6 +62,33 @@ def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: 
     assert len(joined) >= 4
     assert sum(n for topic, n in outcome.counts.items() if ".t" in topic) == 20 * TABLES
     require_each_once(pipeline)
+
+
+def test_each_row_comes_once_where_the_client_waits_longer_on_the_way(
+    properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All records go to one partition, as the first transaction tells; the schema history beside it does not count."""
+    monkeypatch.setattr(pace, "_TELLING_BYTES", 2000)
+    made = Pipeline(properties | {"cdc.id.header": "true", "commit.bytes": "4000", "drain.writers": "1"}, slots=1)
+    execute(root, f"CREATE TABLE `{database}`.t0 (id INT PRIMARY KEY)")
+    made.snapshot()
+    for row in range(300):
+        execute(root, f"INSERT INTO `{database}`.t0 VALUES ({row})")
+    lingers: list[int] = []
+    make = writer.make_producer
+
+    def noted(settings: Any, *more: Any) -> Any:
+        if settings["transactional.id"].endswith(".0"):
+            lingers.append(settings["linger.ms"])
+        return make(settings, *more)
+
+    monkeypatch.setattr(writer, "make_producer", noted)
+    outcome = made.drain()
+    assert outcome is not None and outcome.complete
+    records = made.records("t0")
+    assert len(records) == 300 and duplicates(records) == []
+    writes = [linger for linger in lingers if linger in (pace.SHARED_MS, pace.ALONE_MS)]
+    assert writes[-2:] == [pace.SHARED_MS, pace.ALONE_MS] and writes.count(pace.ALONE_MS) == 1
 
 
 def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(

@@ -86,7 +86,7 @@ class World:
         if greenlet.getcurrent() is not self.main:
             self.main.switch()
 
-    def writer(self, cfg: ConnectorConfig, writer: int | str) -> StagedWriter:
+    def writer(self, cfg: ConnectorConfig, writer: int | str, *, alone: bool = False) -> StagedWriter:
         """Stand in for ``wiring.record_writer``."""
         return StagedWriter(self, transactional_id(PREFIX, writer))
 

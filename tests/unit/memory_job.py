@@ -28,7 +28,7 @@ def config(**more: str) -> ConnectorConfig:
 def memory_job(monkeypatch: pytest.MonkeyPatch, cfg: ConnectorConfig, kafka: MemoryKafka, run: str = "") -> JobLedger:
     """Return the ledger of a job that has just been opened; older ones are fenced."""
     monkeypatch.setattr(wiring, "ledger", lambda cfg: MemoryLedger(kafka, cfg.ledger_topic, cfg.topic_prefix))
-    monkeypatch.setattr(wiring, "record_writer", lambda cfg, w: MemoryWriter(kafka, f"{cfg.topic_prefix}.{w}"))
+    monkeypatch.setattr(wiring, "record_writer", lambda cfg, w, **_: MemoryWriter(kafka, f"{cfg.topic_prefix}.{w}"))
     return JobLedger(cfg, run)
 
 

@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+from airflow_provider_mysql_cdc.cdc.sink.pace import Pace
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 T = table(column("id", "INT", nullable=False), column("n", "INT", nullable=False), key=("id",))
@@ -192,7 +193,7 @@ def test_a_producer_is_told_the_partition() -> None:
     told: list[Any] = []
     sink = TransactionalWriter.__new__(TransactionalWriter)
     sink._open, sink._serve_at, sink.bytes_pending, sink.records_pending = True, 1 << 20, 0, 0
-    sink._produce = lambda *given: told.append((given[3], given[7]))
+    sink._produce, sink._pace = lambda *given: told.append((given[3], given[7])), Pace()
     of_all = [("h", b"1")]
     sink.produce_all("t", [(b"k", b"v", 0, 0, 0), (b"k", b"v", 1, 0, 4), (b"k", None, 2, 0, None)], of_all, 9)
     sink.produce_all("t", [(b"k", b"v", 0, 0, ("own", b"2"))], of_all, 9)

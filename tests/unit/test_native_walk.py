@@ -73,7 +73,8 @@ def test_transactions_of_a_known_table(crc: bool) -> None:
     found = walk.of(sent, tail=sent.tail())
     assert (found.at, found.pos, found.why) == (len(sent.data), sent.pos, CUT)
     assert keys(found) == [b'{"id":%d}' % key for key in (1, 2, 3, 4)]
-    assert [(of is walk.route, *rest) for of, _, *rest in found.segments] == [(True, 0, None, 0)]
+    size = sum(len(key) + len(value) for _, records, *_ in found.segments for key, value, *_ in records)
+    assert [(of is walk.route, *rest) for of, _, *rest in found.segments] == [(True, 0, None, 0, size)]
     assert found.gtids == [(UUID_TEXT, 1, 3), (UUID_TEXT, 9, 10)]
     assert found.last == (7, f"{UUID_TEXT}:9", COMMIT_US, 11)
     assert walk.tally.counts().rows == 4
@@ -194,7 +195,7 @@ def test_events_are_told_apart_by_gtid_and_number() -> None:
         sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(table, c.WRITE_ROWS_EVENT_V2, 2, rows))
     insert(sent.end(), 6, number=5)
     found = walk.of(sent)
-    told = [(len(records), gtid, event) for _, records, _, gtid, event in found.segments]
+    told = [(len(records), gtid, event) for _, records, _, gtid, event, _ in found.segments]
     four, five = f"{UUID_TEXT}:4", f"{UUID_TEXT}:5"
     assert told == [(2, four, 1), (1, four, 3), (1, four, 4), (1, five, 1)]
 

@@ -34,8 +34,13 @@ class Output:
     def __init__(self, *, identity: bool = False) -> None:
         self.one: list[Any] = []
         self.all: list[Any] = []
+        self.plain: list[Any] = []
+        self.met: list[Any] = []
         sink: Any = SimpleNamespace(
-            produce=lambda *given: self.one.append(given), produce_all=lambda *given: self.all.append(given)
+            produce=lambda *given: self.one.append(given),
+            produce_all=lambda *given: self.all.append(given),
+            meet=lambda *given: self.met.append(given),
+            produce_plain=lambda *given: self.plain.append(given),
         )
         known: Any = SimpleNamespace(headers=CONTEXT, identity=identity, failed=None)
         at: Any = SimpleNamespace(gtid="g:8", events=3, boundary="b:4")
@@ -44,7 +49,7 @@ class Output:
         self.output = RecordOutput(sink, known, at, None, "history", None, self.counts, self.tables)
 
     def walked(self, partition: int) -> Any:
-        self.output.walked(route(), list(RECORDS), partition)
+        self.output.walked(route(), list(RECORDS), partition, 9)
         return self
 
 
@@ -54,18 +59,18 @@ def route(share: TopicShare = SHARE) -> Any:
 
 def test_walked_records_of_other_partitions_are_left_out() -> None:
     found = Output().walked(0)
-    assert (found.one, found.all, found.counts, found.tables) == ([], [], {}, {})
+    assert (found.one, found.all, found.plain, found.counts, found.tables) == ([], [], [], {}, {})
 
 
 def test_walked_records_go_to_their_partition() -> None:
     found = Output().walked(2)
-    assert (found.one, found.all) == ([], [("t", RECORDS, CONTEXT, 2)])
+    assert (found.one, found.all, found.plain) == ([], [], [("t", RECORDS, CONTEXT, 2, 9)])
     assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
 
 
 def test_walked_records_with_ids_go_to_their_partition() -> None:
     found = Output(identity=True).walked(1)
-    assert found.all == [] and found.counts == {"t": 2}
+    assert found.all == found.plain == [] and found.counts == {"t": 2} and found.met == [("t", 1)]
     assert found.one == [
         ("t", b"k1", b"v1", 1, [*CONTEXT, ("cdc-id", b"g:8/3/0/0")]),
         ("t", b"k2", None, 1, [("h", b"x"), *CONTEXT, ("cdc-id", b"g:8/3/0/1")]),
@@ -77,7 +82,7 @@ def test_walked_flat_rows_go_to_the_partition_that_they_say(identity: bool) -> N
     """Those of other writers are left out one by one: a walk does not tell them apart."""
     found, formed = Output(identity=identity), replace(route(), form=FORM)
     flat = [(b"k1", b"v1", 0, 0, 0), (b"k2", b"v2", 1, 0, 2), (b"k3", None, 2, 0, 1)]
-    found.output.walked(formed, flat, 0)
+    found.output.walked(formed, flat, 0, 9)
     assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
     if identity:
         told = [(key, value, part, headers[-1]) for _, key, value, part, headers in found.one]

@@ -117,7 +117,7 @@ FOUND = Walked(
     99,
     500,
     OVER,
-    [("t", [1, 2], 0, "g:8", 2), ("u", [3], 4, "g:9", 1)],
+    [("t", [1, 2], 0, "g:8", 2, 70), ("u", [3], 4, "g:9", 1, 30)],
     [(UUID_TEXT, 4, 7), (UUID_TEXT, 9, 10)],
     (7, "g:9", 5, 11),
 )
@@ -128,7 +128,7 @@ def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
     writer.at.events = writer.at.statements = 3
     assert writer.run() is FOUND
     marker = ("binlog.000001:500", f"{UUID_TEXT}:4-6:9", 0)
-    assert writer.done == [("t", [1, 2], 0, "g:8", 2), ("u", [3], 4, "g:9", 1), (7, "g:9"), marker]
+    assert writer.done == [("t", [1, 2], 0, 70, "g:8", 2), ("u", [3], 4, 30, "g:9", 1), (7, "g:9"), marker]
     assert (writer.at.gtid, writer.at.commit_us, writer.at.thread, writer.at.statements) == ("g:9", 5, 11, 0)
 
 

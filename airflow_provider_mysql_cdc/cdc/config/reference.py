@@ -45,12 +45,13 @@ _KAFKA = """
 | `schema.history.internal.consumer.*` | the same for reading and for topic creation |
 | `signal.consumer.*` (or `signals.consumer.*`) | the consumer of signals, beside those that serve all clients |
 
-The writers gather batches of up to 1,000,000 bytes (`batch.size`) for 10 ms (`linger.ms`), and hold 3 MB that Kafka has
-not confirmed (`queue.buffering.max.kbytes`): more is worth it only where brokers take longer than some 20 ms to
-answer. They compress no more than Kafka Connect's producers: a consumer may have no codec. With
-`kafka.compression.type=lz4` topics are several times smaller ([performance.md](performance.md) has what it
-costs). Where a topic's `max.message.bytes` is below a batch, the
-job goes on with smaller ones, but for an incremental snapshot, which asks for `kafka.batch.size`.
+The writers gather batches of up to 1,000,000 bytes (`batch.size`) for 10 ms (`linger.ms`), or for a second while all
+records go to one partition: a commit sends what waits at once, and librdkafka takes a whole processor while a batch
+that is ready has to wait for a broker. They hold 3 MB that Kafka has not confirmed (`queue.buffering.max.kbytes`):
+more is worth it only where brokers take longer than some 20 ms to answer. They compress no more than Kafka Connect's
+producers: a consumer may have no codec. With `kafka.compression.type=lz4` topics are several times smaller
+([performance.md](performance.md) has what it costs). Where a topic's `max.message.bytes` is below a batch, the job goes
+on with smaller ones, but for an incremental snapshot, which asks for `kafka.batch.size`.
 
 Names behind the prefix are librdkafka's. Names of Java's clients are translated:
 """

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
 MODULE, VARIABLE = "mysql_cdc_native", "MYSQL_CDC_NATIVE"
-FORM = 6
+FORM = 7
 """What ``plan``, ``text_plan`` and ``Walker`` take and what records look like; ``native/src/lib.rs`` has the same."""
 REASONS = ("value", "key_change", "incomplete_image", "call", "defect")
 """Why the kernel declines an event, by what it returns, that of -1 first."""

@@ -94,8 +94,9 @@ class Walked(NamedTuple):
         at: Offset behind it.
         pos: Position behind it.
         why: Why it ended.
-        segments: Routes with records of one partition, of each partition in binlog order, and the partition; and where
-            events are told apart the GTID and the number of the row event in the transaction, from 1, else None and 0.
+        segments: Routes with records of one partition, of each partition in binlog order, and the partition; where
+            events are told apart the GTID and the number of the row event in the transaction, from 1, else None and 0;
+            and the bytes of keys and values.
         gtids: Runs of transactions: a server's UUID, the first number and the one behind the last.
         last: Server id, GTID, commit time in microseconds and thread of the last transaction; None when there is none.
     """
@@ -103,7 +104,7 @@ class Walked(NamedTuple):
     at: int
     pos: int
     why: int
-    segments: list[tuple[Any, list[Any], int, str | None, int]]
+    segments: list[tuple[Any, list[Any], int, str | None, int, int]]
     gtids: list[tuple[str, int, int]]
     last: tuple[int, str | None, int, int] | None
 

@@ -1,4 +1,4 @@
-"""A new Kafka client for each thousand tables that a writer meets.
+"""A new Kafka client for each thousand tables that a writer meets, and where another wait suits its records.
 
 librdkafka (2.16) finds a topic by its name by looking at one after the other, for each record and for each answer of a
 broker, and looks at all partitions it knows whenever one has something to send. With 5,000 topics a record takes 75
@@ -8,7 +8,7 @@ So behind a commit, when nothing is open, a writer that has met a thousand more 
 started again does (``commit.takeover.join``): it finds its plan in force, takes its own id over, and finds it again.
 Then nobody else can commit under the id; and nobody has since its own last marker, when the ledger holds that one. A
 table counts once a batch, so that tables that come again and again cost a few new clients, and not one each thousand
-rows.
+rows. Waits are those of ``sink.pace``.
 """
 
 from __future__ import annotations
@@ -30,18 +30,20 @@ class ClientTurn:
     Args:
         met: Returns how many tables the writer has met in this batch.
         renew: Replaces the client; nothing is open then, and the marker is the last that the writer committed.
+        unsuited: Returns whether another client would suit the records of the last transaction better.
     """
 
     met: Callable[[], int]
     renew: Callable[[Marker], None]
+    unsuited: Callable[[], bool] = lambda: False
     _at: int = 0
 
     def __post_init__(self) -> None:
         self._at = self.met()
 
     def due(self) -> bool:
-        """Return whether the client knows enough topics for a new one to be cheaper."""
-        return self.met() - self._at >= TABLES
+        """Return whether a new client is cheaper: this one knows many topics, or waits too long or too shortly."""
+        return self.met() - self._at >= TABLES or self.unsuited()
 
     def take(self, last: Marker) -> None:
         """Replace the client.

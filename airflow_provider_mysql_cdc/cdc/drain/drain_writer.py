@@ -137,7 +137,9 @@ class DrainWriter:
             progress=self.progress,
             side=self._routes.learned,
             forms=self.forms,
-            turn=None if self.renew is None else ClientTurn(lambda: len(self.tables), self.renew),
+            turn=None
+            if self.renew is None
+            else ClientTurn(lambda: len(self.tables), self.renew, lambda: self.sink.unsuited),
             native=lambda: before.add(self._routes.native()),
         )
         if self._routes.signals is not None:

@@ -69,13 +69,14 @@ class RecordOutput:
         self._count(route, n)
         return bad
 
-    def walked(self, route: Route, records: list[Any], partition: int) -> None:
+    def walked(self, route: Route, records: list[Any], partition: int, size: int) -> None:
         """Produce records that were written at once: those of the writer's partitions.
 
         Args:
             route: The table's route.
             records: As for ``rows``.
             partition: Their partition; not looked at where records say their own.
+            size: Bytes of their keys and values.
         """
         if route.form is not None:
             self._count(route, self._placed(route, records))
@@ -85,7 +86,7 @@ class RecordOutput:
         if self.routes.identity or route.ids is not None:
             n = self._formed(route, ((k, v, partition, row, leg, h) for k, v, row, leg, h in records))
         else:
-            self.sink.produce_all(route.topic, records, self.routes.headers, partition)
+            self.sink.produce_plain(route.topic, records, self.routes.headers, partition, size)
             n = len(records)
         self._count(route, n)
 
@@ -117,6 +118,8 @@ class RecordOutput:
                 extra = ids.behind(extra, key, value)
             produce(topic, key, value, part, extra)
             n += 1
+        if n:
+            self.sink.meet(topic, part)
         return n
 
     def side(

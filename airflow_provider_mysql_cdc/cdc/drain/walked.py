@@ -80,10 +80,10 @@ class WalkedTransactions:
         found = self.walker.walk(chunk, at, file, pos, limit, tail)
         if found.last is None:
             return found
-        for route, records, partition, gtid, event in found.segments:
+        for route, records, partition, gtid, event, size in found.segments:
             # Ids of records tell them (RecordOutput).
             place.gtid, place.events = gtid, event
-            self.output.walked(route, records, partition)
+            self.output.walked(route, records, partition, size)
         for run in found.gtids:
             self.tracker.add_run(*run)
         server, place.gtid, place.commit_us, place.thread = found.last

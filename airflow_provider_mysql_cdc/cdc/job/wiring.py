@@ -275,12 +275,13 @@ def topic_owners(cfg: ConnectorConfig, tables: Iterable[TableId]) -> topic_names
     )
 
 
-def record_writer(cfg: ConnectorConfig, writer: int | str) -> TransactionalWriter:
+def record_writer(cfg: ConnectorConfig, writer: int | str, *, alone: bool = False) -> TransactionalWriter:
     """Return a transactional producer that is not yet initialised.
 
     Args:
         cfg: The connector's configuration.
         writer: Writer index, or the driver's name.
+        alone: Whether the records of a transaction go to one partition.
     """
     return TransactionalWriter(
         cfg.kafka_settings(),
@@ -288,6 +289,7 @@ def record_writer(cfg: ConnectorConfig, writer: int | str) -> TransactionalWrite
         transaction_timeout_ms=cfg[F.TRANSACTION_TIMEOUT_MS],
         commit_bytes=cfg[F.COMMIT_BYTES],
         commit_interval_s=cfg[F.COMMIT_INTERVAL_MS] / 1000,
+        alone=alone,
     )
 
 

@@ -30,8 +30,14 @@ class RecordWriter(Protocol):
     ) -> None:
         """Add a record to the current transaction."""
 
+    def meet(self, topic: str, partition: int) -> None:
+        """Note where rows go that come through ``produce``, as side records do."""
+
     def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction."""
+
+    def produce_plain(self, topic: str, records: Sequence[Row], headers: Headers, partition: int, size: int) -> None:
+        """Add records with neither header nor partition of their own to the current transaction."""
 
     @property
     def bytes_pending(self) -> int:

@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
 from airflow_provider_mysql_cdc.cdc.sink.kept_admins import Kept, let_go_at_fork
+from airflow_provider_mysql_cdc.cdc.sink.pace import SHARED_MS
 
 QUEUE_KBYTES = 3_072
 """Bytes that wait in one producer, in KiB: what bounds its memory, where no record may be larger.
@@ -29,7 +30,6 @@ MAX_RECORD_BYTES = 1_048_576
 _PREFERRED_PRODUCER: dict[str, Any] = {
     # As the producers of Kafka Connect: a consumer may have no codec (kafka-python has none of LZ4's own).
     "compression.type": "none",
-    "linger.ms": 10,
     "batch.size": 1_000_000,
     "batch.num.messages": 10_000,
     "message.max.bytes": MAX_RECORD_BYTES,
@@ -50,6 +50,7 @@ _REQUIRED_PRODUCER: dict[str, tuple[str, ...]] = {
 _CONSUMER_ONLY = ("group.id", "auto.offset.reset", "isolation.level", "enable.auto.commit", "fetch.")
 _PRODUCER_ONLY = (
     *_PREFERRED_PRODUCER,
+    "linger.ms",
     *_REQUIRED_PRODUCER,
     "transactional.id",
     "transaction.timeout.ms",
@@ -65,6 +66,8 @@ _CONNECTED_AT_ONCE = {"enable.sparse.connections": False}
 
 _ALIASES = {"message.timeout.ms": "delivery.timeout.ms", "queue.buffering.max.ms": "linger.ms"}
 """librdkafka's second names of the times that ``_within`` shortens."""
+LINGERS = frozenset({"linger.ms", "queue.buffering.max.ms"})
+"""Names under which a user says how long a record waits for others."""
 
 ErrorCallback = Callable[[KafkaError], None]
 
@@ -78,13 +81,16 @@ def common_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {k: v for k, v in settings.items() if k not in _PRODUCER_ONLY and not k.startswith(_CONSUMER_ONLY)}
 
 
-def producer_settings(settings: Mapping[str, Any], transactional_id: str, timeout_ms: int) -> dict[str, Any]:
+def producer_settings(
+    settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, *, linger_ms: int = SHARED_MS
+) -> dict[str, Any]:
     """Return the settings of a transactional producer.
 
     Args:
         settings: User settings under their librdkafka names; they win over what the package prefers.
         transactional_id: The writer's id.
         timeout_ms: Milliseconds after which the broker aborts a transaction that its writer left open.
+        linger_ms: Milliseconds that a record waits for others, where the user does not say so.
 
     Raises:
         ConfigError: A setting would break exactly-once delivery.
@@ -98,8 +104,9 @@ def producer_settings(settings: Mapping[str, Any], transactional_id: str, timeou
                 remedy="remove the property",
             )
     user = {k: v for k, v in settings.items() if not k.startswith(_CONSUMER_ONLY) and k != "partitioner"}
+    preferred = {**_PREFERRED_PRODUCER, "linger.ms": linger_ms, "delivery.timeout.ms": 300_000}
     return {
-        **_roomy(_within({**_PREFERRED_PRODUCER, "delivery.timeout.ms": 300_000, **user}, timeout_ms)),
+        **_roomy(_within({**preferred, **user}, timeout_ms)),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
         "max.in.flight.requests.per.connection": 1,

@@ -13,20 +13,21 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, Message, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RecordTooLargeError, StateError
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
 from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, Row, SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error, named_error
+from airflow_provider_mysql_cdc.cdc.sink.clients import LINGERS, make_producer, producer_settings
+from airflow_provider_mysql_cdc.cdc.sink.failures import Failures
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error
+from airflow_provider_mysql_cdc.cdc.sink.pace import Pace
 
 SHORT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
 _SERVE_BYTES = 1 << 20
 _LESS = 10
+_PAUSE_S, _FLUSH_S, _PATIENCE = 0.005, 0.002, 4
 _AROUND_RECORD = 1_000
-_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
-_MISSING = (KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
 
 class TransactionalWriter:
@@ -40,6 +41,7 @@ class TransactionalWriter:
         transaction_timeout_ms: Milliseconds after which the broker aborts a transaction left open.
         commit_bytes: Bytes of keys and values after which ``should_commit`` says so.
         commit_interval_s: Seconds after which it says so as well.
+        alone: Whether its records go to one partition for as long as a transaction takes.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class TransactionalWriter:
         transaction_timeout_ms: int = 600_000,
         commit_bytes: int = 32 << 20,
         commit_interval_s: float = 10.0,
+        alone: bool = False,
     ) -> None:
         self.transactional_id = transactional_id
         self.bytes_pending = 0
@@ -57,13 +60,12 @@ class TransactionalWriter:
         self._commit_bytes, self._commit_interval_s = commit_bytes, commit_interval_s
         self._timeout_s = transaction_timeout_ms / 1000
         self._where = f"{transactional_id} at {brokers(kafka_settings)}"
-        settings = producer_settings(kafka_settings, transactional_id, transaction_timeout_ms)
-        self._settings = settings
-        self._max_bytes, self._largest_refused = int(settings["message.max.bytes"]), 0
-        self._last_error: KafkaError | None = None
+        self._given = kafka_settings, transactional_id, transaction_timeout_ms
+        self._pace = Pace(alone=alone, fixed=not LINGERS.isdisjoint(kafka_settings))
+        self._batch_bytes: int | None = None
+        self._failures = Failures(self._where)
         self._open = False
         self._began = 0.0
-        self._undelivered: tuple[KafkaError, str, int] | None = None
         self._serve_at = _SERVE_BYTES
         self._producer: Producer | None = self._make()
         self._produce = self._producer.produce
@@ -75,22 +77,16 @@ class TransactionalWriter:
         self._reset()
 
     def _make(self) -> Producer:
-        return make_producer(self._settings, self._on_error, self._on_undelivered)
-
-    def _on_error(self, error: KafkaError) -> None:
-        self._last_error = error
-
-    def _on_undelivered(self, error: KafkaError, message: Message) -> None:
-        if self._undelivered is None and error.code() not in _PURGED:
-            size = len(message.key() or b"") + len(message.value() or b"")
-            self._undelivered = error, f"topic {message.topic()}, partition {message.partition()}", size
+        less = {} if self._batch_bytes is None else {"batch.size": self._batch_bytes}
+        self._settings = producer_settings(*self._given, linger_ms=self._pace.linger_ms) | less
+        return make_producer(self._settings, self._failures.tell, self._failures.undelivered)
 
     def _serve(self, timeout_s: float) -> None:
         """Let the client deliver its log lines and errors."""
         try:
             self._client().poll(timeout_s)
         except KafkaException as error:  # a fatal error; the call that follows fails and names it
-            self._last_error = first_error(error)
+            self._failures.tell(first_error(error))
 
     def _client(self) -> Producer:
         if self._producer is None:
@@ -117,12 +113,13 @@ class TransactionalWriter:
                 return
             except KafkaException as error:
                 self._serve(0)
-                refused = self._last_error is not None and self._last_error.code() in REFUSED
+                told = self._failures.told
+                refused = told is not None and told.code() in REFUSED
                 if refused or not first_error(error).retriable() or time.monotonic() >= deadline:
                     raise self._named(error, "while taking over the writer") from None
 
     def renew(self) -> None:
-        """Replace the client by a new one, which has met no topic yet; ``init`` comes next.
+        """Replace the client by a new one, which has met no topic yet and waits as suits; ``init`` comes next.
 
         Raises:
             StateError: A transaction is open, or the writer is closed.
@@ -130,7 +127,13 @@ class TransactionalWriter:
         self._client()
         if self._open:
             raise StateError("a writer's client cannot be replaced inside a transaction", where=self._where)
+        self._pace.turn()
         self._replace()
+
+    @property
+    def unsuited(self) -> bool:
+        """Whether a new client would suit the records of the last transaction better (``pace``)."""
+        return self._pace.due
 
     def gather_less(self) -> int | None:
         """Replace the client by one with smaller batches, where the broker refused a batch of records that are smaller.
@@ -142,9 +145,9 @@ class TransactionalWriter:
             The bytes of a batch from now on; None where smaller ones would not help.
         """
         smaller = int(self._settings["batch.size"]) // _LESS
-        if smaller <= self._largest_refused + _AROUND_RECORD:
+        if smaller <= self._failures.largest_refused + _AROUND_RECORD:
             return None
-        self._settings = {**self._settings, "batch.size": smaller}
+        self._batch_bytes = smaller
         self._replace()
         return smaller
 
@@ -182,6 +185,15 @@ class TransactionalWriter:
             self._serve_at = self.bytes_pending + _SERVE_BYTES
             self._serve(0)
 
+    def meet(self, topic: str, partition: int) -> None:
+        """Note where rows go that come through ``produce``, as side records do.
+
+        Args:
+            topic: Topic name.
+            partition: Partition number.
+        """
+        self._pace.meet(topic, partition)
+
     def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction, as ``produce`` does with each.
 
@@ -198,6 +210,9 @@ class TransactionalWriter:
         if records and not self._open:
             self._begin()
         produce, pending, serve_at = self._produce, self.bytes_pending, self._serve_at
+        if records:
+            first = records[0][4]
+            self.meet(topic, first if type(first) is int else partition)
         for key, value, _, _, own in records:
             part = own if type(own) is int else partition
             given = headers if own is None or part is own else [own, *headers]
@@ -214,12 +229,46 @@ class TransactionalWriter:
         self.records_pending += len(records)
         self.bytes_pending, self._serve_at = pending, serve_at
 
+    def produce_plain(self, topic: str, records: Sequence[Row], headers: Headers, partition: int, size: int) -> None:
+        """Add records to the current transaction, as ``produce_all`` does, with less work for each.
+
+        Args:
+            topic: Topic name.
+            records: As for ``produce_all``; none has a header or a partition of its own.
+            headers: Headers of all.
+            partition: Partition number of all.
+            size: Bytes of their keys and values.
+
+        Raises:
+            RecordTooLargeError: A record exceeds kafka.message.max.bytes.
+            SinkError: The transaction has failed; the named leaf says why.
+        """
+        if records and not self._open:
+            self._begin()
+        produce = self._produce
+        self.meet(topic, partition)
+        for key, value, _, _, _ in records:
+            try:
+                produce(topic, value, key, partition, None, None, 0, headers)
+            except BufferError:
+                self._produce_slowly(topic, key, value, partition, headers)
+            except KafkaException as error:
+                raise self._refused(error, topic, key, value, partition) from None
+        self.records_pending += len(records)
+        self.bytes_pending += size
+        if self.bytes_pending >= self._serve_at:
+            self._serve_at = self.bytes_pending + _SERVE_BYTES
+            self._serve(0)
+
     def _produce_slowly(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None
     ) -> None:
-        deadline = time.monotonic() + self._timeout_s
+        deadline, pauses = time.monotonic() + self._timeout_s, 0
         while True:
-            self._serve(0.005)
+            self._serve(_PAUSE_S)
+            pauses += 1
+            if pauses % _PATIENCE == 0:
+                self._hand_over()
             try:
                 self._produce(topic, value, key, partition, None, None, 0, headers)
                 return
@@ -230,6 +279,13 @@ class TransactionalWriter:
                 raise self._named(error, f"while writing to {topic}") from None
             except KafkaException as error:
                 raise self._refused(error, topic, key, value, partition) from None
+
+    def _hand_over(self) -> None:
+        """Let the client send what waits: it may wait for more than there is room for."""
+        try:
+            self._client().flush(_FLUSH_S)
+        except KafkaException as error:  # as in _serve
+            self._failures.tell(first_error(error))
 
     def _begin(self) -> None:
         try:
@@ -278,6 +334,7 @@ class TransactionalWriter:
                 if first_error(error).retriable() and time.monotonic() < deadline:
                     continue
                 raise self._failed(error, "while committing") from None
+        self._pace.ended(self.bytes_pending)
         self._reset()
 
     def abort(self) -> None:
@@ -324,7 +381,7 @@ class TransactionalWriter:
         self._open = False
         self.bytes_pending = self.records_pending = 0
         self._serve_at = _SERVE_BYTES
-        self._last_error = self._undelivered = None
+        self._failures.forget()
 
     def _refused(
         self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None, partition: int
@@ -332,16 +389,14 @@ class TransactionalWriter:
         cause, size = first_error(error), len(value or b"") + len(key or b"")
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             # The client refuses a record by itself, in whatever batch.
-            self._largest_refused = int(self._settings["batch.size"])
+            self._failures.largest_refused = int(self._settings["batch.size"])
             return RecordTooLargeError(
                 "a record is larger than Kafka takes",
                 where=f"topic {topic}",
-                why=f"it has {size} bytes; kafka.message.max.bytes is {self._max_bytes}",
+                why=f"it has {size} bytes; kafka.message.max.bytes is {self._settings['message.max.bytes']}",
                 remedy="raise kafka.message.max.bytes and max.message.bytes of the topic, or exclude the column",
             )
-        # The client refuses at once what it knows to be missing, and otherwise when it has asked the brokers.
-        if self._undelivered is None and cause.code() in _MISSING:
-            self._undelivered = cause, f"topic {topic}, partition {partition}", size
+        self._failures.refused(error, topic, partition, size)
         return self._failed(error, f"while writing to {topic}")
 
     def _failed(self, error: KafkaException, doing: str) -> CdcError:
@@ -360,7 +415,7 @@ class TransactionalWriter:
         return named
 
     def _named(self, error: KafkaException, doing: str) -> CdcError:
-        named, age = self._cause(error, doing), time.monotonic() - self._began
+        named, age = self._failures.named(error, doing), time.monotonic() - self._began
         if not self._open or age < self._timeout_s or not named.can_retry:
             return named
         # Fenced, timed out or unknown, as the case may be: all of them follow from this.
@@ -371,19 +426,4 @@ class TransactionalWriter:
             f"this process stood still, or Kafka did not take the records in time; {named.why}",
             remedy="run the task again: nothing of the transaction is visible, and it goes on from the last commit",
             retriable=True,
-        )
-
-    def _cause(self, error: KafkaException, doing: str) -> CdcError:
-        if self._undelivered is None:
-            return named_error(error, doing, where=self._where, hint=self._last_error)
-        hint, place, size = self._undelivered
-        named = named_error(error, doing, where=self._where, hint=hint)
-        if isinstance(named, FencedError):
-            return named
-        why = named.why
-        if isinstance(named, RecordTooLargeError):
-            self._largest_refused = max(self._largest_refused, size)
-            why = f"the record has {size} bytes; {why}"
-        return type(named)(
-            named.what, where=f"{place}; {self._where}", why=why, remedy=named.remedy, retriable=named.can_retry
         )

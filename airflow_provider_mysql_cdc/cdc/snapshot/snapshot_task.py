@@ -71,7 +71,9 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     plan = BatchPlan.from_json(arguments["plan"])
     with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
         cfg = handed_config(channel, arguments)
-        with contextlib.closing(wiring.record_writer(cfg, index)) as sink, named_errors(cfg):
+        # A chunk is of one table.
+        alone = all(count == 1 for count in arguments["partitions"].values())
+        with contextlib.closing(wiring.record_writer(cfg, index, alone=alone)) as sink, named_errors(cfg):
             with wiring.ledger(cfg) as ledger:
                 join(ledger, plan, sink, index)
             with connect(cfg.connection_settings()) as conn:
