@@ -64,8 +64,23 @@ def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: 
     require_each_once(pipeline)
 
 
+@pytest.fixture
+def lingers(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Return how long the clients wait that are made for writer 0."""
+    found: list[int] = []
+    make = writer.make_producer
+
+    def noted(settings: Any, *more: Any) -> Any:
+        if settings["transactional.id"].endswith(".0"):
+            found.append(settings["linger.ms"])
+        return make(settings, *more)
+
+    monkeypatch.setattr(writer, "make_producer", noted)
+    return found
+
+
 def test_each_row_comes_once_where_the_client_waits_longer_on_the_way(
-    properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch
+    properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, lingers: list[int]
 ) -> None:
     """All records go to one partition, as the first transaction tells; the schema history beside it does not count."""
     monkeypatch.setattr(pace, "_TELLING_BYTES", 2000)
@@ -74,21 +89,24 @@ def test_each_row_comes_once_where_the_client_waits_longer_on_the_way(
     made.snapshot()
     for row in range(300):
         execute(root, f"INSERT INTO `{database}`.t0 VALUES ({row})")
-    lingers: list[int] = []
-    make = writer.make_producer
-
-    def noted(settings: Any, *more: Any) -> Any:
-        if settings["transactional.id"].endswith(".0"):
-            lingers.append(settings["linger.ms"])
-        return make(settings, *more)
-
-    monkeypatch.setattr(writer, "make_producer", noted)
+    lingers.clear()
     outcome = made.drain()
     assert outcome is not None and outcome.complete
     records = made.records("t0")
     assert len(records) == 300 and duplicates(records) == []
-    writes = [linger for linger in lingers if linger in (pace.SHARED_MS, pace.ALONE_MS)]
-    assert writes[-2:] == [pace.SHARED_MS, pace.ALONE_MS] and writes.count(pace.ALONE_MS) == 1
+    assert lingers[-2:] == [pace.SHARED_MS, pace.ALONE_MS] and lingers.count(pace.ALONE_MS) == 1
+
+
+@pytest.mark.parametrize(("partitions", "linger"), [("1", pace.ALONE_MS), ("3", pace.SHARED_MS)])
+def test_a_snapshots_client_waits_long_where_chunks_go_to_one_partition(
+    properties: dict[str, str], root: Any, database: str, lingers: list[int], partitions: str, linger: int
+) -> None:
+    made = Pipeline(properties | {"topic.creation.default.partitions": partitions}, slots=1)
+    execute(root, f"CREATE TABLE `{database}`.t0 (id INT PRIMARY KEY)")
+    execute(root, f"INSERT INTO `{database}`.t0 VALUES (1), (2), (3)")
+    made.snapshot()
+    assert len(made.records("t0")) == 3
+    assert lingers[-1] == linger
 
 
 def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
