@@ -1,10 +1,10 @@
 //! Values of TiCDC's flat rows that Confluent's Avro writes otherwise: dates and times as MySQL prints them, BIT and VECTOR.
 
 use crate::avro;
+use crate::calendar::{self, big, civil, fraction_bytes};
 use crate::events::little;
 use crate::number;
 use crate::op::{signed, Layout};
-use crate::temporal::{self, big, civil, fraction_bytes};
 use crate::text;
 
 /// What becomes of a value; the number is that of fraction digits.
@@ -72,25 +72,25 @@ impl FlatOp {
         match self {
             FlatOp::Date => {
                 let packed = little(data) as i64;
-                temporal::date(out, (packed >> 9, packed >> 5 & 15, packed & 31));
+                calendar::date(out, (packed >> 9, packed >> 5 & 15, packed & 31));
             }
             FlatOp::DateTime(digits) => {
                 let packed = big(&data[..5]);
                 let months = packed >> 22 & 0x1FFFF;
-                temporal::date(out, (months / 13, months % 13, packed >> 17 & 31));
+                calendar::date(out, (months / 13, months % 13, packed >> 17 & 31));
                 out.push(b' ');
-                temporal::clock(out, packed >> 12 & 31, packed >> 6 & 63, packed & 63);
-                temporal::dot_fraction(out, *digits, big(&data[5..]))?;
+                calendar::clock(out, packed >> 12 & 31, packed >> 6 & 63, packed & 63);
+                calendar::dot_fraction(out, *digits, big(&data[5..]))?;
             }
             FlatOp::Timestamp(digits) => timestamp(out, big(&data[..4]), *digits, big(&data[4..]))?,
             FlatOp::OldTimestamp => timestamp(out, little(data) as i64, 0, 0)?,
-            FlatOp::Time(digits) => time(out, temporal::packed_micros(data, *digits), *digits),
-            FlatOp::OldTime => time(out, temporal::old_seconds(signed(data)) * 1_000_000, 0),
+            FlatOp::Time(digits) => time(out, calendar::packed_micros(data, *digits), *digits),
+            FlatOp::OldTime => time(out, calendar::old_seconds(signed(data)) * 1_000_000, 0),
             FlatOp::OldDateTime => {
                 let (day, clock) = ((little(data) / 1_000_000) as i64, (little(data) % 1_000_000) as i64);
-                temporal::date(out, (day / 10_000, day / 100 % 100, day % 100));
+                calendar::date(out, (day / 10_000, day / 100 % 100, day % 100));
                 out.push(b' ');
-                temporal::clock(out, clock / 10_000, clock / 100 % 100, clock % 100);
+                calendar::clock(out, clock / 10_000, clock / 100 % 100, clock % 100);
             }
             FlatOp::Unsigned => text::unsigned(out, little(data)),
             FlatOp::Vector => vector(out, data)?,
@@ -106,11 +106,11 @@ fn timestamp(out: &mut Vec<u8>, seconds: i64, digits: usize, stored: i64) -> Opt
     if seconds == 0 && stored == 0 {
         out.extend_from_slice(b"0000-00-00 00:00:00");
     } else {
-        temporal::date(out, civil(seconds / 86_400));
+        calendar::date(out, civil(seconds / 86_400));
         out.push(b' ');
-        temporal::clock(out, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+        calendar::clock(out, seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
     }
-    temporal::dot_fraction(out, digits, stored)
+    calendar::dot_fraction(out, digits, stored)
 }
 
 fn time(out: &mut Vec<u8>, micros: i64, digits: usize) {
@@ -118,7 +118,7 @@ fn time(out: &mut Vec<u8>, micros: i64, digits: usize) {
         out.push(b'-');
     }
     let (seconds, rest) = (micros.abs() / 1_000_000, micros.abs() % 1_000_000);
-    temporal::clock(out, seconds / 3600, seconds / 60 % 60, seconds % 60);
+    calendar::clock(out, seconds / 3600, seconds / 60 % 60, seconds % 60);
     if digits > 0 {
         out.push(b'.');
         let from = out.len();

@@ -8,6 +8,7 @@
 mod around;
 mod avro;
 mod avro_text;
+mod calendar;
 mod charset;
 mod events;
 mod flat;
@@ -21,6 +22,7 @@ mod select;
 mod spatial;
 mod temporal;
 mod text;
+mod text_rows;
 mod walk;
 mod walker;
 
@@ -32,7 +34,6 @@ use kernel::{Around, Column, Declined, Kernel, Kind, Rows, Scratch};
 use partition::Owned;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList};
-use select::{Member, TextColumn, TextKernel};
 
 /// Changes with what `plan` takes and with what records look like; the loader wants the one that it was written for.
 const FORM: i64 = 7;
@@ -257,137 +258,6 @@ impl RowKernel {
     }
 }
 
-/// A column of a SELECT: whether it may be NULL, the text of NULL, and its operation: name, numbers, texts.
-type GivenText = (bool, Vec<u8>, String, Vec<i64>, Vec<Vec<u8>>);
-/// A member of a value or a key: its label, and the place of its column or what stands there for it.
-type GivenMember = (Vec<u8>, Option<usize>, Vec<u8>);
-
-/// A row of NULLs has a byte a column, and a record of it the names and the schema of all.
-const MOST_BYTES: usize = 1 << 20;
-
-/// The decoder of the rows of one table in the text protocol.
-#[pyclass(frozen)]
-struct TextRows {
-    kernel: TextKernel,
-    tally: Py<Tally>,
-}
-
-/// Return the decoder of rows of a SELECT, or None for one with something that is not known here.
-///
-/// `around` is that of `TextKernel::of`.
-#[pyfunction]
-fn text_plan(
-    columns: Vec<GivenText>,
-    value: Vec<GivenMember>,
-    key: Vec<GivenMember>,
-    around: Vec<Vec<u8>>,
-    tally: Py<Tally>,
-) -> Option<TextRows> {
-    let made = columns.into_iter().map(|(nullable, null, name, numbers, texts)| {
-        select::text_op_of(&name, &numbers, texts).map(|op| TextColumn { nullable, null, op })
-    });
-    let columns: Vec<TextColumn> = made.collect::<Option<_>>()?;
-    let count = columns.len();
-    let members = |given: Vec<GivenMember>| -> Option<Vec<Member>> {
-        let known = given.iter().all(|(_, column, _)| column.is_none_or(|place| place < count));
-        let member = |(label, column, constant)| Member { label, column, constant };
-        known.then(|| given.into_iter().map(member).collect())
-    };
-    let kernel = TextKernel::of(columns, members(value)?, members(key)?, around)?;
-    Some(TextRows { kernel, tally })
-}
-
-#[pymethods]
-impl TextRows {
-    /// Append the record of a row; return 1, or a number below zero when it is left to Python.
-    ///
-    /// `before` and `behind` are the texts around the row number, one character a byte.
-    #[pyo3(signature = (packet, pos, before, behind, row, out, /))]
-    fn row(
-        &self,
-        packet: &Bound<'_, PyAny>,
-        pos: usize,
-        before: &str,
-        behind: &str,
-        row: i64,
-        out: &Bound<'_, PyList>,
-    ) -> i64 {
-        let result = guarded(|| {
-            let data = packet.cast::<PyBytes>().map_err(|_| Declined::Given)?.as_bytes();
-            let (before, behind) = (bytes_of(before)?, bytes_of(behind)?);
-            let mut scratch = SCRATCH.take();
-            let made = self.kernel.run(data, pos, (&before, &behind), &mut scratch, row).and_then(|()| {
-                let py = out.py();
-                let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
-                let value = PyBytes::new(py, &scratch.value);
-                out.append((key, value, row, 0, py.None())).map_err(|_| Declined::Given)
-            });
-            scratch.shrink();
-            SCRATCH.set(scratch);
-            made.map(|()| 1)
-        });
-        self.tally.get().count(result);
-        result.unwrap_or_else(|why| why as i64)
-    }
-
-    /// Append the records of rows, each behind the header of its packet, up to the first one that is left to Python, or
-    /// until they have `MOST_BYTES`.
-    ///
-    /// `before` stands before the row number, with one character a byte, and `behind` behind it: pieces with the name of
-    /// the place behind each. Returns the number of rows, or one below zero, and the offset behind them.
-    #[pyo3(signature = (data, pos, most, before, behind, row, now_ns, out, /))]
-    #[allow(clippy::too_many_arguments)]
-    fn rows(
-        &self,
-        data: &Bound<'_, PyBytes>,
-        pos: usize,
-        most: usize,
-        before: &str,
-        behind: Vec<(Vec<u8>, String)>,
-        row: i64,
-        now_ns: u64,
-        out: &Bound<'_, PyList>,
-    ) -> (i64, usize) {
-        let (py, made) = (out.py(), out.len());
-        let result = guarded(|| {
-            let before = bytes_of(before)?;
-            let behind = around::Around::of(behind, self.kernel.binary).ok_or(Declined::Given)?;
-            let (mut scratch, mut text) = (SCRATCH.take(), Vec::new());
-            let (mut at, mut rows, mut bytes) = (pos, 0, 0);
-            while rows < most && bytes < MOST_BYTES {
-                let Some((packet, stop)) = select::packet(data.as_bytes(), at) else { break };
-                let moment = around::Moment::now(now_ns);
-                behind.write(&mut text, &moment).ok_or(Declined::Given)?;
-                if self.kernel.run(packet, 0, (&before, &text), &mut scratch, row).is_err() {
-                    break;
-                }
-                let key = (!self.kernel.key.is_empty()).then(|| PyBytes::new(py, &scratch.key));
-                let record = (key, PyBytes::new(py, &scratch.value), row, 0, py.None());
-                out.append(record).map_err(|_| Declined::Given)?;
-                (at, rows, bytes) = (stop, rows + 1, bytes + scratch.key.len() + scratch.value.len());
-            }
-            scratch.shrink();
-            SCRATCH.set(scratch);
-            Ok((rows as i64, at))
-        });
-        self.tally.get().count(result.map(|(rows, _)| rows));
-        result.unwrap_or_else(|why| match out.del_slice(made, out.len()) {
-            Ok(()) => (why as i64, pos),
-            Err(_) => (Declined::Panic as i64, pos),
-        })
-    }
-}
-
-/// Return how many rows of one packet stand in the bytes as a whole, the offset behind them and the next packet's number.
-///
-/// `number` is what the first packet's has to be; a payload of `largest` bytes goes on in the next packet.
-#[pyfunction]
-#[pyo3(signature = (chunk, pos, number, largest, /))]
-fn frames(chunk: &Bound<'_, PyBytes>, pos: usize, number: u8, largest: usize) -> (u64, usize, u8) {
-    // None means that Python looks at the packet.
-    guarded(|| Ok(select::frames(chunk.as_bytes(), pos, number, largest))).unwrap_or((0, pos, number))
-}
-
 /// Return the bytes of a text with one character a byte.
 fn bytes_of(text: &str) -> Result<std::borrow::Cow<'_, [u8]>, Declined> {
     if text.is_ascii() {
@@ -415,12 +285,12 @@ fn mysql_cdc_native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<RowKernel>()?;
     module.add_class::<Tally>()?;
-    module.add_class::<TextRows>()?;
+    module.add_class::<text_rows::TextRows>()?;
     module.add_class::<walker::Walker>()?;
     module.add_function(wrap_pyfunction!(plan, module)?)?;
     module.add_function(wrap_pyfunction!(flat::flat_plan, module)?)?;
-    module.add_function(wrap_pyfunction!(text_plan, module)?)?;
-    module.add_function(wrap_pyfunction!(frames, module)?)?;
+    module.add_function(wrap_pyfunction!(text_rows::text_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(text_rows::frames, module)?)?;
     module.add_function(wrap_pyfunction!(panic, module)?)?;
     Ok(())
 }

@@ -1,13 +1,14 @@
 //! What becomes of a column's value.
 
 use crate::avro::{AvroOp, Way};
+use crate::calendar::fraction_bytes;
 use crate::charset::Charset;
 use crate::events::little;
 use crate::flat_op::FlatOp;
 use crate::json;
 use crate::number::{self, Decimal, DecimalMode};
 use crate::spatial;
-use crate::temporal::{fraction_bytes, OfDay, Temporal};
+use crate::temporal::{OfDay, Temporal};
 use crate::text;
 
 /// How a value lies in a row image.
