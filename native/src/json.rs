@@ -19,6 +19,8 @@ const OPAQUE: u8 = 15;
 /// MySQL's own limit.
 const MOST_DEPTH: usize = 100;
 const LONGEST_NAME: usize = 128;
+/// Bytes of a line of Base64.
+const LINE_BYTES: usize = 57;
 const LITERALS: [&[u8]; 3] = [b"null", b"true", b"false"];
 // MySQL's column type numbers.
 const TIMESTAMP: u8 = 7;
@@ -278,11 +280,21 @@ fn opaque(out: &mut Vec<u8>, kind: u8, data: &[u8], quote: &[u8]) -> Option<()> 
             out.extend_from_slice(b"base64:type");
             text::unsigned(out, u64::from(kind));
             out.push(b':');
-            text::base64(out, data);
+            base64_lines(out, data, if quote.len() > 1 { b"\\\\n" } else { b"\\n" });
         }
     }
     out.extend_from_slice(quote);
     Some(())
+}
+
+/// Add bytes as Base64 with a line end behind each 76 characters but the last, as the server writes them.
+fn base64_lines(out: &mut Vec<u8>, data: &[u8], line_end: &[u8]) {
+    for (index, line) in data.chunks(LINE_BYTES).enumerate() {
+        if index > 0 {
+            out.extend_from_slice(line_end);
+        }
+        text::base64(out, line);
+    }
 }
 
 /// Return sign, whole part and microseconds of a packed temporal value (40 + 24 bits).

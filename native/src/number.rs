@@ -17,8 +17,10 @@ pub struct Decimal {
     digits: u32,
 }
 
-/// A number of up to 256 bits without a sign, lowest part first.
-type Wide = [u64; 4];
+/// A number of up to 320 bits without a sign, lowest part first.
+type Wide = [u64; 5];
+/// Nine groups of nine: a column has 65, and an expression, which a JSON document can hold, as many as MySQL computes with.
+const MOST_DIGITS: i64 = 81;
 
 enum Unscaled {
     Short(i128),
@@ -29,7 +31,7 @@ impl Decimal {
     /// Return the form of `DECIMAL(precision, scale)`, or None when there is no such type.
     pub fn new(precision: i64, scale: i64) -> Option<Decimal> {
         const BYTES: [usize; 10] = [0, 1, 1, 2, 2, 3, 3, 4, 4, 4];
-        if !(1..=65).contains(&precision) || !(0..=precision).contains(&scale) {
+        if !(1..=MOST_DIGITS).contains(&precision) || !(0..=precision).contains(&scale) {
             return None;
         }
         let (whole, scale) = ((precision - scale) as usize, scale as usize);
@@ -75,7 +77,7 @@ impl Decimal {
                 .fold(0i128, |sum, (digits, word)| sum * i128::from(10u64.pow(digits)) + i128::from(word));
             return Unscaled::Short(if negative { -sum } else { sum });
         }
-        let mut sum: Wide = [0; 4];
+        let mut sum: Wide = [0; 5];
         for (digits, word) in self.parts(data, negative) {
             let mut carry = u128::from(word);
             for limb in &mut sum {
@@ -84,7 +86,7 @@ impl Decimal {
                 carry >>= 64;
             }
         }
-        Unscaled::Long(negative && sum != [0; 4], sum)
+        Unscaled::Long(negative && sum != [0; 5], sum)
     }
 
     /// Hand the unscaled number of a value to `take`, as a big-endian two's complement form.
@@ -175,7 +177,7 @@ impl Unscaled {
 
 fn wide_text(out: &mut Vec<u8>, mut value: Wide) {
     let mut groups = Vec::with_capacity(16);
-    while value != [0; 4] {
+    while value != [0; 5] {
         let mut rest = 0u128;
         for limb in value.iter_mut().rev() {
             let part = rest << 64 | u128::from(*limb);
@@ -209,7 +211,7 @@ fn of_digits(negative: bool, digits: &[u8]) -> Unscaled {
         let sum = digits.iter().fold(0i128, |sum, digit| sum * 10 + i128::from(digit - b'0'));
         return Unscaled::Short(if negative { -sum } else { sum });
     }
-    let mut sum: Wide = [0; 4];
+    let mut sum: Wide = [0; 5];
     for digit in digits {
         let mut carry = u128::from(digit - b'0');
         for limb in &mut sum {
@@ -218,7 +220,7 @@ fn of_digits(negative: bool, digits: &[u8]) -> Unscaled {
             carry >>= 64;
         }
     }
-    Unscaled::Long(negative && sum != [0; 4], sum)
+    Unscaled::Long(negative && sum != [0; 5], sum)
 }
 
 /// Hand a number of at most 70 digits to `take`, as a big-endian two's complement form.

@@ -303,6 +303,8 @@ DOCUMENTS = [
     "CAST(TIME '-12:34:56.000001' AS JSON)", "CAST(CAST('2024-01-01' AS DATETIME) AS JSON)", "CAST(X'00FF' AS JSON)",
     "JSON_OBJECT('bin', X'DEADBEEF', 'bit', b'101', 'y', CAST(2024 AS YEAR), 't', TIME '838:59:59')",
     "JSON_OBJECT('big', REPEAT('x', 70000), 'n', JSON_ARRAY(-32769, 32768, 65536, -2147483649, 4294967296))",
+    *(f"JSON_ARRAY({'9' * 35}.{'9' * 30}{times})" for times in ("", " * 9", " * 9999999999999999")),
+    f"CAST({'9' * 65} * -9999999999 AS JSON)", *(f"JSON_ARRAY(REPEAT(X'FF', {n}))" for n in (0, 57, 58, 115, 3000)),
     "JSON_OBJECT('p', ST_GeomFromText('POINT(1 2)'))", "CAST(CAST(X'DEADBEEF' AS BINARY(6)) AS JSON)",
     "JSON_ARRAY(REPEAT('ü', 100), REPEAT('a', 127), REPEAT('b', 128), REPEAT('c', 20000))",
 ]  # fmt: skip

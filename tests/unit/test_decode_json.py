@@ -61,8 +61,15 @@ def test_scalars(data: bytes, text: str) -> None:
     [
         (wt.NEWDECIMAL, bytes.fromhex("03028132"), "1.50"),
         (wt.NEWDECIMAL, bytes.fromhex("03027ecd"), "-1.50"),
+        # What MySQL 9.7 computes has up to 81 digits, and 35 nines before the point are kept as 36.
+        (wt.NEWDECIMAL, bytes.fromhex("421e85f5e0ff" + "3b9ac9ff" * 6 + "03e7"), "9" * 35 + "." + "9" * 30),
+        (wt.NEWDECIMAL, b"\x51\x00\xbb\x9a\xc9\xff" + bytes.fromhex("3b9ac9ff" * 8), "9" * 81),
+        (wt.NEWDECIMAL, b"\x51\x00\x44\x65\x36\x00" + bytes.fromhex("c4653600" * 8), "-" + "9" * 81),
         (wt.VARCHAR, b"\x00\xff", '"base64:type15:AP8="'),
         (wt.BIT, b"\x05", '"base64:type16:BQ=="'),
+        (wt.BLOB, b"\xff" * 57, '"base64:type252:' + "/" * 76 + '"'),
+        (wt.BLOB, b"\xff" * 115, f'"base64:type252:{"/" * 76}\\n{"/" * 76}\\n/w=="'),
+        (wt.BLOB, b"", '"base64:type252:"'),
     ],
 )
 def test_values_that_json_does_not_have_are_written_as_the_server_does(kind: int, data: bytes, text: str) -> None:
@@ -169,11 +176,15 @@ def test_double_text_reads_back(value: float) -> None:
     [
         b"\x0d",
         b"\x0c\x05abc",
+        # Cut short, and as long as it says with its escape.
+        b"\x02\x01\x00\x0a\x00\x0c\x07\x00\x07\x01a",
         b"\x00\x01\x00",
         b"\x00\x01\x00\x04\x00",
         b"\x02\xff\xff\x04\x00",
         b"\x0f\x0f\x09a",
         b"\x0b\x00",
+        # A DECIMAL of 82 digits.
+        b"\x0f\xf6\x27\x52\x00\x81" + bytes(36),
         b"\x02\x01\x00\x07\x00\x02\x00\x00",
         # An array in an array that says three values and has room for one.
         b"\x02\x01\x00\x22\x00\x02\x1b\x00" + bytes(20) + b"\x03\x00\x07\x00\x04\x01\x00",

@@ -23,7 +23,8 @@ _LARGE_OBJECT, _LARGE_ARRAY, _LITERAL, _INT16, _UINT16, _INT32, _UINT32 = 1, 3, 
 _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 9, 10, 11, 12, 15
 _LITERALS = ("null", "true", "false")
 _MAX_DEPTH = 100  # MySQL's own limit
-_MAX_PRECISION, _PACKED_BYTES = 65, 8
+# Of what MySQL computes with, nine groups of nine digits; only columns are bounded by 65 (``decimal.h``).
+_MAX_PRECISION, _PACKED_BYTES, _LINE_BYTES = 81, 8, 57
 _LENGTH_BITS = 35  # of a variable-length number: five bytes
 LARGE_OBJECT, CONTAINERS = _LARGE_OBJECT, _LARGE_ARRAY
 
@@ -199,7 +200,8 @@ def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget:
         if child == _STRING and (size := data[base + word]) < 128:
             at = base + word + 1
             string = text[at : at + size]
-            if len(orjson.dumps(string)) == size + 2:
+            # A string that is cut short, with something to escape, can be as long as one that is neither.
+            if len(string) == size and len(orjson.dumps(string)) == size + 2:
                 values.append(f'"{string}"')
                 continue
         if (number := inline.get(child)) is not None:
@@ -331,7 +333,12 @@ def opaque_text(kind: int, data: bytes) -> str:
         data: The value in MySQL's own form.
     """
     make = _OPAQUE_TEXTS.get(kind)
-    return make(data) if make else f'"base64:type{kind}:{base64_text(data)}"'
+    return make(data) if make else f'"base64:type{kind}:{_base64_lines(data)}"'
+
+
+def _base64_lines(data: bytes) -> str:
+    """Return bytes as Base64 with an escaped line end behind each 76 characters but the last (``base64_encode``)."""
+    return "\\n".join(base64_text(data[at : at + _LINE_BYTES]) for at in range(0, len(data), _LINE_BYTES))
 
 
 def _decimal(data: bytes) -> str:
