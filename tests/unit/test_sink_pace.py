@@ -126,10 +126,24 @@ def test_a_user_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
         assert lingers(made) == ["3"]
 
 
-def test_a_wait_ends_within_the_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("settings", "timeout_ms", "linger"),
+    [
+        ({}, 500, 25),
+        ({"delivery.timeout.ms": "1000"}, 600_000, 50),
+        ({"message.timeout.ms": 1_000}, 600_000, 50),
+        ({"delivery.timeout.ms": "0"}, 600_000, ALONE_MS),
+        ({"delivery.timeout.ms": "1000", "linger.ms": "900"}, 600_000, "900"),
+        ({"delivery.timeout.ms": "1000", "linger.ms": "1200"}, 600_000, 999),
+    ],
+)
+def test_a_record_that_waited_for_others_has_time_left_to_be_delivered(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], timeout_ms: int, linger: Any
+) -> None:
+    """With 999 ms of 1,000 a broker that takes 300 ms to answer was too late for a record that no commit followed."""
     made = clients(monkeypatch)
-    TransactionalWriter({}, "p.0", transaction_timeout_ms=500, alone=True)
-    assert lingers(made) == [499]
+    TransactionalWriter(settings, "p.0", transaction_timeout_ms=timeout_ms, alone=True)
+    assert lingers(made) == [linger]
 
 
 @pytest.mark.parametrize("way", ["all", "plain"])

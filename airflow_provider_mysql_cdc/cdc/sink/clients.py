@@ -66,6 +66,8 @@ _CONNECTED_AT_ONCE = {"enable.sparse.connections": False}
 
 _ALIASES = {"message.timeout.ms": "delivery.timeout.ms", "queue.buffering.max.ms": "linger.ms"}
 """librdkafka's second names of the times that ``_within`` shortens."""
+_WAITS = 20
+"""Part of the time for its delivery that a record waits for others, where the user does not say how long."""
 LINGERS = frozenset({"linger.ms", "queue.buffering.max.ms"})
 """Names under which a user says how long a record waits for others."""
 
@@ -104,9 +106,9 @@ def producer_settings(
                 remedy="remove the property",
             )
     user = {k: v for k, v in settings.items() if not k.startswith(_CONSUMER_ONLY) and k != "partitioner"}
-    preferred = {**_PREFERRED_PRODUCER, "linger.ms": linger_ms, "delivery.timeout.ms": 300_000}
+    preferred = {**_PREFERRED_PRODUCER, "delivery.timeout.ms": 300_000}
     return {
-        **_roomy(_within({**preferred, **user}, timeout_ms)),
+        **_roomy(_within({**preferred, **user}, timeout_ms, linger_ms)),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
         "max.in.flight.requests.per.connection": 1,
@@ -131,7 +133,7 @@ def plain_producer_settings(settings: Mapping[str, Any], timeout_ms: int) -> dic
     return {**finished, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
 
 
-def _within(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
+def _within(settings: Mapping[str, Any], timeout_ms: int, linger_ms: int) -> dict[str, Any]:
     """Return settings whose times fit into a transaction; librdkafka refuses others (rd_kafka_conf_finalize).
 
     A producer that only fences has a shorter transaction timeout than those that write, with the same user's settings.
@@ -140,12 +142,12 @@ def _within(settings: Mapping[str, Any], timeout_ms: int) -> dict[str, Any]:
     fit["delivery.timeout.ms"] = _at_most(fit["delivery.timeout.ms"], timeout_ms)
     if "socket.timeout.ms" in fit:
         fit["socket.timeout.ms"] = _at_most(fit["socket.timeout.ms"], timeout_ms)
-    # A record must not wait for others longer than it may wait at all.
+    # What a record waits for others is part of the time in which it must be delivered.
     if (delivery := _number(fit["delivery.timeout.ms"])) is not None:
-        linger = _number(fit["linger.ms"])
+        linger = _number(fit.setdefault("linger.ms", min(linger_ms, int(delivery / _WAITS))))
         if linger is not None and linger >= delivery:
             fit["linger.ms"] = max(0, int(delivery) - 1)
-    return fit
+    return {"linger.ms": linger_ms, **fit}
 
 
 def _roomy(settings: Mapping[str, Any]) -> dict[str, Any]:
