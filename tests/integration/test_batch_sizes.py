@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
+from incremental_rig import ask_for, books, check_exact, reads
 from kit import Pipeline, compacted, duplicates, execute, rows
 
+from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 
 SMALL = {"topic.creation.default.max.message.bytes": "50000", "cdc.id.header": "true"}
 
@@ -64,3 +69,67 @@ def test_a_record_that_fits_no_batch_is_named(properties: dict[str, str], root: 
     execute(root, f"INSERT INTO `{database}`.t VALUES (1, REPEAT('x', 60000))")
     with pytest.raises(RecordTooLargeError, match=r"the record has 6\d{4} bytes"):
         pipeline.drain()
+
+
+FLAT = {
+    "cdc.id.header": "true",
+    "key.converter.schemas.enable": "false",
+    "value.converter.schemas.enable": "false",
+    "commit.bytes": "200000",
+}
+
+
+def take_less(pipeline: Pipeline, table: str, size: int) -> None:
+    """Let the topic of a table take batches of at most so many bytes from now on."""
+    entry = ConfigEntry("max.message.bytes", str(size), incremental_operation=AlterConfigOpType.SET)
+    topic = ConfigResource("topic", pipeline.table_topic(table), incremental_configs=[entry])
+    admin = make_admin(pipeline.cfg.kafka_settings())
+    for done in admin.incremental_alter_configs([topic]).values():
+        done.result()
+
+
+@pytest.mark.parametrize("length", [100, 900])
+def test_a_topic_that_takes_few_records_at_once_is_written_in_batches_of_as_few(
+    properties: dict[str, str], root: Any, database: str, length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its settings are changed in the middle of a batch, to little more than a record."""
+    table, commits = f"`{database}`.t", list[str]()
+    execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(1000))", f"INSERT INTO {table} VALUES (-1, '')")
+    pipeline = Pipeline(properties | FLAT)
+    pipeline.snapshot()
+    for first in range(0, 2_000, 500):
+        values = ", ".join(f"({n}, REPEAT('x', {length}))" for n in range(first, first + 500))
+        execute(root, f"INSERT INTO {table} VALUES {values}")
+
+    def point(name: str, writer: int | None = None) -> None:
+        commits.extend([name] if name == "writer.after_commit" else [])
+        if len(commits) == 2:
+            take_less(pipeline, "t", 2_000)
+            time.sleep(0.5)  # a broker learns of it a little later
+
+    monkeypatch.setattr(committer, "fault_point", point)
+    outcome = pipeline.drain()
+    assert outcome is not None and outcome.complete
+    assert any(" goes on with batches of " in line for line in pipeline.lines)
+    records = pipeline.records("t")
+    assert len(records) == 2_001 and not duplicates(records)
+    found = {value["id"]: value["v"] for value in compacted(records).values()}
+    assert found == dict(rows(root, f"SELECT id, v FROM {table}"))
+
+
+@pytest.mark.parametrize("size", [50_000, 2_000])
+def test_a_table_is_read_again_beside_the_stream_into_a_topic_that_takes_smaller_batches(
+    properties: dict[str, str], root: Any, database: str, size: int
+) -> None:
+    values = ", ".join(f"({n}, REPEAT('x', 900))" for n in range(2_000))
+    execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v VARCHAR(1000))")
+    execute(root, f"INSERT INTO `{database}`.t VALUES {values}")
+    pipeline = Pipeline(properties | FLAT | {"incremental.snapshot.chunk.size": "2000"})
+    pipeline.snapshot()
+    take_less(pipeline, "t", size)
+    ask_for(pipeline, ["t"])
+    assert pipeline.drain() is not None
+    assert [scan.state for scan in books(pipeline).scans.values()] == ["done"]
+    check_exact(pipeline, root, "t")
+    assert sorted(reads(pipeline, "t").values()) == [1] * 2_000
+    assert any(" goes on with batches of " in line for line in pipeline.lines)

@@ -11,13 +11,19 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.text import selected_columns
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys, row_key_options
 from airflow_provider_mysql_cdc.cdc.emit import source
-from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.errors import (
+    RecordTooLargeError,
+    SchemaMismatchError,
+    SourceConnectionError,
+    SourceError,
+)
 from airflow_provider_mysql_cdc.cdc.incremental.books import done_key
 from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch
 from airflow_provider_mysql_cdc.cdc.incremental.stretches import passes, where_of
@@ -158,11 +164,24 @@ class StretchReader:
                 return self.counts
             stretch = Stretch.from_json(reply["stretch"])
             try:
-                done = self._read(stretch, Asked.of(reply))
+                done = self._write(stretch, Asked.of(reply))
             except NotNow as reason:
                 self.channel.call("back", stretch=stretch.to_json(), reason=str(reason), hopeless=reason.hopeless)
                 continue
             self.channel.call("done", done=done.to_json())
+
+    def _write(self, stretch: Stretch, asked: Asked) -> DoneStretch:
+        """Write one stretch, and again with smaller batches where its topic takes none as large."""
+        while True:
+            try:
+                return self._read(stretch, asked)
+            except RecordTooLargeError as error:
+                if (size := self.sink.gather_less()) is None:
+                    raise
+                with wiring.ledger(self.cfg) as ledger:
+                    join(ledger, self.plan, self.sink, self.index)
+                line = f"writer {self.index} goes on with batches of {size:,} bytes: {error}"
+                self.channel.call("progress", once=line, at=str(self.plan.end), records=0)
 
     def _read(self, stretch: Stretch, asked: Asked) -> DoneStretch:
         """Read a stretch in full, then write its rows and the record that says so in one Kafka transaction."""

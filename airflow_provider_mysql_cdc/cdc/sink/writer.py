@@ -25,9 +25,8 @@ from airflow_provider_mysql_cdc.cdc.sink.pace import Pace
 SHORT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
 _SERVE_BYTES = 1 << 20
-_LESS = 10
+_LESS, _LEAST = 10, 100
 _PAUSE_S, _FLUSH_S, _PATIENCE = 0.005, 0.002, 4
-_AROUND_RECORD = 1_000
 
 
 class TransactionalWriter:
@@ -138,14 +137,15 @@ class TransactionalWriter:
     def gather_less(self) -> int | None:
         """Replace the client by one with smaller batches, where the broker refused a batch of records that are smaller.
 
-        ``max.message.bytes`` of a topic bounds a batch as a whole (Kafka documentation, "Topic Configs"). ``init``
-        comes next.
+        ``max.message.bytes`` of a topic bounds a batch as a whole (Kafka documentation, "Topic Configs"). A batch of
+        the bytes of one record holds no other beside it. ``init`` comes next.
 
         Returns:
             The bytes of a batch from now on; None where smaller ones would not help.
         """
-        smaller = int(self._settings["batch.size"]) // _LESS
-        if smaller <= self._failures.largest_refused + _AROUND_RECORD:
+        before = int(self._settings["batch.size"])
+        smaller = max(before // _LESS, self._failures.largest_refused, _LEAST)
+        if smaller >= before:
             return None
         self._batch_bytes = smaller
         self._replace()
