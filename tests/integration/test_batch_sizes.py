@@ -97,7 +97,7 @@ def test_a_topic_that_takes_few_records_at_once_is_written_in_batches_of_as_few(
     execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(1000))", f"INSERT INTO {table} VALUES (-1, '')")
     pipeline = Pipeline(properties | FLAT)
     pipeline.snapshot()
-    for first in range(0, 2_000, 500):
+    for first in range(0, 6_000, 500):
         values = ", ".join(f"({n}, REPEAT('x', {length}))" for n in range(first, first + 500))
         execute(root, f"INSERT INTO {table} VALUES {values}")
 
@@ -112,7 +112,7 @@ def test_a_topic_that_takes_few_records_at_once_is_written_in_batches_of_as_few(
     assert outcome is not None and outcome.complete
     assert any(" goes on with batches of " in line for line in pipeline.lines)
     records = pipeline.records("t")
-    assert len(records) == 2_001 and not duplicates(records)
+    assert len(records) == 6_001 and not duplicates(records)
     found = {value["id"]: value["v"] for value in compacted(records).values()}
     assert found == dict(rows(root, f"SELECT id, v FROM {table}"))
 
