@@ -28,6 +28,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.known_history import learn_history, require_known_history
 from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
 from airflow_provider_mysql_cdc.cdc.job.schema_book import ask_driver
+from airflow_provider_mysql_cdc.cdc.job.smaller_batches import gather_less
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics
 from airflow_provider_mysql_cdc.cdc.schema.history import load_state
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -165,10 +166,9 @@ def write_batch(
                 return _write(cfg, index, sink, channel, arguments, touched, book)
             except RecordTooLargeError as error:
                 # What a round has touched so far is not told apart from what a second pass would touch.
-                size = None if touched is not None else sink.gather_less()
-                if size is None:
+                if touched is not None:
                     raise
-                _tell(channel, arguments, f"writer {index} goes on with batches of {size:,} bytes: {error}")
+                _tell(channel, arguments, gather_less(sink, index, error))
 
 
 def _tell(channel: CoordinatorClient, arguments: dict[str, Any], line: str) -> None:

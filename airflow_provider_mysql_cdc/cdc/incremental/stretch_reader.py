@@ -11,7 +11,6 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.takeover import join
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
@@ -33,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
 from airflow_provider_mysql_cdc.cdc.job.avro_rows import TextRows, snapshot_source, text_rows
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
+from airflow_provider_mysql_cdc.cdc.job.smaller_batches import join_with_less
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import chunk_columns, key_kind
@@ -176,11 +176,7 @@ class StretchReader:
             try:
                 return self._read(stretch, asked)
             except RecordTooLargeError as error:
-                if (size := self.sink.gather_less()) is None:
-                    raise
-                with wiring.ledger(self.cfg) as ledger:
-                    join(ledger, self.plan, self.sink, self.index)
-                line = f"writer {self.index} goes on with batches of {size:,} bytes: {error}"
+                line = join_with_less(self.cfg, self.plan, self.sink, self.index, error)
                 self.channel.call("progress", once=line, at=str(self.plan.end), records=0)
 
     def _read(self, stretch: Stretch, asked: Asked) -> DoneStretch:

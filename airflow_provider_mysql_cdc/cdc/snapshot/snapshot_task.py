@@ -24,6 +24,7 @@ from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_book import ask_driver
+from airflow_provider_mysql_cdc.cdc.job.smaller_batches import join_with_less
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -161,13 +162,10 @@ class SnapshotTask:
                 rows = self._read(placed, bool(reply.get("first")), bool(reply.get("final")))
                 self._commit(placed, rows, reply["place"])
             except RecordTooLargeError as error:
-                if (size := self.sink.gather_less()) is None:
-                    raise
-                with wiring.ledger(self.cfg) as ledger:
-                    join(ledger, self.plan, self.sink, self.index)
+                line = join_with_less(self.cfg, self.plan, self.sink, self.index, error)
                 self.counts = counts
                 self._natively()
-                self.channel.call("note", once=f"writer {self.index} goes on with batches of {size:,} bytes: {error}")
+                self.channel.call("note", once=line)
             else:
                 return rows
 
