@@ -14,6 +14,7 @@ from store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, one_batch
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import Planned
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -40,7 +41,7 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
     job: Any = SimpleNamespace(create_topics=lambda specs: None, history=None)
     runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
-        drain_driver._run_batch(CFG, None, job, plan(), runner, lambda line: None)
+        drain_driver._run_batch(CFG, None, job, Planned(plan(), looked_at=False), runner, lambda line: None)
 
 
 def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -52,7 +53,7 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
                 raise RunInProgressError("this run has lost its lock")
 
     def batch(cfg: Any, conn: Any, job: Any, made: Any, *_: Any) -> dict[str, int]:
-        begun.append(made.epoch)
+        begun.append(made.plan.epoch)
         assert len(begun) == 1, "a second run may be at work"
         return {}
 
@@ -84,7 +85,13 @@ class Clock:
 
 
 def batches_of(
-    monkeypatch: pytest.MonkeyPatch, takes_s: float, *, read: int = 0, first_new: float = 0.0, **properties: str
+    monkeypatch: pytest.MonkeyPatch,
+    takes_s: float,
+    *,
+    read: int = 0,
+    first_new: float = 0.0,
+    looks: list[float] | None = None,
+    **properties: str,
 ) -> tuple[list[float], float]:
     """Run batches for ten seconds; return when each begins and when the run ends.
 
@@ -93,18 +100,25 @@ def batches_of(
         takes_s: Seconds that a batch takes.
         read: Records read behind each by other work.
         first_new: Seconds before which nothing new is found behind the first batch.
+        looks: Gets the seconds at which a batch is planned, or found to be none.
         properties: Further properties.
     """
     clock = Clock()
     begun: list[float] = []
 
-    def batch(*_: Any) -> dict[str, int]:
+    def batch(cfg: Any, conn: Any, job: Any, planned: Planned, *_: Any) -> dict[str, int]:
+        assert planned.looked_at is bool(begun), "the first plan is another process's"
         begun.append(clock.now - 100.0)
         clock.now += takes_s
         return {}
 
     def plan_next(cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, **__: Any) -> Any:
-        return plan(epoch) if clock.now - 100.0 >= first_new else None
+        if looks is not None:
+            looks.append(clock.now - 100.0)
+        return None if nothing_new() else plan(epoch)
+
+    def nothing_new(*_: Any) -> bool:
+        return clock.now - 100.0 < first_new
 
     lock = SimpleNamespace(require=lambda: None)
     there = SimpleNamespace(end=lambda: START, plan_in_force=plan, prepared=lambda: None)
@@ -116,6 +130,7 @@ def batches_of(
     monkeypatch.setattr(drain_driver, "time", clock)
     monkeypatch.setattr(drain_driver, "_batch", batch)
     monkeypatch.setattr(drain_driver, "plan_drain", plan_next)
+    monkeypatch.setattr(drain_driver, "nothing_new", nothing_new)
     cfg = config(**{name.replace("_", "."): value for name, value in properties.items()})
     spec = JobSpec("drain", cfg.properties(), plan().to_json(), "dag/run/task/-1", 10)
     other = drain_driver.OtherWork(lambda behind: {"t": read} if read else {}, lambda *_: False)
@@ -147,16 +162,27 @@ def test_nothing_new_is_looked_for_once_an_interval_and_no_less_than_each_second
     assert each[:2] == [0.0, 7.0]
 
 
+@pytest.mark.req("STRM-33", "FAULT-11")
+def test_a_quiet_stream_looks_at_its_binlog_file_each_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes a connection of its own; whether anything is new one look over the connection there is can tell."""
+    looks: list[float] = []
+    each, end = batches_of(monkeypatch, 0.0, first_new=60.0, looks=looks)
+    assert (each, end, looks) == ([0.0], 10.0, [5.0])
+    looks.clear()
+    each, _ = batches_of(monkeypatch, 0.0, first_new=7.2, looks=looks)
+    assert (each[:2], looks[:2]) == ([0.0, 7.5], [5.0, 7.5])
+
+
 @pytest.mark.parametrize("epoch, done", [(1, False), (7, True)], ids=["not done", "of another batch"])
 def test_a_batch_is_complete_when_each_writers_marker_says_so(
     monkeypatch: pytest.MonkeyPatch, epoch: int, done: bool
 ) -> None:
     """A writer that ended without an error and without its marker has written nothing that counts."""
     batch = plan()
+    planned = Planned(batch, looked_at=True)
     markers = {n: Marker(1, n, START, END, Reached(END, 0), done=True, counts={"t": 3}) for n in range(2)}
     monkeypatch.setattr(one_batch, "begin_pinned", lambda *_: (LedgerState(plan=batch), batch))
     for name in (
-        "check_available",
         "load_state",
         "ready_topics",
         "learn_history",
@@ -164,6 +190,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         "forget_chunks",
     ):
         monkeypatch.setattr(one_batch, name, lambda *_, **__: None)
+    monkeypatch.setattr(one_batch, "check_available", lambda *_: pytest.fail("it was just looked at"))
     monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(
         create_topics=lambda specs: None,
@@ -175,7 +202,7 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
         schemas=SimpleNamespace(handlers=dict),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
-    assert drain_driver._run_batch(CFG, None, job, batch, runner, JobLog(lambda line: None)) == {"t": 6}
+    assert drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None)) == {"t": 6}
     markers[1] = replace(markers[1], epoch=epoch, done=done)
     with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):
-        drain_driver._run_batch(CFG, None, job, batch, runner, JobLog(lambda line: None))
+        drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None))

@@ -85,10 +85,13 @@ def test_an_address_that_cannot_be_taken_apart_is_not_shown(
     assert told.startswith("ConfigError") and "%40" in told and "S3cret" not in told
 
 
-def test_a_place_that_cannot_be_written_is_named(store: SqlOffsetStore, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_that_cannot_be_written_is_named(
+    store: SqlOffsetStore, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     committed(store)
-    assert main(["offsets", "export", "--topic-prefix", "shop", "--output", "/nonexistent/x.json"]) == 1
-    assert "ConfigError: the document cannot be written [/nonexistent/x.json]" in capsys.readouterr().err
+    place = str(tmp_path / "missing" / "x.json")
+    assert main(["offsets", "export", "--topic-prefix", "shop", "--output", place]) == 1
+    assert f"ConfigError: the document cannot be written [{place}]" in capsys.readouterr().err
 
 
 def test_a_document_without_a_state_is_damaged() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -100,6 +101,60 @@ def test_a_plans_end_has_the_mark_of_its_file_and_the_plan_hands_on_what_is_unde
     made = batch.plan_drain(CFG, None, READ, 2, "someone", {}, undecided)
     assert made is not None and (made.start, made.end.origin) == (READ, READ.origin)
     assert made.prepared == undecided, "the rows of these stand before the batch"
+
+
+@pytest.mark.parametrize(
+    ("end", "origin_", "stamps"),
+    [("binlog.000010", "100.aa.bb", 0), ("binlog.000010", "100.aa", 1), ("binlog.000011", "100.aa.bb", 1)],
+    ids=["the start's file", "no transaction in it", "another file"],
+)
+def test_a_plans_end_takes_the_mark_of_its_start_where_it_is_of_the_same_file(
+    server: dict[str, Any], monkeypatch: pytest.MonkeyPatch, end: str, origin_: str, stamps: int
+) -> None:
+    """The mark is read behind the end: a reset between the two makes another file, which the start is not of."""
+    steps: list[str] = []
+
+    def stamp(conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
+        steps.append("stamp")
+        return replace(offset, origin="stamped")
+
+    def choose_end(*_: Any) -> BinlogOffset:
+        steps.append("end")
+        return BinlogOffset(end, 900, None, READ.server_uuid)
+
+    def check(conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
+        steps.append("start")
+        return replace(offset, origin=origin_)
+
+    for name, made in (("stamp", stamp), ("choose_end", choose_end), ("current_offset", choose_end)):
+        monkeypatch.setattr(batch, name, made)
+    monkeypatch.setattr(batch, "check_available", check)
+    monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
+    drain = batch.plan_drain(CFG, None, READ, 2, "someone", {})
+    round_ = batch.plan_round(CFG, None, READ, 2, "someone", {}, (), 1)
+    assert steps == ["end", "start", *["stamp"] * stamps] * 2
+    assert drain is not None and drain.end.origin == round_.end.origin == ("stamped" if stamps else "100.aa.bb")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "same"),
+    [
+        ({}, {}, True),
+        ({"gtids": None}, {}, True),
+        ({}, {"pos": 158}, False),
+        ({}, {"pos": 156}, False),
+        ({}, {"file": "binlog.000011"}, False),
+        ({}, {"server_uuid": "another"}, False),
+        ({}, {"gtids": None}, False),
+        ({}, {"gtids": "00000000-0000-0000-0000-000000000001:1"}, False),
+    ],
+)
+def test_nothing_is_new_where_the_binlog_ends_at_the_offset_of_the_same_server(
+    monkeypatch: pytest.MonkeyPatch, start: dict[str, Any], end: dict[str, Any], same: bool
+) -> None:
+    """Whatever else there is, a reset or another server as well, is looked at in full."""
+    monkeypatch.setattr(batch, "current_offset", lambda _: replace(READ, origin=None, **end))
+    assert batch.nothing_new(None, replace(READ, **start)) is same
 
 
 def test_the_views_of_a_snapshot_are_all_of_one_binlog(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,6 +79,15 @@ def read_origin(settings: ConnectionSettings, file: str) -> str:
             connection.close()
 
 
+def is_whole(origin: str | None) -> bool:
+    """Return whether a fingerprint has its last part: the file held a transaction when it was taken.
+
+    Args:
+        origin: The fingerprint; None when it is not known.
+    """
+    return origin is not None and origin.count(".") == 2
+
+
 def stamp(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Return an offset that was just read from the server with the fingerprint of its file.
 
@@ -94,8 +103,8 @@ def stamp(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> Binl
         SourceError: See ``read_origin``.
     """
     origin = read_origin(settings, offset.file)
-    made, _, digests = origin.partition(".")
-    if "." not in digests:
+    made = origin.partition(".")[0]
+    if not is_whole(origin):
         left = "GREATEST(0, LEAST(1, %s + 1 - UNIX_TIMESTAMP(NOW(6))))"
         fetch_all(conn, f"SELECT SLEEP({left})", (int(made),))
     return replace(offset, origin=origin)

@@ -46,8 +46,10 @@ log = logging.getLogger(__name__)
 
 _CONFIG = {
     "cleanup.policy": "compact",
-    # Small segments and eager cleaning keep the ledger short, and so its reading fast.
-    "segment.bytes": str(16 << 20),
+    # Small segments and eager cleaning keep the ledger short, and so its reading fast: what stands in the segment that
+    # is written is never cleaned, and a job that follows the stream writes some kilobytes with each batch. Brokers
+    # refuse a batch of records that is larger than a segment.
+    "segment.bytes": str(2 << 20),
     "segment.ms": str(3_600_000),
     "min.cleanable.dirty.ratio": "0.1",
 }

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.origin import is_whole, stamp
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, check_available, current_offset
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -42,6 +43,20 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
         if total >= max_bytes and following[0] <= file_number(current.file):
             return BinlogOffset(following[1], 4, None, current.server_uuid)
     return current
+
+
+def nothing_new(conn: Any, start: BinlogOffset) -> bool:
+    """Return whether the server's binlog ends where a stream has come to, by one look over the connection there is.
+
+    It does not tell a file that was replaced by another one of the same name and length; ``plan_drain`` does.
+
+    Args:
+        conn: An open connection to the source.
+        start: The committed offset.
+    """
+    end = current_offset(conn)
+    gtids = end.gtids if start.gtids is not None else None
+    return (end.file, end.pos, end.server_uuid, gtids) == (start.file, start.pos, start.server_uuid, start.gtids)
 
 
 def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
@@ -117,9 +132,9 @@ def plan_drain(
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
-    settings = cfg.connection_settings()
-    start = check_available(conn, settings, start)
+    # The file's fingerprint is read behind the end, so that it is that of the end's file, too.
     end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
+    start = check_available(conn, cfg.connection_settings(), start)
     if order(end, start) <= 0:
         if not even_empty:
             return None
@@ -155,8 +170,8 @@ def plan_round(
     Raises:
         BinlogPurgedError: The start is no longer on the server.
     """
+    end = current_offset(conn)  # as in plan_drain
     start = check_available(conn, cfg.connection_settings(), start)
-    end = current_offset(conn)
     if order(end, start) <= 0:
         end = start
     return _plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
@@ -176,7 +191,7 @@ def _plan(
         epoch=epoch,
         kind="drain",
         start=span[0],
-        end=stamp(conn, cfg.connection_settings(), span[1]),
+        end=_stamped(conn, cfg, *span),
         writers=writers,
         owner=owner,
         created_ms=time.time_ns() // 1_000_000,
@@ -185,6 +200,13 @@ def _plan(
         pins=pins(cfg, snapshot=False),
     )
     return dealt(cfg, conn, plan, weights)
+
+
+def _stamped(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> BinlogOffset:
+    """Return the end with the fingerprint of its file, which is the start's where that has its transaction in it."""
+    if end.file == start.file and is_whole(start.origin):
+        return replace(end, origin=start.origin)
+    return stamp(conn, cfg.connection_settings(), end)
 
 
 def dealt(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import new_run
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.drain.batch import nothing_new, plan_drain
 from airflow_provider_mysql_cdc.cdc.drain.one_batch import begin_batch, finish_batch, write_batch
 from airflow_provider_mysql_cdc.cdc.drain.schema_log import server_variables
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
@@ -57,8 +57,21 @@ class Behind:
     weights: dict[str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """Hold the plan of a batch that is to be carried out.
+
+    Args:
+        plan: The plan.
+        looked_at: Whether this driver has just made it, with the binlog before its eyes.
+    """
+
+    plan: BatchPlan
+    looked_at: bool
+
+
 LOOK_S = 5.0
-"""Seconds between two looks for other work than new events."""
+"""Seconds between two looks for other work than new events, and at the start's binlog file where nothing is new."""
 _PAUSE_S = 1.0
 
 
@@ -93,7 +106,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO
     cfg, log = ConnectorConfig.from_properties(spec.properties), JobLog(log)
     faults.set_this_driver()
     deadline = time.monotonic() + spec.run_for_s
-    plan = BatchPlan.from_json(spec.plan)
+    planned = Planned(BatchPlan.from_json(spec.plan), looked_at=False)
     totals: dict[str, int] = {}
     settings = cfg.connection_settings()
     with run_lock.held(settings, cfg.topic_prefix, spec.owner) as lock, connect(settings) as conn:
@@ -102,7 +115,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO
             while True:
                 lock.require()
                 earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
-                counts = _batch(cfg, conn, job, plan, runner, log, lock)
+                counts = _batch(cfg, conn, job, planned, runner, log, lock)
                 read = other.carry_out(Behind(cfg, conn, job, runner, spec.owner, log, lock.require, counts))
                 for topic, n in (*counts.items(), *read.items()):
                     totals[topic] = totals.get(topic, 0) + n
@@ -112,7 +125,7 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO
                     following = _next(cfg, conn, job, spec, counts, times, other, lock.require)
                 if following is None:
                     return totals
-                plan = following
+                planned = Planned(following, looked_at=True)
 
 
 def _heartbeat_action(cfg: ConnectorConfig, conn: Any) -> None:
@@ -137,14 +150,15 @@ def _batch(
     cfg: ConnectorConfig,
     conn: Any,
     job: JobLedger,
-    plan: BatchPlan,
+    planned: Planned,
     runner: TaskRunner,
     log: JobLog,
     lock: run_lock.RunLock,
 ) -> dict[str, int]:
+    plan = planned.plan
     try:
         with named_errors(cfg):
-            counts = _run_batch(cfg, conn, job, plan, runner, log)
+            counts = _run_batch(cfg, conn, job, planned, runner, log)
     except CdcError as error:
         job.write_outcome(plan, error=error)
         raise
@@ -155,9 +169,9 @@ def _batch(
 
 
 def _run_batch(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, plan: BatchPlan, runner: TaskRunner, log: JobLog
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, planned: Planned, runner: TaskRunner, log: JobLog
 ) -> dict[str, int]:
-    begun = begin_batch(cfg, conn, job, plan, log)
+    begun = begin_batch(cfg, conn, job, planned.plan, log, looked_at=planned.looked_at)
     plan, progress = begun.plan, DrainProgress(begun.plan, log)
     sealed, hand_over = sealed_properties(cfg)
     coordinator = Coordinator({"progress": progress.update, **hand_over, **job.schemas.handlers()}, runner.endpoint)
@@ -210,12 +224,13 @@ def _next(
         if now < earliest:
             time.sleep(min(_PAUSE_S, earliest - now, deadline - now))
             continue
-        waits = time.monotonic() - looked >= LOOK_S
-        if waits:
+        look, waits = time.monotonic() - looked >= LOOK_S, False
+        if look:
             looked, waits = time.monotonic(), other.waits(cfg, job.read())
-        following = plan_drain(cfg, conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=waits)
-        if following is not None:
-            return following
+        if look or not nothing_new(conn, start):
+            following = plan_drain(cfg, conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=waits)
+            if following is not None:
+                return following
         pause_s = min(_PAUSE_S, cfg[F.POLL_INTERVAL_MS] / 1000)
         time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     return None

@@ -76,6 +76,8 @@ def begin_batch(
     plan: BatchPlan,
     log: Log,
     known: tuple[SchemaState, list[dict[str, Any]]] | None = None,
+    *,
+    looked_at: bool = False,
 ) -> BegunBatch:
     """Put a batch in force and get everything ready that its writers need.
 
@@ -86,13 +88,15 @@ def begin_batch(
         plan: The batch.
         log: Takes one line of text.
         known: Table structures and filters as of its start, where somebody has looked them up already.
+        looked_at: Whether this driver has just made the plan, and found both its offsets in the binlog; a writer looks
+            at its start once more in any case (``open_stream``).
 
     Raises:
         CdcError: The batch cannot be carried out.
     """
     ledger, plan = begin_pinned(cfg, job, plan)
     faults.fault_point("plan.after_store")
-    for offset in (plan.start, plan.end):
+    for offset in () if looked_at else (plan.start, plan.end):
         check_available(conn, cfg.connection_settings(), offset)
     log(f"batch {plan.epoch}: {plan.start} -> {plan.end}, {plan.writers} writer(s)")
     if plan.epoch == 1:

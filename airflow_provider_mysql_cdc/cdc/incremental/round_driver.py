@@ -234,7 +234,7 @@ class Round:
         start, epoch = ledger.end(), ledger.plan_in_force().epoch + 1
         assert start is not None
         plan = plan_round(self.cfg, self.conn, start, epoch, self.owner, self.weights, ledger.prepared(), tasks)
-        self._begun = begin_batch(self.cfg, self.conn, self.job, plan, self.log, known)
+        self._begun = begin_batch(self.cfg, self.conn, self.job, plan, self.log, known, looked_at=True)
         self._progress = DrainProgress(self._begun.plan, self.log)
         self._queue = self._make_queue(self._begun.ledger, wanted, known[0])
         meet.release("opened", {"plan": self._begun.plan.to_json()})
