@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
 from incremental_rig import ask_for, books, check_exact, reads
-from kit import Pipeline, compacted, duplicates, execute, rows
+from kit import Pipeline, compacted, duplicates, execute, payload, rows
+from window_rig import SIGNALS, Places, connection
 
 from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
@@ -133,3 +134,35 @@ def test_a_table_is_read_again_beside_the_stream_into_a_topic_that_takes_smaller
     check_exact(pipeline, root, "t")
     assert sorted(reads(pipeline, "t").values()) == [1] * 2_000
     assert any(" goes on with batches of " in line for line in pipeline.lines)
+
+
+@pytest.mark.parametrize("table_of_signals", [False, True], ids=["place", "row"])
+def test_a_round_goes_on_where_a_topic_takes_smaller_batches_of_the_stream_beside_it(
+    properties: dict[str, str],
+    root: Any,
+    database: str,
+    stack: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    table_of_signals: bool,
+) -> None:
+    """Its writer begins anew; rows that were changed behind the low watermark are left out, and no others."""
+    table, places = f"`{database}`.t", Places(monkeypatch)
+    execute(root, f"CREATE TABLE {table} (id INT PRIMARY KEY, v VARCHAR(1000))", SIGNALS.format(database))
+    execute(root, f"INSERT INTO {table} VALUES {', '.join(f'({n}, NULL)' for n in range(300))}")
+    more = {"signal.data.collection": f"{database}.signals"} if table_of_signals else {}
+    pipeline = Pipeline(properties | FLAT | more, slots=1)
+    pipeline.snapshot()
+    execute(root, f"GRANT INSERT ON `{database}`.signals TO {properties['database.user']}")
+    take_less(pipeline, "t", 2_000)
+    ask_for(pipeline, ["t"])
+    session = connection(stack)
+    places.at("before low", lambda: execute(session, f"UPDATE {table} SET v = REPEAT('a', 300) WHERE id < 100"))
+    changed = f"UPDATE {table} SET v = REPEAT('b', 300) WHERE id BETWEEN 100 AND 199"
+    places.at("low", lambda: execute(session, changed))
+    assert pipeline.drain() is not None
+    assert not places.left and [scan.state for scan in books(pipeline).scans.values()] == ["done"]
+    assert any(" goes on with batches of " in line for line in pipeline.lines)
+    check_exact(pipeline, root, "t")
+    values = [payload(r.value) for r in pipeline.records("t")]
+    found = [v["after"]["id"] for v in values if v["source"]["snapshot"] == "incremental"]
+    assert sorted(found) == [*range(100), *range(200, 300)]

@@ -70,6 +70,18 @@ def test_rows_count_from_the_watermark_row_on() -> None:
     assert keys.unseen() is None
 
 
+def test_a_second_pass_waits_for_the_watermark_again_and_keeps_what_is_known() -> None:
+    keys = touched(Decoder(b"2"), low_row="mine-open", keys={A: {b"1"}}, spoiled={B: "held"})
+    keys.watermark("mine-open", "snapshot-window-open")
+    keys.again()
+    keys.rows(A, at(10), event(10))
+    assert (keys.keys, keys.spoiled) == ({A: {b"1"}}, {B: "held"})
+    assert keys.unseen() is not None
+    keys.watermark("mine-open", "snapshot-window-open")
+    keys.rows(A, at(20), event(20))
+    assert (keys.keys, keys.unseen()) == ({A: {b"1", b"2"}}, None)
+
+
 def test_what_cannot_be_told_apart_is_not_read() -> None:
     keys = touched(Decoder(fails=True), low=LOW)
     keys.rows(A, at(600), event(600))

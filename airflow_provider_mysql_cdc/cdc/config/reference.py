@@ -51,7 +51,7 @@ that is ready has to wait for a broker. They hold 3 MB that Kafka has not confir
 more is worth it only where brokers take longer than some 20 ms to answer. They compress no more than Kafka Connect's
 producers: a consumer may have no codec. With `kafka.compression.type=lz4` topics are several times smaller
 ([performance.md](performance.md) has what it costs). Where a topic's `max.message.bytes` is below a batch, the job goes
-on with smaller ones, but for the stream's part of an incremental snapshot's round, which asks for `kafka.batch.size`.
+on with smaller ones.
 
 Names behind the prefix are librdkafka's. Names of Java's clients are translated:
 """

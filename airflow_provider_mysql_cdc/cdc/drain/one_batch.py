@@ -169,10 +169,10 @@ def write_batch(
             try:
                 return _write(cfg, index, sink, channel, arguments, touched, book)
             except RecordTooLargeError as error:
-                # What a round has touched so far is not told apart from what a second pass would touch.
+                line = gather_less(sink, index, error)
                 if touched is not None:
-                    raise
-                _tell(channel, arguments, gather_less(sink, index, error))
+                    touched.again()
+                _tell(channel, arguments, line)
 
 
 def _tell(channel: CoordinatorClient, arguments: dict[str, Any], line: str) -> None:

@@ -70,6 +70,13 @@ class TouchedKeys:
         """
         self._passed = self._passed or (self.low_row is not None and row == self.low_row)
 
+    def again(self) -> None:
+        """Begin anew at the batch's start.
+
+        What is known of rows and tables stays: the same events come again, those that a writer has committed as well.
+        """
+        self._passed = False
+
     def behind(self, event: Event) -> bool:
         """Return whether a transaction is behind the low watermark.
 
