@@ -128,15 +128,22 @@ def read_topic(
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
     bounds = end_offsets(admin, topic, range(there.partitions), stable=stable)
     bounds = {p: (max(first, since.get(p, 0)), end) for p, (first, end) in bounds.items()}
-    yield from read_between(
-        kafka_settings,
-        topic,
-        bounds,
-        timeout_s=timeout_s,
-        committed=committed,
-        kept=kept if committed else None,
-        topic_id=there.id,
-    )
+    try:
+        yield from read_between(
+            kafka_settings,
+            topic,
+            bounds,
+            timeout_s=timeout_s,
+            committed=committed,
+            kept=kept if committed else None,
+            topic_id=there.id,
+        )
+    except HiddenByTransaction as stopped:
+        if committed and not stable:
+            raise
+        # Nothing hides what was aborted or is open from who asks for it, nor what stands before the last stable offset.
+        # Brokers that stand still tell no error before ``socket.timeout.ms`` is over.
+        raise _silent(kafka_settings, topic, stopped) from None
 
 
 def read_between(
@@ -191,9 +198,15 @@ def _consume_lent(
     except HiddenByTransaction as hidden:
         if not lent.errors:
             raise
-        error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {hidden}")
-        where = f"topic {topic} at {brokers(kafka_settings)}"
-        raise named_error(error, "while reading a topic", where=where, hint=lent.errors[-1]) from None
+        raise _silent(kafka_settings, topic, hidden, lent.errors[-1]) from None
+
+
+def _silent(
+    kafka_settings: Mapping[str, Any], topic: str, stopped: HiddenByTransaction, hint: KafkaError | None = None
+) -> SinkError:
+    error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {stopped}")
+    where = f"topic {topic} at {brokers(kafka_settings)}"
+    return named_error(error, "while reading a topic", where=where, hint=hint)
 
 
 _AT_ONCE = 500
