@@ -332,3 +332,22 @@ def test_a_signal_table_that_is_dropped_stops_no_stream(pipeline: Pipeline, root
     pipeline.drain()
     all_done(pipeline)
     same_as_table(pipeline, root, "a")
+
+
+@pytest.mark.parametrize(("skipped", "read"), [("u", 60), ("c", 40)])
+def test_a_row_that_the_stream_tells_nothing_of_is_read(
+    pipeline: Pipeline, root: Any, database: str, places: Places, stack: Any, skipped: str, read: int
+) -> None:
+    """The topic has a row of neither event nor snapshot where an operation is skipped that changed it in the window."""
+    pipeline.properties |= {"skipped.operations": skipped}
+    a = f"`{database}`.a"
+    execute(root, f"CREATE TABLE {a} (id INT PRIMARY KEY, v INT)")
+    execute(root, f"INSERT INTO {a} VALUES {','.join(f'({n}, 0)' for n in range(60))}")
+    pipeline.snapshot()
+    ask_for(pipeline, ["a"])
+    session = connection(stack)
+    places.at("low", lambda: execute(session, f"UPDATE {a} SET v = 1 WHERE id < 20"))
+    pipeline.drain()
+    all_done(pipeline)
+    assert not places.left
+    assert sum(reads(pipeline, "a").values()) == read

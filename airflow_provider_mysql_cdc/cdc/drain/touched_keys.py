@@ -11,7 +11,7 @@ converters). Of an UPDATE both rows count: the view may hold either.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
@@ -51,6 +51,7 @@ class TouchedKeys:
         low_row: Id of that row, or None.
         keys: Keys by table, as the decoder of ``row_key_options`` writes them.
         spoiled: Tables that cannot be read in this round, each with the reason.
+        skipped: Operations of which the stream tells nothing (``skipped.operations``): their rows are still to be read.
     """
 
     tables: Collection[TableId]
@@ -58,6 +59,7 @@ class TouchedKeys:
     low_row: str | None = None
     keys: dict[TableId, set[bytes]] = field(default_factory=dict)
     spoiled: dict[TableId, str] = field(default_factory=dict)
+    skipped: frozenset[str] = frozenset()
     _passed: bool = False
     _decoders: dict[TableId, RowDecoder | None] = field(default_factory=dict)
 
@@ -101,7 +103,8 @@ class TouchedKeys:
         if table.id in self.tables:
             made = None
             if table.key_columns():
-                made = compile_decoder(table, table_map, row_key_options(table), EnvelopeText())
+                options = replace(row_key_options(table), skipped_ops=self.skipped)
+                made = compile_decoder(table, table_map, options, EnvelopeText())
             self._decoders[table.id] = made
 
     def rows(self, table: TableId, rows: RowsAt, by: Event) -> None:

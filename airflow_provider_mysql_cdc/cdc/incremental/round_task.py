@@ -8,6 +8,7 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.one_batch import write_batch
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
@@ -56,7 +57,7 @@ def _carry_out(
     conn: Any,
     arguments: dict[str, Any],
 ) -> dict[str, int]:
-    touched = _open_view(conn, channel)
+    touched = _open_view(conn, channel, frozenset(str(o) for o in cfg[F.SKIPPED_OPERATIONS]))
     if touched is None:
         return {}
     begun = channel.call("opened", stage="opened")
@@ -72,7 +73,7 @@ def _carry_out(
     return reader.run()
 
 
-def _open_view(conn: Any, channel: CoordinatorClient) -> TouchedKeys | None:
+def _open_view(conn: Any, channel: CoordinatorClient, skipped: frozenset[str]) -> TouchedKeys | None:
     """Open this task's view behind the low watermark and hold its tables; None when there is no round.
 
     The first query of a table takes a metadata lock that keeps statements from changing it until the view is closed, so
@@ -89,7 +90,7 @@ def _open_view(conn: Any, channel: CoordinatorClient) -> TouchedKeys | None:
     require_server(conn, str(low["server"]))
     tables = [TableId(db, name) for db, name in low["tables"]]
     offset = None if low["offset"] is None else BinlogOffset.from_json(low["offset"])
-    touched = TouchedKeys(frozenset(tables), offset, low["row"])
+    touched = TouchedKeys(frozenset(tables), offset, low["row"], skipped=skipped)
     with conn.cursor() as cursor:
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
     for table in tables:
