@@ -142,7 +142,7 @@ def test_a_kernel_that_refuses_the_plan_leaves_the_table_to_python(fake: FakeKer
 
 def test_which_kernel_there_is(fake: FakeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel() == (fake, "native kernel 9.9")
-    monkeypatch.setenv("MYSQL_CDC_NATIVE", "OFF")
+    monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
     assert kernel() == (None, "Python (MYSQL_CDC_NATIVE=off)") and kernel().tally() is None
 
 

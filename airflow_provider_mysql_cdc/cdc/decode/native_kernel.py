@@ -1,19 +1,31 @@
 """Finding the native kernel: an extension of its own (``native/``), used where it is installed, never needed.
 
 ``MYSQL_CDC_NATIVE=off`` in a process's environment leaves it out.
+
+A file of the kernel that was cut short ends the process that maps it (SIGBUS, no exception), and one with other bytes
+decodes who knows what; so its bytes are compared with what the installer wrote down before it is loaded.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
+from importlib import import_module, metadata
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
 MODULE, VARIABLE = "mysql_cdc_native", "MYSQL_CDC_NATIVE"
+DISTRIBUTION = "airflow-provider-mysql-cdc-native"
+_OFF, _ON = ("off", "0", "false", "no"), ("", "on", "1", "true", "yes")
+VALUES = dict.fromkeys(_OFF, False) | dict.fromkeys(_ON, True)
+"""Values of the variable: whether they let the kernel decode. Others do not: whoever sets it wants something else."""
 FORM = 7
 """What ``plan``, ``text_plan`` and ``Walker`` take and what records look like; ``native/src/lib.rs`` has the same."""
 REASONS = ("value", "key_change", "incomplete_image", "call", "defect")
@@ -82,19 +94,42 @@ class Kernel(NamedTuple):
 
 def kernel() -> Kernel:
     """Return the kernel of this process."""
-    if os.environ.get(VARIABLE, "").lower() == "off":
-        return Kernel(None, f"Python ({VARIABLE}=off)")
+    asked = os.environ.get(VARIABLE, "").strip()
+    allowed = VALUES.get(asked.lower())
+    if not allowed:
+        return Kernel(None, f"Python ({VARIABLE}={asked}{', which is neither on nor off' * (allowed is None)})")
     return _installed()
 
 
 @cache
 def _installed() -> Kernel:
     try:
+        if damaged := _damaged():
+            return Kernel(None, f"Python (the native kernel is damaged: {damaged}; install it again)")
         module = import_module(MODULE)
-    except ImportError as error:
+        form = module.FORM
+    except Exception as error:
         missing = isinstance(error, ModuleNotFoundError) and error.name == MODULE
         return Kernel(None, "Python" if missing else f"Python (the native kernel cannot be loaded: {error})")
-    if module.FORM != FORM:
+    if form != FORM:
         why = f"native kernel {module.__version__} is for another version of this package"
         return Kernel(None, f"Python ({why}: install the one that comes with it)")
     return Kernel(module, f"native kernel {module.__version__}")
+
+
+def _damaged() -> str:
+    """Return which file of the package that is to be imported is not as it was installed; empty where none is known."""
+    spec = None if MODULE in sys.modules else find_spec(MODULE)
+    if spec is None or spec.origin is None:
+        return ""
+    folder = Path(spec.origin).parent
+    for found in metadata.distributions(name=DISTRIBUTION):
+        for file in found.files or ():
+            path = Path(str(found.locate_file(file)))
+            # A copy beside the installed one, such as one on PYTHONPATH, has no record.
+            if file.hash is None or path.suffix != ".so" or not folder.exists() or not path.parent.samefile(folder):
+                continue
+            digest = hashlib.new(file.hash.mode, path.read_bytes()).digest()
+            if base64.urlsafe_b64encode(digest).decode().rstrip("=") != file.hash.value:
+                return f"{path} is not what was installed"
+    return ""
