@@ -8,10 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from stacklib import commands
-from stacklib.errors import say
+from stacklib.errors import StackError, say
 
 _STAMP = ".native-installed"
 _SOURCES = ("Cargo.toml", "pyproject.toml", "src/*.rs")
+# What the variable says counts for the process that sets it, not for what is installed.
+_ASK = (
+    "import os; os.environ.pop('MYSQL_CDC_NATIVE', None); "
+    "from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel; "
+    "k = kernel(); print('' if k.module else k.text)"
+)
 _REMEDY = "see what it says above; without the kernel everything works, in Python"
 
 
@@ -27,7 +33,7 @@ def cargo_folder(environ: Mapping[str, str]) -> str | None:
 
 
 def install(root: Path, environment: Mapping[str, str], wheel: str) -> bool:
-    """Install the kernel; return whether it is there in the end.
+    """Install the kernel; return whether it decodes rows in the end.
 
     Args:
         root: The checkout.
@@ -35,23 +41,28 @@ def install(root: Path, environment: Mapping[str, str], wheel: str) -> bool:
         wheel: A wheel, or empty to build one.
 
     Raises:
-        StackError: It cannot be built or installed.
+        StackError: There is no such wheel, or it cannot be built or installed.
     """
     stamp, uv = root / ".venv" / _STAMP, str(root / ".venv" / "bin" / "uv")
     folder = root / "native"
+    if wheel and not Path(wheel).is_file():
+        raise StackError(
+            "installing the native kernel", f"there is no file {wheel}", "name a wheel, or none to build it"
+        )
     wanted = _fingerprint(Path(wheel) if wheel else folder)
-    there = any((root / ".venv").glob("lib/*/site-packages/mysql_cdc_native/*.so"))
-    if there and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted:
+    fresh = stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
+    if fresh and not _why_not(root):
         say("native", "the native kernel is installed (nothing to do)")
         return True
     what = wheel
     if not wheel:
         cargo = cargo_folder(environment)
         if cargo is None:
-            say(
-                "native", "no cargo on PATH or in ~/.cargo/bin, so there is no native kernel; Python decodes everything"
-            )
-            return False
+            why = _why_not(root)
+            left = f"rows are decoded by {why}" if why else "the native kernel that is installed stays"
+            then = {"Python": "there is no native kernel; Python decodes everything"}.get(why, left)
+            say("native", f"no cargo on PATH or in ~/.cargo/bin, so {then}")
+            return not why
         say("native", "building the native kernel with cargo (20 to 30 seconds of CPU)")
         environment = {**environment, "PATH": f"{cargo}:{environment.get('PATH', '')}"}
         what = str(folder)
@@ -60,8 +71,18 @@ def install(root: Path, environment: Mapping[str, str], wheel: str) -> bool:
     command = [uv, "pip", "install", "--no-deps", "--reinstall-package", name, "--refresh-package", name, what]
     commands.run(command, "installing the native kernel", _REMEDY, env=environment)
     stamp.write_text(wanted, encoding="utf-8")
-    say("native", "the native kernel is installed")
-    return True
+    why = _why_not(root)
+    say(
+        "native",
+        f"the native kernel is installed, but rows are decoded by {why}" if why else "the native kernel is installed",
+    )
+    return not why
+
+
+def _why_not(root: Path) -> str:
+    """Return what decodes in ``.venv`` without the kernel, and why, as the log of a job tells; empty with it."""
+    text = commands.run([str(root / ".venv" / "bin" / "python"), "-c", _ASK], "asking for the decoder", _REMEDY)
+    return text.strip()
 
 
 def _fingerprint(source: Path) -> str:

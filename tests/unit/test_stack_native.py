@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from stacklib import commands, native
+from stacklib.errors import StackError
 
 
 def cargo(folder: Path) -> str:
@@ -31,31 +32,81 @@ def test_the_cargo_on_path_comes_before_that_of_rustup(tmp_path: Path) -> None:
     assert native.cargo_folder({"HOME": "/nowhere", "PATH": "/nowhere"}) is None
 
 
-def test_without_cargo_one_line_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    root = checkout(tmp_path)
-    assert native.install(root, {"HOME": "/nowhere", "PATH": "/nowhere"}, "") is False
-    said = "".join(capsys.readouterr())
-    assert said.count("\n") == 1 and "no native kernel; Python decodes everything" in said
+class Uv:
+    """Install at once what uv would be asked to, and answer for the Python of ``.venv``.
+
+    Args:
+        monkeypatch: Puts it in the place of what runs commands.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.ran: list[tuple[str, str]] = []
+        self.decodes, self.installed = "Python", ""
+        monkeypatch.setattr(commands, "run", self.run)
+
+    def run(self, command: list[str], *_: Any, env: dict[str, str] | None = None) -> str:
+        if env is None:
+            return f"{self.decodes}\n"
+        self.ran.append((command[-1], env["PATH"].split(":")[0]))
+        self.decodes = self.installed
+        return ""
 
 
-def test_what_is_installed_is_built_again_when_its_source_changes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def uv(monkeypatch: pytest.MonkeyPatch) -> Uv:
+    return Uv(monkeypatch)
+
+
+@pytest.mark.parametrize(
+    ("decodes", "told"),
+    [
+        ("Python", "so there is no native kernel; Python decodes everything"),
+        ("", "so the native kernel that is installed stays"),
+        ("Python (too old)", "so rows are decoded by Python (too old)"),
+    ],
+)
+def test_without_cargo_one_line_says_so(
+    decodes: str, told: str, tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root, ran = checkout(tmp_path / "here"), list[Any]()
-    folder = root / ".venv" / "lib" / "python3.11" / "site-packages" / "mysql_cdc_native"
+    uv.decodes = decodes
+    assert native.install(checkout(tmp_path), {"HOME": "/nowhere", "PATH": "/nowhere"}, "") is not bool(decodes)
+    said = "".join(capsys.readouterr())
+    assert said.count("\n") == 1 and told in said
 
-    def run(command: list[str], *_: Any, env: dict[str, str]) -> None:
-        ran.append((command[-1], env["PATH"].split(":")[0]))
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "mysql_cdc_native.abi3.so").touch()
 
-    monkeypatch.setattr(commands, "run", run)
+def test_what_is_installed_is_built_again_when_its_source_changes(tmp_path: Path, uv: Uv) -> None:
+    root = checkout(tmp_path / "here")
     environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
     for _ in range(2):
         assert native.install(root, environment, "")
-    assert ran == [(str(root / "native"), environment["PATH"])]
+    assert uv.ran == [(str(root / "native"), environment["PATH"])]
     (root / "native" / "src" / "lib.rs").write_text("//")
-    native.install(root, environment, "")
-    (folder / "mysql_cdc_native.abi3.so").unlink()
-    native.install(root, environment, "")
-    assert len(ran) == 3
+    assert native.install(root, environment, "")
+    assert len(uv.ran) == 2
+
+
+def test_a_kernel_that_does_not_decode_is_built_again(tmp_path: Path, uv: Uv) -> None:
+    root = checkout(tmp_path / "here")
+    environment = {"HOME": "/nowhere", "PATH": cargo(tmp_path / "bin")}
+    assert native.install(root, environment, "")
+    # Somebody has installed an older one by hand, or its file was damaged.
+    uv.decodes = "Python (native kernel 0.5.0 is for another version of this package)"
+    assert native.install(root, environment, "")
+    assert len(uv.ran) == 2
+
+
+def test_a_wheel_whose_kernel_does_not_decode_is_told(
+    tmp_path: Path, uv: Uv, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, wheel = checkout(tmp_path / "here"), tmp_path / "kernel.whl"
+    wheel.touch()
+    uv.installed = "Python (native kernel 0.5.0 is for another version of this package)"
+    assert not native.install(root, {"PATH": ""}, str(wheel))
+    said = "".join(capsys.readouterr())
+    assert said.count("\n") == 1 and f"installed, but rows are decoded by {uv.installed}" in said
+
+
+def test_a_wheel_that_is_not_there_is_told_in_one_line(tmp_path: Path, uv: Uv) -> None:
+    with pytest.raises(StackError, match=r"there is no file .*/none\.whl") as told:
+        native.install(checkout(tmp_path / "here"), {"PATH": ""}, str(tmp_path / "none.whl"))
+    assert "\n" not in str(told.value) and uv.ran == []
