@@ -9,4 +9,8 @@ from benchlib.cli import main
 
 # A bench that is told to end ends its servers.
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-sys.exit(main())
+try:
+    sys.exit(main())
+except KeyboardInterrupt:
+    print("interrupted; what was measured before is in the result file, where one was named", file=sys.stderr)
+    sys.exit(128 + signal.SIGINT)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from stacklib.errors import StackError
 from stacklib.java import find_java
 from stacklib.stack import stop_stack
 
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from benchlib import pages, profiles
 from benchlib.contest import Repeats, groups, measured
@@ -44,14 +46,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the bench; return 0 when no target is missed, 1 when one is, 2 when it cannot run."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     options = _options(given)
-    if options.docs:
-        for path in pages.write_pages():
-            print(path)
-        return 0
-    if options.profile:
-        return _profile(options, given)
     failures: list[str] = []
     try:
+        if options.docs:
+            for path in pages.write_pages():
+                print(path)
+            return 0
+        _require(options)
+        if options.profile:
+            return _profile(options, given)
         compared = _session(options, given, failures).lines
     except (StackError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
@@ -66,6 +69,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 2 if failures else 1 if missed else 0
 
 
+def _pair(text: str) -> tuple[str, str]:
+    name, sign, value = text.partition("=")
+    if not name or not sign:
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _above_0(kind: Callable[[str], float]) -> Callable[[str], float]:
+    def number(text: str) -> float:
+        # Not "<= 0", which nan is not either.
+        if not (found := kind(text)) > 0:
+            raise argparse.ArgumentTypeError(f"{text} is not above 0")
+        return found
+
+    return number
+
+
 def _options(arguments: Sequence[str]) -> argparse.Namespace:
     quick = [name for name, workload in WORKLOADS.items() if workload.quick]
     parser = argparse.ArgumentParser(
@@ -77,10 +97,14 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help=f"{', '.join(quick)}, Debezium once, the others twice")
     parser.add_argument("--workload", action="append", choices=list(WORKLOADS), help="only these")
     parser.add_argument("--side", action="append", choices=list(SIDES), help="only these sides")
-    parser.add_argument("--repeat", type=int, help="runs of each side (2)")
-    parser.add_argument("--scale", type=float, default=1.0, help="share of a workload's rows, tables and time (1)")
-    parser.add_argument("--cores", type=int, default=2, help="Spark's local[N] (2)")
-    parser.add_argument("--property", action="append", default=[], metavar="NAME=VALUE", help="for this provider")
+    parser.add_argument("--repeat", type=_above_0(int), help="runs of each side (2)")
+    parser.add_argument(
+        "--scale", type=_above_0(float), default=1.0, help="share of a workload's rows, tables and time (1)"
+    )
+    parser.add_argument("--cores", type=_above_0(int), default=2, help="Spark's local[N] (2)")
+    parser.add_argument(
+        "--property", action="append", default=[], type=_pair, metavar="NAME=VALUE", help="for this provider"
+    )
     parser.add_argument("--output", type=Path, help="result file; workloads measured anew replace those in it")
     parser.add_argument("--profile", action="store_true", help=f"only take profiles by stage of {', '.join(ROWS)}")
     parser.add_argument("--docs", action="store_true", help="only make docs/performance.md and its plots anew")
@@ -88,6 +112,21 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     options.workload = options.workload or (quick if options.quick else list(WORKLOADS))
     options.repeats = Repeats(options.repeat or 2, options.repeat or (1 if options.quick else 2))
     return options
+
+
+def _require(options: argparse.Namespace) -> None:
+    """See whether what is wanted can be had, before the servers start.
+
+    Raises:
+        StackError: The native kernel decodes nothing here, or the output is not a file that can be written.
+    """
+    named = options.side or ()
+    if any(SIDES[name].native for name in named) and kernel_version() is None:
+        raise StackError("measuring the native kernel", f"rows are decoded by {kernel().text}", "see docs/native.md")
+    if options.output:
+        folder = next(parent for parent in options.output.absolute().parents if parent.exists())
+        if options.output.is_dir() or not os.access(folder, os.W_OK | os.X_OK) or not folder.is_dir():
+            raise StackError("keeping measurements", f"{options.output} cannot be written", "name a file with --output")
 
 
 def _profile(options: argparse.Namespace, arguments: Sequence[str]) -> int:
@@ -112,7 +151,8 @@ def _profile(options: argparse.Namespace, arguments: Sequence[str]) -> int:
 def _session(options: argparse.Namespace, arguments: Sequence[str], failures: list[str]) -> Session:
     """Measure, print each run as it ends, and write the result file behind each; note what failed."""
     begun = time.monotonic()
-    earlier = read(options.output) if options.output else []
+    if options.output:
+        read(options.output)
     with TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
         session = Session(about(arguments, ground.source.version()))
         # What the runs have started ends before the ground, also when the bench is told to end between two of them.
@@ -121,7 +161,8 @@ def _session(options: argparse.Namespace, arguments: Sequence[str], failures: li
                 _say(begun, json.dumps(run.to_json()))
                 session = replace(session, runs=(*session.runs, run))
                 if options.output:
-                    write(options.output, joined(earlier, session))
+                    # Another bench may have added to it meanwhile.
+                    write(options.output, joined(read(options.output), session))
     return session
 
 
@@ -190,7 +231,7 @@ def _ground(options: argparse.Namespace, folder: Path) -> Iterator[Ground]:
         source = Source(stack.mysql_host, stack.mysql_port, stack.root_user, stack.root_password)
         hurry(source)
         _drop_at_once(stack.kafka)
-        more = dict(text.split("=", 1) for text in options.property)
+        more = dict(options.property)
         yield Ground(source, stack.kafka, registry.url, find_java(), options.cores, more)
 
 

@@ -16,6 +16,7 @@ from benchlib.figures import complaints
 from benchlib.ground import Entry, Ground
 from benchlib.loading import load, make_database, make_tables
 from benchlib.our_sides import forget, pipeline
+from benchlib.sessions import replace_text, unreadable
 from benchlib.sides import Side
 from benchlib.source import writer
 from benchlib.spy import Spent, Spy, kernel_with_lines
@@ -209,11 +210,18 @@ def read(path: Path) -> Album | None:
 
     Args:
         path: The file.
+
+    Raises:
+        StackError: It cannot be read, or is no file of profiles.
     """
     if not path.exists():
         return None
-    given = json.loads(path.read_text(encoding="utf-8"))
-    return Album({k: v for k, v in given.items() if k != "profiles"}, tuple(Profile(**p) for p in given["profiles"]))
+    try:
+        given = json.loads(path.read_text(encoding="utf-8"))
+        found = tuple(Profile(**profile) for profile in given["profiles"])
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise unreadable(path, error) from error
+    return Album({k: v for k, v in given.items() if k != "profiles"}, found)
 
 
 def write(path: Path, album: Album) -> None:
@@ -224,5 +232,4 @@ def write(path: Path, album: Album) -> None:
         album: What it is to hold.
     """
     lines = ",\n".join(f"  {json.dumps(asdict(profile))}" for profile in album.profiles)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f'{{{json.dumps(dict(album.about))[1:-1]},\n "profiles": [\n{lines}\n]}}\n', encoding="utf-8")
+    replace_text(path, f'{{{json.dumps(dict(album.about))[1:-1]},\n "profiles": [\n{lines}\n]}}\n')

@@ -9,12 +9,14 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from stacklib.errors import StackError
 from stacklib.settings import KAFKA_VERSION, REPOSITORY
 
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from benchlib.debezium_worker import CONNECT_VERSION, VERSION
 from benchlib.flink_worker import FLINK_VERSION
 from benchlib.flink_worker import VERSION as FLINK_CDC_VERSION
@@ -24,7 +26,6 @@ from benchlib.run import Run
 START = "start"
 """Workload of next to nothing: what a start costs."""
 RESULT = REPOSITORY / "docs" / "bench" / "result.json"
-_KERNEL = "airflow-provider-mysql-cdc-native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +72,31 @@ def read(path: Path) -> list[Session]:
 
     Args:
         path: The file.
+
+    Raises:
+        StackError: It cannot be read, or is no result file.
     """
     if not path.exists():
         return []
     found = []
-    for given in json.loads(path.read_text(encoding="utf-8"))["sessions"]:
-        runs = tuple(Run.from_json(run) for run in given.pop("runs"))
-        found.append(Session(given, runs))
+    try:
+        for given in json.loads(path.read_text(encoding="utf-8"))["sessions"]:
+            runs = tuple(Run.from_json(run) for run in given.pop("runs"))
+            found.append(Session(given, runs))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+        raise unreadable(path, error) from error
     return found
+
+
+def unreadable(path: Path, error: Exception) -> StackError:
+    """Return the error for a file that is not what the bench wrote.
+
+    Args:
+        path: The file.
+        error: What reading it came to.
+    """
+    why = f"{path} is not what the bench wrote ({type(error).__name__}: {error})"
+    return StackError("reading measurements", why, "restore the file, or name another")
 
 
 def text(sessions: Sequence[Session]) -> str:
@@ -102,10 +120,24 @@ def write(path: Path, sessions: Sequence[Session]) -> None:
         path: The file.
         sessions: The sessions.
     """
+    replace_text(path, text(sessions))
+
+
+def replace_text(path: Path, content: str) -> None:
+    """Write a file at once: a reader, and a bench that is ended now, leave the old text or the new one.
+
+    Args:
+        path: The file.
+        content: Its text.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_suffix(".new")
-    half.write_text(text(sessions), encoding="utf-8")
-    half.replace(path)
+    # Another bench may write the same file.
+    half = path.with_name(f".{path.name}.{os.getpid()}.new")
+    try:
+        half.write_text(content, encoding="utf-8")
+        half.replace(path)
+    finally:
+        half.unlink(missing_ok=True)
 
 
 def joined(earlier: Sequence[Session], now: Session) -> list[Session]:
@@ -156,11 +188,9 @@ def _measuring(arguments: Sequence[str]) -> list[str]:
 
 
 def kernel_version() -> str | None:
-    """Return the version of the native kernel; None where it is not installed."""
-    try:
-        return version(_KERNEL)
-    except PackageNotFoundError:
-        return None
+    """Return the version of the native kernel; None where none decodes."""
+    module = kernel().module
+    return None if module is None else str(module.__version__)
 
 
 def _commit() -> str:

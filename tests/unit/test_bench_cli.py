@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,7 @@ import pytest
 from benchlib import cli
 from benchlib.process_tree import Usage
 from benchlib.run import Run
-from benchlib.sessions import START, read
+from benchlib.sessions import START, kernel_version, read
 from benchlib.sides import Side
 from benchlib.workload import Workload
 from stacklib.errors import StackError
@@ -61,6 +62,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     monkeypatch.setattr(cli, "_ground", ground)
     monkeypatch.setattr(cli, "on_server", server)
     monkeypatch.setattr(cli, "measured", measured)
+    monkeypatch.setattr(cli, "kernel_version", lambda: "9.9")
     return together
 
 
@@ -133,7 +135,8 @@ def test_a_server_ends_when_the_bench_is_told_to_end_between_two_runs(
     assert begun[-1] == ["ended"] and found.value.code == 143
 
 
-def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("told", "ends"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(told: signal.Signals, ends: int, tmp_path: Path) -> None:
     begun, ended = tmp_path / "begun", tmp_path / "ended"
     code = (
         "import runpy, time, benchlib.cli\n"
@@ -149,10 +152,70 @@ def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(tmp_path: Path) -> N
     )
     here = Path(__file__).parents[1]
     env = {**os.environ, "PYTHONPATH": f"{here.parent / 'scripts'}:{here}"}
-    with subprocess.Popen([sys.executable, "-c", code], env=env) as bench:
+    # A shell lets what it starts in the background ignore SIGINT.
+    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{code}"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as bench:
         while not begun.exists():
             assert bench.poll() is None
             time.sleep(0.02)
-        bench.terminate()
-        assert bench.wait(30) == 143
+        bench.send_signal(told)
+        said = bench.communicate(timeout=30)[1]
+        assert bench.returncode == ends
     assert ended.exists()
+    assert "Traceback" not in said and said.count("\n") == (told == signal.SIGINT)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sessions": [{}]}', '{"sessions": [{"runs": [{}]}]}'])
+def test_a_result_file_that_is_damaged_is_told_and_left_as_it_is(
+    text: str, begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 2
+    error = capsys.readouterr().err
+    assert begun == [] and path.read_text() == text
+    assert error.startswith("error: reading measurements") and str(path) in error and error.count("\n") == 1
+
+
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_measured(
+    begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "result.json"):
+        assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 2
+        assert f"{path} cannot be written" in capsys.readouterr().err
+    assert begun == []
+
+
+def test_what_another_bench_has_added_meanwhile_stays(
+    begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "result.json"
+
+    def other(_: Any, text: str) -> None:
+        if text.startswith("compressed"):
+            monkeypatch.setattr(cli, "_say", lambda *_: None)
+            assert cli.main(["--workload=avro", "--side=python", f"--output={path}"]) == 0
+
+    monkeypatch.setattr(cli, "_say", other)
+    assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 0
+    found = {run.workload for session in read(path) for run in session.runs}
+    assert found == {START, "compressed", "avro"} and [p.name for p in path.parent.iterdir()] == ["result.json"]
+
+
+def test_the_kernel_s_side_is_refused_where_python_decodes(
+    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
+    monkeypatch.setattr(cli, "kernel_version", kernel_version)
+    assert cli.main(["--workload=compressed", "--side=native"]) == 2
+    assert begun == [] and "rows are decoded by Python (MYSQL_CDC_NATIVE=off)" in capsys.readouterr().err
+    assert cli.main(["--workload=compressed", "--side=python"]) == 0
+
+
+@pytest.mark.parametrize("wrong", ["--property=a", "--property==b", "--repeat=0", "--cores=-1", "--scale=nan"])
+def test_an_argument_that_says_nothing_is_refused_at_once(wrong: str, begun: list[list[str]]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--workload=compressed", wrong])
+    assert begun == []
