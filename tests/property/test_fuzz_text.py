@@ -228,7 +228,7 @@ def used(cfg: ConnectorConfig) -> None:
         lambda: cfg.describes(T),
         lambda: cfg.reads_rows(T),
         lambda: cfg.includes_column(T, "id"),
-        lambda: cfg.column_rule(T, "id", "INT"),
+        lambda: cfg.column_rules(T, "id", "INT"),
         lambda: cfg.is_boolean(T, "id", "TINYINT", 1),
         lambda: cfg.route("p.shop.orders"),
         lambda: cfg[F.MESSAGE_KEY_COLUMNS].select(T, ("id", "x")),

@@ -91,15 +91,15 @@ def test_of_several_rules_for_a_column_one_counts() -> None:
     cfg = configured(given)
 
     def kind(name: str, datatype: str = "CHAR") -> Any:
-        found = cfg.column_rule(TableId("d", "t"), name, datatype)
-        return found and (found.kind, found.length)
+        found = cfg.column_rules(TableId("d", "t"), name, datatype)
+        return found[0].kind, found[0].length
 
     assert kind("c") == (RuleKind.TRUNCATE, 3)
     assert kind("m") == (RuleKind.TRUNCATE, 9)
     assert kind("p") == (RuleKind.SOURCE_TYPE, 0)
     assert kind("h") == (RuleKind.HASH, 0)
     assert kind("h", "INT") == (RuleKind.SOURCE_TYPE, 0)
-    assert cfg.column_rule(TableId("d", "other"), "c", "CHAR") is None
+    assert cfg.column_rules(TableId("d", "other"), "c", "CHAR") == ()
     (v2,) = [r for r, _ in cfg.families.columns.rules if r.kind is RuleKind.HASH_V2]
     assert (v2.algorithm, v2.salt.reveal()) == ("md5", "s.with.salt.t")
 
@@ -306,6 +306,45 @@ def test_masks_of_other_than_character_columns_have_no_effect_and_say_so(caplog:
         _, row = from_text(made, {"column.mask.with.2.chars": ".*"}, "7")
     assert row == {"n": 7, "e": "**"}
     assert "db.t.n is INT" in caplog.text and "column.exclude.list" in caplog.text
+
+
+@pytest.mark.req("COL-05")
+@pytest.mark.parametrize("hiding", ["column.mask.hash.SHA-256.with.salt.s", "column.mask.hash.v2.SHA-256.with.salt.s"])
+@pytest.mark.parametrize(
+    ("first", "text"),
+    [
+        ("column.propagate.source.type", "db.t.b"),
+        ("datatype.propagate.source.type", r"db\.t\.VARCHAR"),
+        ("column.truncate.to.5.chars", "db.t.b"),
+    ],
+)
+def test_the_log_says_where_a_column_is_not_hidden_as_another_rule_counts(
+    caplog: pytest.LogCaptureFixture, first: str, text: str, hiding: str
+) -> None:
+    """Debezium takes the first rule as well; who asked for a hash has to know that values are visible."""
+    with caplog.at_level(logging.WARNING):
+        _, row = from_binlog(TWO, {first: text, hiding: "db.t.b"}, "k", "secret")
+    assert row["b"] in ("secret", "secre")
+    told = caplog.messages[0]
+    assert told.startswith("db.t.b has column.") and first.partition(".5")[0] in told and "not hidden" in told
+    assert hiding.partition(".SHA")[0] in told and "with.salt" not in told
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        {"column.mask.hash.SHA-256.with.salt.s": "db.t.b"},
+        {"column.mask.with.3.chars": "db.t.b", "column.mask.hash.SHA-256.with.salt.s": "db.t.b"},
+        {"column.mask.with.3.chars": "db.t.b", "column.propagate.source.type": "db.t.b"},
+        {"column.truncate.to.3.chars": "db.t.b", "column.propagate.source.type": "db.t.b"},
+    ],
+)
+def test_the_log_is_silent_where_what_hides_a_column_counts(
+    caplog: pytest.LogCaptureFixture, rules: dict[str, str]
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        _, row = from_binlog(TWO, rules, "k", "secret")
+    assert row["b"] != "secret" and caplog.messages == []
 
 
 def test_bytes_in_a_character_column_cannot_be_masked() -> None:

@@ -180,8 +180,8 @@ class ConnectorConfig:
             return include.matches(name)
         return not self[F.COLUMN_EXCLUDE_LIST].matches(name)
 
-    def column_rule(self, table: TableId, column: str, datatype: str) -> ColumnRule | None:
-        """Return the rule for a column: the first that matches, in the order of ``RuleKind`` (COL-03 to COL-12).
+    def column_rules(self, table: TableId, column: str, datatype: str) -> tuple[ColumnRule, ...]:
+        """Return the rules for a column, one of a kind, in the order of ``RuleKind``; the first counts (COL-03..12).
 
         Args:
             table: The table.
@@ -189,13 +189,13 @@ class ConnectorConfig:
             datatype: Its type as in ``INT UNSIGNED``.
         """
         if not self.has_column_rules:
-            return None
+            return ()
         name = f"{table}.{column}"
         found = {rule.kind: rule for rule, columns in reversed(self.families.columns.rules) if columns.matches(name)}
         by_type = self[F.DATATYPE_PROPAGATE_SOURCE_TYPE].matches(f"{table}.{datatype}")
         if by_type or self[F.COLUMN_PROPAGATE_SOURCE_TYPE].matches(name):
             found[RuleKind.SOURCE_TYPE] = ColumnRule(RuleKind.SOURCE_TYPE)
-        return next((found[kind] for kind in RuleKind if kind in found), None)
+        return tuple(found[kind] for kind in RuleKind if kind in found)
 
     @property
     def has_column_rules(self) -> bool:

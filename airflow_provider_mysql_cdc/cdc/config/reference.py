@@ -69,9 +69,10 @@ Several such properties may stand side by side.
 | `column.mask.hash.v2.<algorithm>.with.salt.<salt>` | the same of the text's UTF-8 bytes, to be equal elsewhere too |
 
 A hash is cut to the length of the column. Of several rules for a column one counts, in this order: truncation, mask,
-`column.propagate.source.type` and `datatype.propagate.source.type`, hash, hash v2; of two of a kind the first. Keys
-show columns as they are, and so does `source.query` (`include.query`). A mask for another type of column has no effect,
-which the log says; use `column.exclude.list` there. The salt is hidden wherever names of properties are shown.
+`column.propagate.source.type` and `datatype.propagate.source.type`, hash, hash v2; of two of a kind the first. Where a
+mask or hash does not count for that reason, values are visible, and the log says so. Keys show columns as they are, and
+so does `source.query` (`include.query`). A mask for another type of column has no effect, which the log says; use
+`column.exclude.list` there. The salt is hidden wherever names of properties are shown.
 
 Algorithms: {algorithms}.
 """

@@ -7,7 +7,7 @@ Debezium 3.6.1. Only row images are treated; keys show columns as they are.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import TypeModes, connect_type
 from airflow_provider_mysql_cdc.cdc.convert.type_names import (
@@ -21,6 +21,15 @@ from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnRule,
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 log = logging.getLogger(__name__)
+
+_HIDING = frozenset({RuleKind.MASK, RuleKind.HASH, RuleKind.HASH_V2})
+_PROPERTIES = {
+    RuleKind.TRUNCATE: "column.truncate.to",
+    RuleKind.MASK: "column.mask.with",
+    RuleKind.SOURCE_TYPE: "column.propagate.source.type (or datatype.propagate.source.type)",
+    RuleKind.HASH: "column.mask.hash",
+    RuleKind.HASH_V2: "column.mask.hash.v2",
+}
 
 # java.sql.Types CHAR, VARCHAR, NCHAR and NVARCHAR: the ones MySQL columns have among those that are masked.
 _CHARACTER = frozenset({1, 12, -15, -9})
@@ -64,20 +73,34 @@ def treatment(table: Table, column: Column, rule: ColumnRule, modes: TypeModes, 
 
 
 def treatments(
-    table: Table, rule_of: Callable[[Column], ColumnRule | None], modes: TypeModes, *, comments: bool
+    table: Table, rules_of: Callable[[Column], Sequence[ColumnRule]], modes: TypeModes, *, comments: bool
 ) -> tuple[tuple[str, ColumnTreatment], ...]:
     """Return the treatments of a table's columns by column name.
 
     Args:
         table: The table.
-        rule_of: Gives the rule for a column.
+        rules_of: Gives the rules for a column, of which the first counts.
         modes: The type settings.
         comments: Whether comments are kept.
     """
-    found = ((column, rule_of(column)) for column in table.columns)
-    return tuple(
-        (column.name, treatment(table, column, rule, modes, comments=comments)) for column, rule in found if rule
-    )
+    found = [(column, rules) for column in table.columns if (rules := rules_of(column))]
+    for column, rules in found:
+        _tell_of_shown(f"{table.id}.{column.name}", rules)
+    return tuple((column.name, treatment(table, column, rules[0], modes, comments=comments)) for column, rules in found)
+
+
+def _tell_of_shown(where: str, rules: Sequence[ColumnRule]) -> None:
+    """Say in the log that a rule which hides a column does not count, because another one stands before it."""
+    hiding = next((rule for rule in rules if rule.kind in _HIDING), None)
+    if hiding is not None and rules[0].kind not in _HIDING:
+        log.warning(
+            "%s has %s and %s: the first counts, as in Debezium, so the column is not hidden; to hide it take it out "
+            "of %s, or use column.exclude.list",
+            where,
+            _PROPERTIES[rules[0].kind],
+            _PROPERTIES[hiding.kind],
+            _PROPERTIES[rules[0].kind],
+        )
 
 
 def _truncation(column: Column, rule: ColumnRule, modes: TypeModes) -> ColumnTreatment:

@@ -101,7 +101,7 @@ def table_options(cfg: ConnectorConfig, table: Table, of_all: DecoderOptions | N
     if cfg.has_column_rules:
         found = treatments(
             table,
-            lambda c: cfg.column_rule(table.id, c.name, type_expression(c)) if c.name in included else None,
+            lambda c: cfg.column_rules(table.id, c.name, type_expression(c)) if c.name in included else (),
             options,
             comments=cfg[F.INCLUDE_SCHEMA_COMMENTS],
         )
