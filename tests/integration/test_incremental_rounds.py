@@ -133,7 +133,9 @@ def test_a_blocking_snapshot_reads_everything_while_the_stream_waits(
 ) -> None:
     """Changes that were not drained when it was asked for come before its rows, those of other tables too."""
     keyless = [f"CREATE TABLE `{database}`.c (a INT)", f"INSERT INTO `{database}`.c VALUES (1), (1), (2)"]
-    execute(root, *filled(database, "a", "b", count=100), *keyless)
+    # The first and the last stretch have a row that the writer never changes: of none that is left, none is marked.
+    ends = f"INSERT INTO `{database}`.a VALUES (-1, 0), (1000, 0)"
+    execute(root, *filled(database, "a", "b", count=100), ends, *keyless)
     pipeline.snapshot()
     execute(root, f"UPDATE `{database}`.b SET v = 7 WHERE id < 5", f"DELETE FROM `{database}`.a WHERE id = 3")
     ask_for(pipeline, ["a", "c"], kind="blocking")
@@ -150,7 +152,7 @@ def test_a_blocking_snapshot_reads_everything_while_the_stream_waits(
     found = [payload(r.value)["source"]["snapshot"] for r in pipeline.records("c")]
     assert found[3:] == ["first_in_data_collection", "true", "last"]
     told = [v["source"]["snapshot"] for r in pipeline.records("a") if (v := payload(r.value)) and v["op"] == "r"]
-    assert told[100:].count("first") == 1 and "last_in_data_collection" in told[100:]
+    assert told[102:].count("first") == 1 and told[102:].count("last_in_data_collection") == 1
     assert len(reads(pipeline, "a", "true")) > 90
 
 

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver, view
 
 
 @pytest.fixture
@@ -157,18 +157,29 @@ def test_a_view_without_a_lock_says_when_it_is_not_exact_and_loses_nothing(
 ) -> None:
     two.properties |= {"topic.prefix": two.properties["topic.prefix"] + "n", "snapshot.locking.mode": "none"}
     two.store = type(two.store)()
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.snapshot.view.OPTIMISTIC_TRIES", 1)
-    stop = threading.Event()
+    monkeypatch.setattr(view, "OPTIMISTIC_TRIES", 1)
+    stop, settled = threading.Event(), view.settled_offset
 
-    def work() -> None:
-        conn = pymysql.connect(
+    def connected() -> Any:
+        return pymysql.connect(
             host=stack.mysql_host,
             port=stack.mysql_port,
             user=stack.root_user,
             password=stack.root_password,
             ssl_disabled=True,
         )
-        with conn:
+
+    def changed_behind(conn: Any, wait_s: float) -> Any:
+        found = settled(conn, wait_s)
+        with connected() as other:
+            execute(other, f"REPLACE INTO `{database}`.a VALUES (51, 1)")
+            other.commit()
+        return found
+
+    monkeypatch.setattr(view, "settled_offset", changed_behind)
+
+    def work() -> None:
+        with connected() as conn:
             number = 0
             while not stop.is_set():
                 number += 1
