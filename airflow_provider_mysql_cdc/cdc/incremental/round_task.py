@@ -8,7 +8,6 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.one_batch import write_batch
 from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
@@ -57,7 +56,7 @@ def _carry_out(
     conn: Any,
     arguments: dict[str, Any],
 ) -> dict[str, int]:
-    touched = _open_view(conn, channel, frozenset(str(o) for o in cfg[F.SKIPPED_OPERATIONS]))
+    touched = _open_view(conn, channel, wiring.decoder_options(cfg).skipped_ops)
     if touched is None:
         return {}
     begun = channel.call("opened", stage="opened")
