@@ -77,7 +77,7 @@ def _connection_type() -> dict[str, Any]:
 
 
 def _registry_type() -> dict[str, Any]:
-    from airflow_provider_mysql_cdc.cdc.config.form import form_fields
+    from airflow_provider_mysql_cdc.cdc.config.form_fields import form_fields
     from airflow_provider_mysql_cdc.cdc.config.registry_fields import form_of_registry, without_converter
 
     declared = [replace(field, name=without_converter(field)) for field in form_of_registry()]
@@ -100,8 +100,8 @@ def _form() -> dict[str, dict[str, Any]]:
     No field is obligatory and none has a default here: what a person leaves empty may stand in the task's properties,
     and a default stored with every connection could never change.
     """
-    from airflow_provider_mysql_cdc.cdc.config.form import form_fields
-    from airflow_provider_mysql_cdc.cdc.config.sources import STANDARD_FIELDS
+    from airflow_provider_mysql_cdc.cdc.config.form_fields import form_fields
+    from airflow_provider_mysql_cdc.cdc.config.property_sources import STANDARD_FIELDS
 
     form = {}
     for field in form_fields():

@@ -16,20 +16,21 @@ from typing import Any
 
 from bench_decode import ORDERS, ORDERS_MAP, WIDE, WIDE_MAP, by_turns, order_row, wide_row
 
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.header import full_bitmap
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.emit import source
-from airflow_provider_mysql_cdc.cdc.job import flat_source, wiring
-from airflow_provider_mysql_cdc.cdc.job.flat_rows import flat_rows
-from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
-from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
-from airflow_provider_mysql_cdc.cdc.job.ticdc_forms import TicdcForm
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import flat_rows
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source as flat_source
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
 
 GIVEN = {
     "topic.prefix": "cap", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1",

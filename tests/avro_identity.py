@@ -10,24 +10,26 @@ from typing import Any
 
 import fastavro
 
+from airflow_provider_mysql_cdc.cdc.avro import avro_source, native_avro_text
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeDirect
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import NativeAvroText
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, compile_text_decoder, selected_columns
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import wire_types
-from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job import avro_source, native_avro_text
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import AvroForm, RowForm
-from airflow_provider_mysql_cdc.cdc.job.avro_rows import AvroRows, DirectDecoder, NotDirect, by_way_of_json
-from airflow_provider_mysql_cdc.cdc.job.native_avro import NativeDirect
-from airflow_provider_mysql_cdc.cdc.job.native_avro_text import NativeAvroText
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroForm, RowForm
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, DirectDecoder, NotDirect, by_way_of_json
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 

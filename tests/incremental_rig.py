@@ -12,9 +12,9 @@ import pymysql
 from kit import Pipeline, compacted, duplicates, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

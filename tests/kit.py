@@ -16,13 +16,13 @@ from typing import Any
 
 from prooflib.reading import READER
 
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, OffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, OffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, PreparedJob, settle
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
-from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, PreparedJob, settle
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, topics_there

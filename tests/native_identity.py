@@ -13,27 +13,30 @@ import time
 from types import SimpleNamespace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows as native_avro
+from airflow_provider_mysql_cdc.cdc.avro import native_avro_text
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.events import parse_gtid
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event
-from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text, native_walk
-from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.header import check_rows, rows_header
+from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text
+from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_walk
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import Marked
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_key_reader
-from airflow_provider_mysql_cdc.cdc.drain.walked import decoder_of
-from airflow_provider_mysql_cdc.cdc.job import native_avro, native_avro_text, native_flat
-from airflow_provider_mysql_cdc.cdc.job.flat_decoder import FlatDecoder
-from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import Marked
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of
+from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import FlatDecoder
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
 
 TABLES = re.compile(
     r"a converter handles column .*"

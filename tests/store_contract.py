@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 

@@ -11,23 +11,24 @@ from typing import Any
 
 import fastavro
 
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import decoder as decoder_of
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.decoders import decoder as decoder_of
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.job import flat_source, wiring
-from airflow_provider_mysql_cdc.cdc.job.flat_rows import FlatRows, flat_text
-from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
-from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
-from airflow_provider_mysql_cdc.cdc.job.ticdc_forms import TicdcForm
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import FlatRows, flat_text
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
+from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source as flat_source
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import row_options
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
 
 EVENT = SimpleNamespace(timestamp=1_700_000_000, server_id=223344, file="binlog.000007", start_pos=4711)
 AT = SimpleNamespace(gtid=None, commit_us=1_700_000_000_123_456, thread=9, query=None)

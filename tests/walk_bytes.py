@@ -9,14 +9,15 @@ from typing import Any
 
 from binlog_bytes import UUID, event_bytes, packets
 
+from airflow_provider_mysql_cdc.cdc.avro import avro_source
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeDirect
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.decode.header import usual_headers
-from airflow_provider_mysql_cdc.cdc.drain.walked import around_of, decoder_of
-from airflow_provider_mysql_cdc.cdc.emit import source as source_of
-from airflow_provider_mysql_cdc.cdc.emit.source import source_block
-from airflow_provider_mysql_cdc.cdc.job import avro_source, flat_source
-from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
-from airflow_provider_mysql_cdc.cdc.job.native_avro import NativeDirect
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import usual_headers
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import around_of, decoder_of
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
+from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
+from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source as flat_source
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
 
 COMMIT_US = 1_763_900_000_123_456
 

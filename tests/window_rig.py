@@ -12,7 +12,8 @@ import pytest
 from kit import Pipeline, duplicates, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
-from airflow_provider_mysql_cdc.cdc.incremental import round_driver, round_task
+from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
+from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
 
 Step = Callable[[], object]
 

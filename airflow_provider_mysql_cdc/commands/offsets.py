@@ -19,11 +19,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
-from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.config import sources
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.operate.carry_offsets import bring_in, document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.export_offsets import bring_in, document, past_offsets, read_document
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
 URL = "MYSQL_CDC_OFFSET_URL"

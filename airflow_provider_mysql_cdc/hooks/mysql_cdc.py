@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+from airflow.providers.common.compat.sdk import BaseHook
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
+from airflow_provider_mysql_cdc.connections import find_connection, read_extra
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID, SchemaRegistryHook, check_registry
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.config.sources import Source
+    from airflow_provider_mysql_cdc.cdc.config.property_sources import Source
 
 KAFKA_TIMEOUT_S = 10.0
 # librdkafka settings of consumers only; a Kafka connection made for Airflow's Kafka provider often carries them.
@@ -59,7 +59,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
             ConfigError: A connection does not exist, or its extra is not a JSON object; see also
                 ``SchemaRegistryHook.source``.
         """
-        from airflow_provider_mysql_cdc.cdc.config import sources
+        from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
 
         conn = find_connection(self.mysql_cdc_conn_id, "MySQL CDC")
         extra = read_extra(conn)
@@ -92,7 +92,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         Raises:
             ConfigError: Anything is wrong; every problem is named.
         """
-        from airflow_provider_mysql_cdc.cdc.config import sources
+        from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
         from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret
 
         if leaked := sorted(name for name in _filled(properties or {}) if holds_secret(name)):
@@ -164,27 +164,6 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         return connect(self.get_config().connection_settings())
 
 
-def find_connection(conn_id: str, role: str) -> Any:
-    """Return an Airflow connection.
-
-    Args:
-        conn_id: Its id.
-        role: What it is for, in an error's words.
-
-    Raises:
-        ConfigError: It does not exist.
-    """
-    try:
-        return BaseHook.get_connection(conn_id)
-    except AirflowException as error:
-        raise ConfigError(
-            f"the {role} connection does not exist",
-            where=f"connection {conn_id}",
-            why=str(error),
-            remedy="create it under Admin, Connections, or name another one",
-        ) from error
-
-
 def mask_secrets(properties: Mapping[str, Any]) -> None:
     """Make Airflow mask the values of secret properties, and salts, in everything the task logs."""
     from airflow.sdk.log import mask_secret
@@ -232,31 +211,6 @@ def _check_kafka(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
 def _check_schemas(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
     ok, text = check_registry(cfg)
     return ok, text.splitlines()
-
-
-def read_extra(conn: Any, example: str = '{"topic.prefix": "shop", ...}') -> dict[str, Any]:
-    """Return what a connection's extra holds, no properties when it is empty.
-
-    Args:
-        conn: Airflow's connection.
-        example: What an extra of its type looks like, for the error.
-
-    Raises:
-        ConfigError: It is not a JSON object.
-    """
-    text = (conn.extra or "").strip()
-    try:
-        data = json.loads(text) if text else {}
-    except (ValueError, RecursionError) as error:
-        data = error
-    if not isinstance(data, dict):
-        raise ConfigError(
-            "the connection's extra is not a JSON object",
-            where=f"connection {conn.conn_id}",
-            why=str(data) if isinstance(data, Exception) else f"it is a {type(data).__name__}",
-            remedy=f"write it as {example}",
-        )
-    return data
 
 
 def _filled(properties: Mapping[str, Any]) -> dict[str, Any]:

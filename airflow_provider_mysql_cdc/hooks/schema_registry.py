@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.config.sources import Source
+    from airflow_provider_mysql_cdc.cdc.config.property_sources import Source
 
 REGISTRY_CONN_ID = "schema_registry_conn_id"
 """Key of a task's properties, and of the extra of a ``mysql_cdc`` connection, that names such a connection."""
@@ -46,7 +46,7 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
             ConfigError: The connection does not exist, or its fields do not go together.
         """
         from airflow_provider_mysql_cdc.cdc.config.registry_fields import reaching_names
-        from airflow_provider_mysql_cdc.hooks.mysql_cdc import find_connection, read_extra
+        from airflow_provider_mysql_cdc.connections import find_connection, read_extra
 
         conn = find_connection(self.schema_registry_conn_id, "schema registry")
         extra = {name: str(value) for name, value in read_extra(conn).items() if value not in (None, "")}
@@ -108,7 +108,8 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
             ConfigError: Nothing is written as Avro, another place says too how to reach the registry, or see
                 ``settings``.
         """
-        from airflow_provider_mysql_cdc.cdc.config import read, sources
+        from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
+        from airflow_provider_mysql_cdc.cdc.config import read_properties as read
         from airflow_provider_mysql_cdc.cdc.config.field import Lookup
         from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS, is_avro, reaching_names
         from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import is_ticdc

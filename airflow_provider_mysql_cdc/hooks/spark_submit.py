@@ -14,8 +14,9 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.hooks import application_end, hadoop_credentials, kubernetes_secret
-from airflow_provider_mysql_cdc.hooks.mysql_cdc import read_extra
+from airflow_provider_mysql_cdc.connections import read_extra
+from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kubernetes_secret
+from airflow_provider_mysql_cdc.hooks import kill_application as application_end
 from airflow_provider_mysql_cdc.hooks.secret_settings import SecretSettings, secret_settings
 from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     DEFAULT_CONF,
@@ -24,7 +25,7 @@ from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     with_defaults,
 )
 from airflow_provider_mysql_cdc.hooks.spark_python import python_of, require_programs
-from airflow_provider_mysql_cdc.hooks.spec_carrier import (
+from airflow_provider_mysql_cdc.hooks.spec_delivery import (
     POD_NAME,
     YARN_TAGS,
     Carried,

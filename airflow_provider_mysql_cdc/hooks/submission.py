@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.hooks.application_end import end_group, end_in_cluster
+from airflow_provider_mysql_cdc.hooks.kill_application import end_group, end_in_cluster
 from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, forget
 
 STATE_KEY = "mysql_cdc_submission"

@@ -26,17 +26,17 @@ from airflow_provider_mysql_cdc.operators.common import (
     seconds,
     with_registry,
 )
-from airflow_provider_mysql_cdc.operators.deferring import DefersJob
-from airflow_provider_mysql_cdc.operators.following import following
+from airflow_provider_mysql_cdc.operators.deferrable_job import DefersJob
+from airflow_provider_mysql_cdc.operators.job_result import Verdict
 from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
-from airflow_provider_mysql_cdc.operators.verdict import Verdict
+from airflow_provider_mysql_cdc.operators.offset_follower import following
 
 if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
-    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-    from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, PreparedJob
 
 IDLE_POLL_S = 5.0
 
@@ -193,7 +193,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
 
     def _nothing_done(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> dict[str, Any]:
         """Return the result of a try that has started no job; what earlier tries and ended runs wrote is told now."""
-        from airflow_provider_mysql_cdc.cdc.operate.follow import left_untold, tally_of
+        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import left_untold, tally_of
 
         state = store.load()
         offset = state.committed.to_json() if state and state.committed else None
@@ -255,7 +255,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
                 left = deadline - time.monotonic()
 
     def _settle(self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec) -> Outcome:
-        from airflow_provider_mysql_cdc.cdc.operate.around_job import settle
+        from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle
 
         return settle(cfg, store, self.log.info, spec)
 
@@ -295,7 +295,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
 
     def _note_told(self, context: Any) -> None:
         """Write down that the task, which succeeds now, has told of what was written."""
-        from airflow_provider_mysql_cdc.cdc.operate.follow import note_told
+        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import note_told
 
         if self._tells is not None and self._tells[1].batches:
             note_told(*self._tells, run_of(context), self.log.info)

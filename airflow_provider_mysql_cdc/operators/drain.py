@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.operators.asking import of_another_run
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import of_another_run
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.around_job import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
 
 
 RACES = 3
@@ -37,7 +37,7 @@ class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the batch, or return None when the server stands at the stored offset."""
-        from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 
         return prepare_drain(cfg, store, owner, self.log.info, run_for_s=run_for_s, give_way=True)
 

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_mysql_cdc.operators.asking import MySqlCdcAskingOperator
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import MySqlCdcAskingOperator
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.common import seconds
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.around_job import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
 
 
 class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
@@ -104,8 +104,8 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
 
     def _request(self, cfg: ConnectorConfig) -> dict[str, Any]:
         """Return the signal's data, checked before anything starts."""
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import named_tables, snapshot_data
         from airflow_provider_mysql_cdc.cdc.operate.send_signal import check_signal
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import named_tables, snapshot_data
 
         data = snapshot_data(
             named_tables(self.tables),
@@ -117,7 +117,7 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
         return data
 
     def _check_tables(self, cfg: ConnectorConfig, data: dict[str, Any]) -> None:
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import require_captured
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import require_captured
 
         require_captured(cfg, data["data-collections"])
 

@@ -82,8 +82,8 @@ class MySqlCdcSignalOperator(MasksProperties, BaseOperator):  # type: ignore[mis
         Returns:
             The signal's id, also pushed as XCom.
         """
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import signal_id
         from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import signal_id
 
         text = self.data if isinstance(self.data, str) else json.dumps(self.data or {})
         id_ = self.signal_id or signal_id(owner_of(context), generation_of(context))

@@ -6,15 +6,15 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import OF_ANOTHER_RUN, MySqlCdcAskingOperator
 from airflow_provider_mysql_cdc.operators.arguments import flag
-from airflow_provider_mysql_cdc.operators.asking import OF_ANOTHER_RUN, MySqlCdcAskingOperator
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.common import owner_of
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.around_job import PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
     from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
 
 
@@ -49,8 +49,8 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the snapshot, or return None when none is due; beside a stream plan a drain."""
-        from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
-        from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+        from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 
         if self._signal_id:
             return self.prepare_round(cfg, store, owner)
@@ -76,8 +76,8 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
 
     def _chosen(self, cfg: ConnectorConfig) -> ConnectorConfig:
         """Return the configuration with the tables to be read as its list of tables."""
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import named_tables
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import only
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import named_tables
 
         return only(cfg, named_tables(self.tables))
 
@@ -95,7 +95,7 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
     def _read_beside(
         self, cfg: ConnectorConfig, store: OffsetStore, context: Any, collections: Sequence[str]
     ) -> dict[str, Any]:
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import snapshot_data
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_data
 
         if self._defers():
             self.log.info("The task is not deferred: it drains until the tables are read, and waits for other runs.")

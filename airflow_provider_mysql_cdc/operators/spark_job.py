@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
-from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
 from airflow_provider_mysql_cdc.operators.arguments import OVERRIDDEN, application_name, refuse, text_map
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.behind import Drained, Thresholds
+    from airflow_provider_mysql_cdc.cdc.operate.lag import Drained, Thresholds
     from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
 
 
@@ -66,7 +66,7 @@ class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
 
     def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
         """Compare the stored offset with the server's binlog."""
-        from airflow_provider_mysql_cdc.cdc.operate import behind
+        from airflow_provider_mysql_cdc.cdc.operate import lag as behind
 
         hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
         accessor = accessor_of(context, self.offset_asset)
@@ -85,7 +85,7 @@ class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
         return MySqlBinlogTrigger(drained=drained, thresholds=thresholds, **arguments)
 
     def _thresholds(self) -> Thresholds:
-        from airflow_provider_mysql_cdc.cdc.operate.behind import Thresholds
+        from airflow_provider_mysql_cdc.cdc.operate.lag import Thresholds
 
         return Thresholds(
             _whole("bytes_behind", self.bytes_behind),

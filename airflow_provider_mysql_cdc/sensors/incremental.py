@@ -43,8 +43,8 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
             ConfigError: The template of the signal's id gave none.
             StateError: The snapshot was refused, stopped or given up.
         """
-        from airflow_provider_mysql_cdc.cdc.incremental.status import status_in
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import look_at_ledger, over, told
+        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import status_in
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger, over, told
 
         if self.signal_id is not None and self.signal_id.strip() in ("", "None"):
             # Taken for "all", it would end at once.

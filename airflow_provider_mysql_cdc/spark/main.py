@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
+from airflow_provider_mysql_cdc.cdc.job.job_error import last_words
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.last_words import last_words
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.job_names import CREDENTIAL, KEY_VARIABLE
 from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, refused_settings
-from airflow_provider_mysql_cdc.spark.lifeline import end_with_parent
+from airflow_provider_mysql_cdc.spark.jvm_watchdog import end_with_parent
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
 
 EXIT_RETRY, EXIT_FAIL = 75, 78

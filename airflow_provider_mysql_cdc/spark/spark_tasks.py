@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
 from airflow_provider_mysql_cdc.spark.errors import MARK, application_error, executor_error, named_error
-from airflow_provider_mysql_cdc.spark.executor_ends import MOST, RETRIES, ExecutorEnds
+from airflow_provider_mysql_cdc.spark.executor_failures import MOST, RETRIES, ExecutorEnds
 from airflow_provider_mysql_cdc.spark.starvation import told_while_starving
 
 COORDINATOR = "spark.mysqlcdc.coordinator."

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState, conflict, same_revision, stamped
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState, conflict, same_revision, stamped
 
 
 class StateAccessor(Protocol):

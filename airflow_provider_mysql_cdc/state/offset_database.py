@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowOptionalProviderFeatureException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
-from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook, find_connection
+from airflow_provider_mysql_cdc.connections import find_connection
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
@@ -141,7 +141,7 @@ def _as_source(conn: Any) -> Opener:
 
     # Only how to reach the server is asked for; what a stream needs besides may stand elsewhere.
     unused = {"topic.prefix": "offsets", "kafka.bootstrap.servers": "unused:9092"}
-    settings = MySqlCdcHook(conn.conn_id).get_config(unused).connection_settings()
+    settings = conn.get_hook().get_config(unused).connection_settings()
 
     def opener() -> Any:
         opened = connect(settings)

@@ -9,7 +9,7 @@ from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.behind import BinlogState
+    from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState
 
 
 class MySqlBinlogTrigger(MySqlCdcTrigger):
@@ -34,13 +34,13 @@ class MySqlBinlogTrigger(MySqlCdcTrigger):
 
     def read(self, cfg: ConnectorConfig) -> BinlogState:
         """Look at the server's binlog."""
-        from airflow_provider_mysql_cdc.cdc.operate.behind import look
+        from airflow_provider_mysql_cdc.cdc.operate.lag import look
 
         return look(cfg.connection_settings())
 
     def judge(self, found: BinlogState) -> dict[str, Any] | None:
         """Return how far behind the offset is, when that is far enough."""
-        from airflow_provider_mysql_cdc.cdc.operate.behind import Drained, Thresholds, judge
+        from airflow_provider_mysql_cdc.cdc.operate.lag import Drained, Thresholds, judge
 
         behind = judge(Drained.from_json(self.drained), found, Thresholds.from_json(self.thresholds))
         return {"behind": behind.to_json()} if behind.reached else None

@@ -29,7 +29,7 @@ class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
 
     def read(self, cfg: ConnectorConfig) -> LedgerState:
         """Read the ledger."""
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import look_at_ledger
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger
 
         return look_at_ledger(cfg)
 
@@ -39,8 +39,8 @@ class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
         Raises:
             StateError: It was refused, stopped or given up.
         """
-        from airflow_provider_mysql_cdc.cdc.incremental.status import status_in
-        from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import over, told
+        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import status_in
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import over, told
 
         status = status_in(found, self.signal_id)
         return told(status) if over(status, self.signal_id) else None

@@ -1,4 +1,4 @@
-//! MySQL's binary JSON as text: what `cdc/decode/binary_json.py` writes.
+//! MySQL's binary JSON as text: what `cdc/decode/values/binary_json.py` writes.
 
 use crate::events::little;
 use crate::number;

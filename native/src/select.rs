@@ -1,4 +1,4 @@
-//! Rows of MySQL's text protocol: what `cdc/decode/text.py` writes of the rows of a snapshot.
+//! Rows of MySQL's text protocol: what `cdc/decode/text_decoder.py` writes of the rows of a snapshot.
 
 use crate::avro;
 use crate::avro_text::{self, AvroText};

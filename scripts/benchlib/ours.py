@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 from kit import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.incremental.status import SnapshotStatus, status_in
-from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import look_at_ledger, over, snapshot_data
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, status_in
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger, over, snapshot_data
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from benchlib import spark_job
 from benchlib.figures import Measured, written

@@ -13,15 +13,15 @@ from typing import Any
 from avrolib.wire import Wire, from_registry
 from stacklib import StackInfo
 
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, settle
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
-from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, settle
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from prooflib import scratch
 from prooflib.client import Client

@@ -6,7 +6,7 @@ import codecs
 from functools import cache
 from typing import TYPE_CHECKING
 
-from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from prooflib.values import texts
 
 if TYPE_CHECKING:

@@ -17,14 +17,16 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, changes
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, changes
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.sealed import unseal
+from airflow_provider_mysql_cdc.cdc.job.sealed_properties import unseal
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot, follow, send_signal, snapshot_again
+from airflow_provider_mysql_cdc.cdc.operate import ledger_follower as follow
+from airflow_provider_mysql_cdc.cdc.operate import send_signal, snapshot_again
+from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 

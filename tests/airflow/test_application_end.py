@@ -18,10 +18,11 @@ from spark_cluster import wait_until
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.hooks import application_end, kubernetes_secret
+from airflow_provider_mysql_cdc.hooks import kill_application as application_end
+from airflow_provider_mysql_cdc.hooks import kubernetes_secret
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
-from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
 
 JOB = "0123456789abcdef"
 SPEC = JobSpec("drain", {"database.password": "M4rked-s3cret"}, {}, "dag/run/task/-1", id=JOB)

@@ -16,13 +16,13 @@ from airflow_home import run_dag
 from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import create_asset, pipeline_asset, table_asset, table_uri
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators import following
+from airflow_provider_mysql_cdc.operators import offset_follower as following
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
@@ -118,7 +118,7 @@ def test_a_retry_that_has_nothing_to_do_tells_what_the_first_try_wrote(
         return TALLY
 
     monkeypatch.setattr(FakePipeline, "settle", settle)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.follow.tally_of", tally_of)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.ledger_follower.tally_of", tally_of)
     run = drain("events_of_a_retry")
     assert run.state == "success"
     assert runs == [f"events_of_a_retry/{run.run_id}/drain/-1#0"]
@@ -221,7 +221,7 @@ def test_the_offset_follows_while_spark_works_and_trouble_with_it_ends_no_job(
         seen.touch()
 
     monkeypatch.setattr(following, "EVERY_S", 0.01)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.follow.follow", follow)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.ledger_follower.follow", follow)
     assert drain("following").state == "success"
     assert looks[:2] == ["shop", "shop"]
     assert "the stored offset stays where it is for now: SinkConnectionError" in "".join(capfd.readouterr())

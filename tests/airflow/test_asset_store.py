@@ -13,7 +13,7 @@ from airflow_home import run_dag
 from fakes import FakePipeline, connections, install
 from store_contract import END, StoreContract, plan
 
-from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.commands.program import main
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator

@@ -16,8 +16,8 @@ from real_servers import define_connections, execute
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
-from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState
-from airflow_provider_mysql_cdc.cdc.operate import behind
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
+from airflow_provider_mysql_cdc.cdc.operate import lag as behind
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.sensors.binlog import MySqlBinlogSensor
 from airflow_provider_mysql_cdc.triggers import shared_poll

@@ -21,10 +21,10 @@ from fakes import connections, install
 from spark_cluster import command, wait_until
 
 from airflow_provider_mysql_cdc.cdc.errors import SourceAuthError, SourceConnectionError
-from airflow_provider_mysql_cdc.hooks import application_end
+from airflow_provider_mysql_cdc.hooks import kill_application as application_end
 from airflow_provider_mysql_cdc.hooks import submission as submissions
 from airflow_provider_mysql_cdc.hooks.submission import STATE_KEY, Submission
-from airflow_provider_mysql_cdc.operators import deferring
+from airflow_provider_mysql_cdc.operators import deferrable_job as deferring
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.triggers import job, task_state
 from airflow_provider_mysql_cdc.triggers.job import FREE, GONE, UNKNOWN, MySqlCdcJobTrigger

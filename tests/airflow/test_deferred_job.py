@@ -17,7 +17,7 @@ from fakes import PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, 
 from kubernetes import client
 
 from airflow_provider_mysql_cdc.hooks import kubernetes_secret
-from airflow_provider_mysql_cdc.operators import deferring
+from airflow_provider_mysql_cdc.operators import deferrable_job as deferring
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.triggers.job import MySqlCdcJobTrigger

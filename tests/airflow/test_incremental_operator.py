@@ -15,9 +15,9 @@ from airflow_home import run_dag
 from fakes import FakeOutcome, FakePipeline, FakeStream, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RunInProgressError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.incremental.asking import pause, refuse, stop
-from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import asked_before, named_tables, signal_id
-from airflow_provider_mysql_cdc.operators import asking
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import pause, refuse, stop
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import asked_before, named_tables, signal_id
+from airflow_provider_mysql_cdc.operators import adhoc_snapshot as asking
 from airflow_provider_mysql_cdc.operators.common import generation_of
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 

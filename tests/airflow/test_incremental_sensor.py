@@ -17,11 +17,11 @@ from airflow_home import run_dag
 from real_servers import define_connections
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
-from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask, pause, refuse, stop
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask, pause, refuse, stop
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate import asked_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.sensors.incremental import MySqlIncrementalSnapshotSensor
 from airflow_provider_mysql_cdc.triggers import shared_poll

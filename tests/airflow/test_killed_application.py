@@ -20,7 +20,7 @@ from spark_cluster import RunningCluster, command, wait_until
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
-from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 

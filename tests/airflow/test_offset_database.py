@@ -13,8 +13,8 @@ import sqlalchemy as sa
 from airflow.sdk import Connection
 from store_contract import END, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.state.offset_database import open_engine

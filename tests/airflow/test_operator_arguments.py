@@ -12,7 +12,7 @@ from airflow.sdk import DAG, Asset, task
 from airflow_home import run_dag
 from fakes import FakePipeline, FakeSubmit, connections, install
 
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.operators.arguments import NAME_LENGTH, application_name, flag, text_map
 from airflow_provider_mysql_cdc.operators.asset_events import EVENTS

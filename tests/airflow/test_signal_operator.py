@@ -11,8 +11,8 @@ from airflow_home import run_dag
 from confluent_kafka.admin import AdminClient, NewTopic
 from real_servers import define_connections, execute
 
-from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.operate.asked_snapshot import look_at_ledger
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaChannel
 from airflow_provider_mysql_cdc.cdc.signals.signal import read_action, waiting
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook

@@ -17,11 +17,11 @@ from table_rig import filled
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, RunInProgressError
-from airflow_provider_mysql_cdc.cdc.job.last_words import tell
+from airflow_provider_mysql_cdc.cdc.job.job_error import tell
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_again
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
-from airflow_provider_mysql_cdc.operators import asking
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.operators import adhoc_snapshot as asking
 from airflow_provider_mysql_cdc.operators.asset_events import EVENTS
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 from airflow_provider_mysql_cdc.spark.jobs import run_job
@@ -250,10 +250,10 @@ def test_where_changes_are_lost_all_tables_are_read(
     monkeypatch.setattr(snapshot_again, "check_available", gone)
     with pytest.raises(AirflowFailException, match=rf"not chosen: {database}.b, {database}.c"):
         Again.of(stream, tables=[f"{database}.a"]).go()
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.before_snapshot.check_available", gone)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot.check_available", gone)
     task = Again.of(stream)
     assert task.go()["complete"] is True and task.modes == ["snapshot"]
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.before_snapshot.check_available", check_available)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot.check_available", check_available)
 
 
 def test_a_mode_that_takes_a_snapshot_each_time_keeps_the_stream_as_well(

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks import spark_submit
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
-from airflow_provider_mysql_cdc.hooks.spec_carrier import sweep
+from airflow_provider_mysql_cdc.hooks.spec_delivery import sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,16 +15,16 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
-from airflow_provider_mysql_cdc.hooks import spec_carrier
+from airflow_provider_mysql_cdc.hooks import spec_delivery as spec_carrier
 from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
-from airflow_provider_mysql_cdc.hooks.spec_carrier import FOLDERS, YARN_TAGS, Route, carried, folder
+from airflow_provider_mysql_cdc.hooks.spec_delivery import FOLDERS, YARN_TAGS, Route, carried, folder
 
 MARK = "M4rked-s3cret"
 SPEC = JobSpec("drain", {"database.password": MARK}, {}, "dag/run/task/-1", id="0123456789abcdef")
 HELD = """
 import subprocess, sys, time
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.hooks.spec_carrier import Route, carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import Route, carried
 spec = JobSpec("drain", {"database.password": "M4rked-s3cret"}, {}, "o", id="0123456789abcdef")
 with carried(spec, Route("local[1]", "client")) as given:
     driver = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], pass_fds=given.fds)

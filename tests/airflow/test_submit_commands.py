@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
-from airflow_provider_mysql_cdc.hooks.spec_carrier import carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
 
 __all__ = ["api"]
 

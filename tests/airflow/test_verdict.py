@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkAuthorizationError,
     SinkConnectionError,
 )
-from airflow_provider_mysql_cdc.operators.verdict import Verdict
+from airflow_provider_mysql_cdc.operators.job_result import Verdict
 
 RETRY, FAIL = AirflowException, AirflowFailException
 LOST = FakeOutcome(complete=False)

@@ -25,17 +25,17 @@ from golden.contract_rig import (
 from golden.golden_data import DATA, sample
 from unit.decode_builder import body, image, table_map
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
-from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, Transactions
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_1_9, contract
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
-from airflow_provider_mysql_cdc.cdc.emit.source import fill, fill_snapshot, source_block, source_dict
+from airflow_provider_mysql_cdc.cdc.emit.source_block import fill, fill_snapshot, source_block, source_dict
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -15,7 +15,7 @@ from kit import Pipeline, execute, rows
 from test_avro_jobs import without_volatile
 
 from airflow_provider_mysql_cdc.cdc.errors import RegistryError
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 IDS = "io.confluent.kafka.serializers.schema.id."

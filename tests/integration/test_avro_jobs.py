@@ -18,7 +18,7 @@ from incremental_rig import ask_for
 from kit import Pipeline, execute, rows
 from test_decode_types import CHARSETS, DOCUMENTS, LAX, TYPES, expectation, told
 
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import RowForm
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RowForm
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "golden" / "peer" / "workloads"

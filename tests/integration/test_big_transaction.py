@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kit import Pipeline, delete_topics, execute, rows, start_process
 
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 
 SMALL, BIG = 100_000, 1_000_000

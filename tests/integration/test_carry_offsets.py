@@ -10,8 +10,8 @@ import pytest
 import sqlalchemy as sa
 from kit import Pipeline, delete_topics, execute, payload
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,
@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.operate.carry_offsets import bring_in, document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.export_offsets import bring_in, document, past_offsets, read_document
 from airflow_provider_mysql_cdc.commands.program import main
 
 

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from kit import Pipeline, duplicates, execute
 
-from airflow_provider_mysql_cdc.cdc.commit import ledger_values
-from airflow_provider_mysql_cdc.cdc.drain import client_turn, one_batch
+from airflow_provider_mysql_cdc.cdc.commit import ledger_cache as ledger_values
+from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
+from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.sink import pace, writer
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.sink import adaptive_linger as pace
+from airflow_provider_mysql_cdc.cdc.sink import writer
 
 TABLES = 12
 

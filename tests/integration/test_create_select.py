@@ -12,7 +12,7 @@ import pytest
 from kit import Pipeline, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 
 ROWS = 900
 

@@ -9,7 +9,7 @@ import pytest
 from kit import Pipeline, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.dead_letter import SKIPPED
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED
 
 # TIME beyond one day has no form in Connect's Time.
 TABLE = "CREATE TABLE `{db}`.clock (id INT PRIMARY KEY, t TIME NOT NULL, note VARCHAR(20))"

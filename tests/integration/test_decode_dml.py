@@ -14,7 +14,7 @@ from decode_rig import Decoded, binlog_end, connect, decode, execute, image_text
 from pymysqlreplication import BinLogStreamReader
 from pymysqlreplication.row_event import DeleteRowsEvent, UpdateRowsEvent, WriteRowsEvent
 
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 
 EPOCH = datetime.datetime(1970, 1, 1)
 

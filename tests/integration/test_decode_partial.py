@@ -21,8 +21,8 @@ from decode_rig import (
     statements,
 )
 
-from airflow_provider_mysql_cdc.cdc.decode.header import PARTIAL_UPDATE_ROWS
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import PARTIAL_UPDATE_ROWS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 
 PLACEHOLDER = "__debezium_unavailable_value"

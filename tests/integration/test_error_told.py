@@ -15,10 +15,10 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.job_error import last_words
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.last_words import last_words
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.around_job import Outcome, settle
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, settle
 from airflow_provider_mysql_cdc.spark.errors import named_error
 
 

@@ -14,7 +14,7 @@ from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, read_facts
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,

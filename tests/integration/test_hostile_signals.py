@@ -13,7 +13,8 @@ from table_rig import filled
 from window_rig import SIGNALS, same_as_table
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.incremental import round_driver, rounds
+from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
+from airflow_provider_mysql_cdc.cdc.incremental import window_loop as rounds
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 
 

@@ -16,15 +16,15 @@ from window_rig import connection
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
-from airflow_provider_mysql_cdc.cdc.drain.batch import plan_drain
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
-from airflow_provider_mysql_cdc.cdc.incremental import round_driver
+from airflow_provider_mysql_cdc.cdc.formats.wiring import record_writer
+from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.job.wiring import record_writer
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
-from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.schema import history
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin

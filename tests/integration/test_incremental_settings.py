@@ -12,7 +12,7 @@ from kit import Pipeline, execute, rows
 from table_rig import filled
 from window_rig import Places
 
-from airflow_provider_mysql_cdc.cdc.incremental.stretches import StretchQueue
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import StretchQueue
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 
 SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"

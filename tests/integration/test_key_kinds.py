@@ -16,22 +16,22 @@ from kit import Pipeline, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.decode.header import ROW_EVENTS, rows_header
-from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.discover import read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import state_of
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_definitions
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
 

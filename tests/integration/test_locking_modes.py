@@ -13,7 +13,7 @@ from kit import Pipeline, compacted, duplicates, execute, payload, rows
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.snapshot import view
+from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 LOCK_WAIT_TIMEOUT = 1205

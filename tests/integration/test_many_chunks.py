@@ -12,14 +12,15 @@ from store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, BatchPlan
-from airflow_provider_mysql_cdc.cdc.drain.read_at import passed
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import passed
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.job import job_ledger, wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.job import job_ledger
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     done_record,
     finished_chunks,
     forget_chunks,

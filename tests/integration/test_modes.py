@@ -13,7 +13,7 @@ from private_mysql import PrivateServer
 from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
-from airflow_provider_mysql_cdc.cdc.drain import schema_log
+from airflow_provider_mysql_cdc.cdc.drain import ddl_events as schema_log
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, DdlParseError, NoOffsetError, SchemaError
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin

@@ -13,8 +13,8 @@ import pytest
 import sqlalchemy as sa
 from store_contract import END, StoreContract, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,7 +79,7 @@ from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 here = BinlogOffset("binlog.000001", 4)
 store = SqlOffsetStore(sa.create_engine(sys.argv[1]), "p")
 print("ready", flush=True)

@@ -11,7 +11,7 @@ import pymysql
 import pytest
 from kit import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
 
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,

@@ -13,7 +13,7 @@ from kit import delete_topics
 from prooflib.reading import Reader
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, topics_there
 

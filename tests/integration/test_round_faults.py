@@ -15,7 +15,7 @@ from window_rig import Places
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.incremental import round_driver
+from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
 
 POINTS = [
     ("incremental.view_open", 1, 3),

@@ -17,7 +17,7 @@ from window_rig import SIGNALS, Places
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.incremental import round_task
+from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task
 
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}

@@ -14,8 +14,10 @@ from kit import Pipeline, execute, rows
 from table_rig import filled
 from window_rig import SIGNALS, Places, connection, events, same_as_table
 
-from airflow_provider_mysql_cdc.cdc.incremental import round_driver, round_task, stretch_reader
-from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
+from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
+from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
+from airflow_provider_mysql_cdc.cdc.incremental import window_task as round_task
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 

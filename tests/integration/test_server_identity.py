@@ -12,9 +12,9 @@ from kit import Pipeline, compacted, execute, payload, rows
 from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.binlog.origin import read_origin
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import read_origin
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain

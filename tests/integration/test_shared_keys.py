@@ -10,7 +10,7 @@ import pytest
 from kit import Pipeline, duplicates, execute
 from test_key_kinds import KINDS, LAX, shown_alone
 
-from airflow_provider_mysql_cdc.cdc.drain import batch
+from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 
 NOW = re.compile(rb'"ts_ms":\d+,"ts_us":\d+,"ts_ns":\d+}+$')
 MANY = range(30)

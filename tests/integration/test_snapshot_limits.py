@@ -14,9 +14,10 @@ from kit import Pipeline, compacted, duplicates, execute, payload, rows
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
-from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver, view
+from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view
+from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 
 @pytest.fixture

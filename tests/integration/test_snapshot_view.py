@@ -18,14 +18,14 @@ from kit import Pipeline, compacted, duplicates, execute, payload, require_chain
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.discover import read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import state_of
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_definitions
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split

@@ -13,7 +13,7 @@ from kit import Pipeline, delete_topics, duplicates, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.operate.around_job import read_ledger
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_made, describe_topics, ensure_topics

@@ -16,7 +16,7 @@ from kit import Pipeline, duplicates, execute, payload, rows, start_process
 from tcp_proxy import TcpProxy, tcp_proxy
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 
 TIMEOUT_S = 10
 """The smallest transaction.timeout.ms; the test's broker looks for what is older every second."""

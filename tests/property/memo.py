@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit import ledger_records, store
+from airflow_provider_mysql_cdc.cdc.commit import ledger_records
+from airflow_provider_mysql_cdc.cdc.commit import offset_store as store
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
-from airflow_provider_mysql_cdc.cdc.model.stored import parse
+from airflow_provider_mysql_cdc.cdc.model.stored_record import parse
 
 REMEMBERED = 4096
 

@@ -13,6 +13,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     CHUNK_PREFIX,
     PLAN_KEY,
@@ -24,12 +25,11 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     encode,
 )
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import done_record, finished_chunks
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import done_record, finished_chunks
 
 LEDGER, TOPIC, PARTITIONS, KEYS, CHUNKS = "ledger.p", "p.d.t", 3, 6, 3
 Steps = Iterator[str]

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 
 from stream_source import KEYS, Source
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, SNAPSHOT_KEY, BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
 
 def value(kind: str, n: int, plan: BatchPlan, salt: int) -> bytes:

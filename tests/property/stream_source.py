@@ -61,7 +61,7 @@ class Binlog:
         return self.first + self.width * count
 
     def origin(self) -> str:
-        """Return the fingerprint of its file, as ``binlog.origin`` makes it."""
+        """Return the fingerprint of its file, as ``binlog.file_fingerprint`` makes it."""
         return f"{self.made}.head" + (f".{self.changes[0].gtid.replace(':', '-')}" if self.changes else "")
 
     def between(self, start: int, end: int) -> list[tuple[int, Change]]:
@@ -166,7 +166,7 @@ class Source:
         return Connection(self.address)
 
     def read_origin(self, _: Any, file: str) -> str:
-        """Stand in for ``binlog.origin.read_origin``."""
+        """Stand in for ``binlog.file_fingerprint.read_origin``."""
         self._ask()
         if file != FILE:
             raise BinlogPurgedError("no such file", where=file)

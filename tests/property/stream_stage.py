@@ -12,21 +12,32 @@ from stream_oracle import value
 from stream_source import row_event
 from stream_world import TABLES, World, table_of
 
-from airflow_provider_mysql_cdc.cdc.binlog import dump, origin, position
+from airflow_provider_mysql_cdc.cdc.binlog import dump, position
+from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, key_filters, one_batch, read_at, topics_ahead
+from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
+from airflow_provider_mysql_cdc.cdc.drain import chunk_visibility as read_at
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
+from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
-from airflow_provider_mysql_cdc.cdc.drain.place import Position
-from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.job import job_ledger, owner, run_lock, topic_guard, topic_partitions, wiring
+from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, topic_guard, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.operate import around_job, before_drain, before_snapshot, reset_offset
-from airflow_provider_mysql_cdc.cdc.snapshot import one_binlog, resumption, snapshot_driver, snapshot_task
+from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
+from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
+from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import reset_offset
+from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver, snapshot_task
+from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SIGNED, SnapshotChunk
 
 COLUMN = Column("id", 1, "INT", "INT", nullable=False)

@@ -11,9 +11,10 @@ from stream_world import FIRST_PARTITIONS, TOPICS, Process, Runner, World, confi
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, TopicChangedError
-from airflow_provider_mysql_cdc.cdc.operate import around_job, reset_offset
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
-from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
+from airflow_provider_mysql_cdc.cdc.operate import reset_offset
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
 
 

@@ -20,15 +20,15 @@ from stream_source import KEYS, Source
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers, RecordWriter, SideRecord, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWriter, SideRecord, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec
 
 PREFIX, LEDGER = "p", "mysql-cdc-ledger.p"

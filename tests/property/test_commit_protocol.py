@@ -32,13 +32,13 @@ from memo import read_once
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 
 TOPICS = {"p.d.a": 2, "p.d.b": 1}
 PLACES = [(topic, partition) for topic, count in TOPICS.items() for partition in range(count)]

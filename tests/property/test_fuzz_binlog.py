@@ -17,10 +17,10 @@ from json_samples import documents, vectors
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
-from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_text
-from airflow_provider_mysql_cdc.cdc.decode.header import ROW_EVENTS
-from airflow_provider_mysql_cdc.cdc.decode.json_diff import changed_text
-from airflow_provider_mysql_cdc.cdc.decode.variants import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import changed_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
 

@@ -17,11 +17,9 @@ from hypothesis import settings
 from json_samples import documents
 from native_identity import BothDecoders
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.charset_tables import SINGLE
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.options import (
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     BIGINT_UNSIGNED_MODES,
     BINARY_MODES,
     DECIMAL_MODES,
@@ -29,9 +27,11 @@ from airflow_provider_mysql_cdc.cdc.decode.options import (
     DecoderOptions,
     EnvelopeText,
 )
-from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.renderers import SPATIAL_TYPES
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import SPATIAL_TYPES
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
+from airflow_provider_mysql_cdc.cdc.decode.values.charset_tables import SINGLE
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column, Table, TableId

@@ -11,9 +11,9 @@ from native_identity import BothDirect
 from test_fuzz_native import EVENTS, Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.job.direct_decoder import NotDirect
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]

@@ -14,15 +14,16 @@ from test_fuzz_native import EVENTS, each_seed
 from test_fuzz_native_text import MadeText
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.avro.avro_source_marks import op_tail
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import NativeAvroText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.job.avro_marks import op_tail
-from airflow_provider_mysql_cdc.cdc.job.avro_rows import by_way_of_json
-from airflow_provider_mysql_cdc.cdc.job.native_avro_text import NativeAvroText
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import by_way_of_json
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]

@@ -15,13 +15,14 @@ from row_blocks import block_of
 from test_fuzz_native import EVENTS, PIECES, TELLING, Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.decode import native_keys
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import NOW
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, selected_columns
-from airflow_provider_mysql_cdc.cdc.drain.touched_keys import row_key_options
-from airflow_provider_mysql_cdc.cdc.emit.source import source_block
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import NOW
+from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import _frames

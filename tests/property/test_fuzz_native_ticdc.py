@@ -9,10 +9,10 @@ from native_identity import BothFlat
 from test_fuzz_native import EVENTS, Made, each_seed
 from ticdc_identity import sides
 
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.job.direct_decoder import NotDirect
-from airflow_provider_mysql_cdc.cdc.job.flat_spread import ByTransaction, ByValues
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import ByTransaction, ByValues
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 SEEN = SimpleNamespace(events=0, declined={}, spread={})

@@ -21,24 +21,27 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState
-from airflow_provider_mysql_cdc.cdc.config import families, known, sources
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config import property_families as families
+from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
+from airflow_provider_mysql_cdc.cdc.config import undeclared_properties as known
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pins import pins
-from airflow_provider_mysql_cdc.cdc.config.read import ALIASES
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.config.read_properties import ALIASES
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify, leading_words
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, DdlParseError, SchemaError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.model.stored import parse
+from airflow_provider_mysql_cdc.cdc.model.stored_record import parse
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, replay
+from airflow_provider_mysql_cdc.cdc.schema.history import replay
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate, typed_literal
 from airflow_provider_mysql_cdc.spark.errors import MARK, named_error
 

@@ -8,9 +8,9 @@ import pytest
 from test_fuzz_native import EVENTS, Made, each_seed
 from ticdc_identity import sides
 
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.job.direct_decoder import NotDirect
-from airflow_provider_mysql_cdc.cdc.job.flat_decoder import PlainFlat
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PlainFlat
 
 pytestmark = pytest.mark.quick
 SEEN = SimpleNamespace(events=0, records=0, direct=0)

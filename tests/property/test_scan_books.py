@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
-from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask, pause, stop
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes, done_key
-from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch, TableScan, fold, gaps
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes, done_key
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask, pause, stop
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneStretch, Stretch, TableScan, fold, gaps
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 TABLE = TableId("shop", "orders")

@@ -19,14 +19,20 @@ from stream_stage import ModelWriter, on_stage
 from stream_walk import random_walk
 from stream_world import StagedLedger
 
-from airflow_provider_mysql_cdc.cdc.binlog import dump, origin, position
+from airflow_provider_mysql_cdc.cdc.binlog import dump, position
+from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.commit import reconcile, takeover
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.drain import one_batch, read_at, routes
+from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
+from airflow_provider_mysql_cdc.cdc.drain import chunk_visibility as read_at
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.job import owner, pinned_plan, topic_guard
+from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
+from airflow_provider_mysql_cdc.cdc.job import config_guard as pinned_plan
+from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate import before_snapshot, reset_offset
+from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import resumption, snapshot_driver
 
 BLOCK_WALKS = WALKS // 10

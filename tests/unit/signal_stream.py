@@ -11,8 +11,8 @@ from typing import Any
 from binlog_bytes import lenenc
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
 
 FILE = "b.000001"
 UTF8MB4, LATIN1, BINARY = 45, 8, 63

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from memory_job import config, memory_job
 
-from airflow_provider_mysql_cdc.cdc.incremental import notices
-from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.round_driver import TABLES_AT_ONCE, chosen
-from airflow_provider_mysql_cdc.cdc.incremental.taking import book_records
+from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import book_records
+from airflow_provider_mysql_cdc.cdc.incremental.window_driver import TABLES_AT_ONCE, chosen
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 

@@ -17,9 +17,9 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import parse_create
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import AvroForm, Forms
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroForm, Forms
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 pytestmark = pytest.mark.quick

@@ -19,17 +19,18 @@ from hypothesis import strategies as st
 from test_decode_values import datetime2
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
+from airflow_provider_mysql_cdc.cdc.avro import avro_source
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.emit import source
-from airflow_provider_mysql_cdc.cdc.job import avro_rows, avro_source, wiring
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source
+from airflow_provider_mysql_cdc.cdc.formats import avro_rows, wiring
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 
@@ -320,7 +321,7 @@ def test_a_row_that_cannot_be_written_at_once_is_written_by_way_of_json_and_said
 
 
 def compiled(both: Sides) -> Any:
-    from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
+    from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 
     return compile_decoder(both.table, MAP, both.options, both.texts)
 

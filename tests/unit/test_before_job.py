@@ -11,15 +11,16 @@ import pytest
 from memory_job import config, memory_job
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import VIEW_KEY, BatchPlan, Marker, reset_plan
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.operate import before_drain, before_snapshot
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import prepare_drain
-from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import prepare_snapshot
+from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
+from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 CFG = config()

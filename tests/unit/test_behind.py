@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.behind import BinlogState, Drained, Thresholds, judge
+from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState, Drained, Thresholds, judge
 
 A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
 FILES = (("binlog.000002", 1000), ("binlog.000003", 5000), ("binlog.000004", 700))

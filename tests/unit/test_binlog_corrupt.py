@@ -18,9 +18,10 @@ from decode_builder import body, column, context, image, table, table_map
 from json_builder import document
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import control
+from airflow_provider_mysql_cdc.cdc.binlog import control_events as control
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.events import (
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import (
     parse_gtid,
     parse_previous_gtids,
     parse_query,
@@ -28,14 +29,13 @@ from airflow_provider_mysql_cdc.cdc.binlog.events import (
     parse_xid,
 )
 from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import UPDATE_ROWS, WRITE_ROWS, check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_byte_text
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.header import UPDATE_ROWS, WRITE_ROWS, check_rows, rows_header
-from airflow_provider_mysql_cdc.cdc.decode.json_diff import read_tree
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import read_tree
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, CdcError, UnsupportedEventError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 

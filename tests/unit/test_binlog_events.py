@@ -9,7 +9,7 @@ import pytest
 from binlog_bytes import UUID, UUID_TEXT
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import events as ev
+from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
 from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint

@@ -17,14 +17,14 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     done_record,
     finished_chunks,
     forget_chunks,
     list_chunks,
     listed_chunks,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.one_binlog import offsets_of_views
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import offsets_of_views
 
 TABLE = TableId("d", "t")
 CHUNKS = [SnapshotChunk(TABLE, n, ("id",), (n * 10,), (n * 10 + 10,), n == 2, 10, ("SIGNED",)) for n in range(3)]

@@ -11,8 +11,8 @@ import pytest
 from drain_rig import PASSED_OVER, Rig
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
-from airflow_provider_mysql_cdc.cdc.drain import client_turn
-from airflow_provider_mysql_cdc.cdc.drain.client_turn import ClientTurn, require_last
+from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ClientTurn, require_last
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer

@@ -9,15 +9,16 @@ from typing import Any
 import pytest
 from decode_builder import NO_SCHEMA, column, context, image, packet, table, table_map, write
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.changes import cut, java_serialized
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder, select_list
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import cut, java_serialized
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.selected_columns import select_list
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 

@@ -9,8 +9,8 @@ from avro_rig import AVRO, avro
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pins import pins
-from airflow_provider_mysql_cdc.cdc.model.registry import OAuthClient
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 pytestmark = pytest.mark.quick

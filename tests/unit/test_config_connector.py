@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import known, read
+from airflow_provider_mysql_cdc.cdc.config import read_properties as read
+from airflow_provider_mysql_cdc.cdc.config import undeclared_properties as known
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError

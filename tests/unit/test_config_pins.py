@@ -10,14 +10,15 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.config import families, kafka
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config import kafka
+from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Decides
-from airflow_provider_mysql_cdc.cdc.config.pins import FAMILY_DECIDES, FORM, changes, decides, pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import FAMILY_DECIDES, FORM, changes, decides, pins
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.owner import share_of
-from airflow_provider_mysql_cdc.cdc.job.pinned_plan import require_same_pins
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import share_of
+from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_pins
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition
 

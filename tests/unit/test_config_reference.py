@@ -9,7 +9,8 @@ import jsonschema
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import form, reference
+from airflow_provider_mysql_cdc.cdc.config import form_fields as form
+from airflow_provider_mysql_cdc.cdc.config import reference
 from airflow_provider_mysql_cdc.cdc.config.field import Field
 
 ROOT = Path(__file__).resolve().parents[2]

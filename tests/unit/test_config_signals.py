@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.config.pins import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import sources
+from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 STANDARD = {"host": "db", "port": 3307, "login": "cdc", "password": "pw"}

@@ -13,14 +13,14 @@ import pytest
 from decode_builder import body, column, context, image, packet, table, table_map, write
 from json_builder import change, document
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.json_diff import REPLACE
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REPLACE
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.snapshot.select import read_whole
 

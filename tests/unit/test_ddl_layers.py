@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.layers import Layers, layered
+from airflow_provider_mysql_cdc.cdc.ddl.layered_mapping import Layers, layered
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl import apply as applying
+from airflow_provider_mysql_cdc.cdc.ddl.create_cache import Structures, behind_name, dropped
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
-from airflow_provider_mysql_cdc.cdc.ddl.repeated import Structures, behind_name, dropped
 from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
 from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.table_life import effects
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import effects
 
 TEMPORARY = DdlContext("d", temporary=True)
 NUMBERED = DdlContext("d", temporary=True, atomic=True)

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_BYTES
-from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
 

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from json_builder import change, document
 
-from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_byte_text
-from airflow_provider_mysql_cdc.cdc.decode.json_diff import (
+from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import (
     INSERT,
     REMOVE,
     REPLACE,

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import (
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     base64_int,
     base64_text,
     escape_utf8,

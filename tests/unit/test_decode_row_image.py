@@ -12,11 +12,12 @@ import pytest
 from decode_builder import DEFAULT, column, context, table, table_map
 from json_builder import change, document
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.json_diff import REMOVE, REPLACE
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import VARIANTS
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REMOVE, REPLACE
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange

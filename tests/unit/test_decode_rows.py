@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map, write
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.failure import header_text
-from airflow_provider_mysql_cdc.cdc.decode.header import PARTIAL_UPDATE_ROWS, rows_header
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import PARTIAL_UPDATE_ROWS, rows_header
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decode_error import header_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import VARIANTS
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
     SchemaMismatchError,

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from decode_builder import column, table
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 
 

@@ -11,15 +11,15 @@ import pytest
 from decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map
 from json_builder import change, document
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.json_diff import REPLACE
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REPLACE
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.dead_letter import SKIPPED, DeadLetters, letter_headers, letter_value
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED, DeadLetters, letter_headers, letter_value
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
 
 T = table(

@@ -7,8 +7,8 @@ import struct
 import pytest
 from decode_builder import column, one_text, one_value
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, ValueDecodeError
 
 DECIMAL_10_2 = (wt.NEWDECIMAL, 10 | 2 << 8)

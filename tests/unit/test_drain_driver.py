@@ -13,7 +13,8 @@ from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
-from airflow_provider_mysql_cdc.cdc.drain import drain_driver, one_batch
+from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import Planned
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint

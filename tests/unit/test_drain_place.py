@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.drain.place import Position
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 
 # B begins a transaction, D is the structure of a CREATE TABLE ... SELECT, R a row event, E the end.

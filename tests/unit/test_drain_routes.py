@@ -11,10 +11,11 @@ from decode_builder import column, table
 from memory_job import config
 from store_contract import plan
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.drain import routes, topics_ahead
-from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
+from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo

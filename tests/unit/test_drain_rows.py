@@ -11,7 +11,7 @@ import pytest
 from drain_rig import Rig
 
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.decode.header import (
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import (
     DELETE_ROWS,
     UPDATE_ROWS,
     WRITE_ROWS,
@@ -19,11 +19,11 @@ from airflow_provider_mysql_cdc.cdc.decode.header import (
     rows_header,
     usual_headers,
 )
-from airflow_provider_mysql_cdc.cdc.drain import routes as routes_module
-from airflow_provider_mysql_cdc.cdc.drain.routes import Route
-from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Route
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, CdcError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 WIDTH = 2

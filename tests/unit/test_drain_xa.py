@@ -11,9 +11,9 @@ import pytest
 from drain_rig import START, Rig
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import events as ev
+from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
-from airflow_provider_mysql_cdc.cdc.drain import routes as routes_module
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 

@@ -12,12 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text, key_columns
 from airflow_provider_mysql_cdc.cdc.emit.headers import context_headers, new_run_id
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record
-from airflow_provider_mysql_cdc.cdc.emit.source import fill, snapshot_marker, source_block, source_dict
+from airflow_provider_mysql_cdc.cdc.emit.source_block import fill, snapshot_marker, source_block, source_dict
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 

@@ -12,28 +12,28 @@ from decode_builder import body, column, image, table, table_map
 from test_drain_routes import AS_IT_IS, make
 from ticdc_identity import AT, TICDC, FlatSides
 
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import decoder as decoder_of
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import Tolerant
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import wire_types
-from airflow_provider_mysql_cdc.cdc.drain import routes as routes_module
+from airflow_provider_mysql_cdc.cdc.decode.decoders import decoder as decoder_of
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import Tolerant
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
-from airflow_provider_mysql_cdc.cdc.job import flat_decoder
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
-from airflow_provider_mysql_cdc.cdc.job.direct_decoder import NotDirect
-from airflow_provider_mysql_cdc.cdc.job.flat_decoder import PlainFlat
-from airflow_provider_mysql_cdc.cdc.job.flat_rows import FlatRows
-from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource, in_json
-from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
+from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_decoder
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PlainFlat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import FlatRows
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import Pace
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
-from airflow_provider_mysql_cdc.cdc.sink.pace import Pace
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource, in_json
 
 T = table(column("id", "INT", nullable=False), column("n", "INT", nullable=False), key=("id",))
 WIRES = wire_types(table_map((wt.LONG, 0), (wt.LONG, 0)))

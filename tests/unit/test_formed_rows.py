@@ -11,10 +11,10 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.avro_head import Bytes, TableForm
-from airflow_provider_mysql_cdc.cdc.job.avro_rows import SnapshotSource
-from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.record_format import Bytes, TableForm
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter
 

@@ -11,7 +11,7 @@ from memory_job import config
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.snapshot import gap
+from airflow_provider_mysql_cdc.cdc.snapshot import undrained_changes as gap
 
 START, END = BinlogOffset("binlog.000001", 4), BinlogOffset("binlog.000001", 900)
 # Today's list names one table of those that the stream has topics of.

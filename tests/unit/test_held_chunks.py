@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from decode_builder import column, table
 
-from airflow_provider_mysql_cdc.cdc.drain.held_chunks import ASK_AT_ONCE, HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ASK_AT_ONCE, HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -10,12 +10,12 @@ import pytest
 from decode_builder import body, column, context, image, table, table_map
 from memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink import clients
-from airflow_provider_mysql_cdc.cdc.sink.kept_admins import KEPT_S, Kept, let_go_at_fork
+from airflow_provider_mysql_cdc.cdc.sink.admin_pool import KEPT_S, Kept, let_go_at_fork
 
 HERE = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": Secret("one")}
 

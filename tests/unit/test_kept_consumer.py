@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer
 
 
 @dataclass

@@ -10,9 +10,9 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.schema.kept_history import KeptHistory, TopicEnd
-from airflow_provider_mysql_cdc.cdc.schema.replay import Replay, replay
+from airflow_provider_mysql_cdc.cdc.schema.history_cache import KeptHistory, TopicEnd
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
 
 
 def place(pos: int, server: str = "s1") -> BinlogOffset:

@@ -12,18 +12,18 @@ from decode_builder import body, column, image, table, table_map
 from memory_job import config
 from store_contract import plan
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.drain import key_filters
-from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
-from airflow_provider_mysql_cdc.cdc.drain.read_at import NOT_KNOWN, ReadAt
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import NOT_KNOWN, ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import gone_record
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, Span, spans_to_json
-from airflow_provider_mysql_cdc.cdc.snapshot.table_life import START
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import gone_record
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import GoneChunk, Span, spans_to_json
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START
 
 T = table(column("id", "INT", nullable=False), column("n", "INT"), key=("id",))
 MAP = table_map((wt.LONG, 0), (wt.LONG, 0))

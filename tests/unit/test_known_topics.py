@@ -6,14 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import (
-    KnownTopic,
-    changed_error,
-    differences,
-    topic_record,
-)
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic, changed_error, differences, topic_record
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkConnectionError,
     StateError,
 )
-from airflow_provider_mysql_cdc.cdc.job import last_words
+from airflow_provider_mysql_cdc.cdc.job import job_error as last_words
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.spark import main as spark_main
 from airflow_provider_mysql_cdc.spark.errors import MARK, named_error

@@ -19,13 +19,14 @@ CORE_MAY = {
     "ddl": {"model", "config", "ddl"},
     "decode": {"model", "config", "ddl", "binlog", "decode"},
     "convert": {"model", "config", "ddl", "decode", "convert"},
-    "avro": {"model", "decode", "convert", "avro"},
-    "ticdc": {"model", "decode", "convert", "avro", "ticdc"},
+    "avro": {"model", "decode", "convert", "binlog", "emit", "avro"},
+    "ticdc": {"model", "decode", "convert", "binlog", "emit", "avro", "ticdc"},
     "emit": {"model", "config", "ddl", "binlog", "decode", "convert", "emit"},
     "sink": {"model", "config", "sink"},
     "schema": {"model", "config", "ddl", "binlog", "decode", "convert", "emit", "sink", "schema"},
     "commit": {"model", "config", "sink", "commit"},
 }
+CORE_MAY["formats"] = set(CORE_MAY) - {"schema"} | {"formats"}
 BELOW_JOBS = set(CORE_MAY)
 CORE_MAY["job"] = BELOW_JOBS | {"job"}
 CORE_MAY["signals"] = BELOW_JOBS | {"job", "signals"}

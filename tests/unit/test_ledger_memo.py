@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from store_contract import END, START
 
-from airflow_provider_mysql_cdc.cdc.commit import known_topics, plan_parts
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic, topic_record
+from airflow_provider_mysql_cdc.cdc.commit import plan_parts
+from airflow_provider_mysql_cdc.cdc.commit import topic_records as known_topics
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic, topic_record
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
-from airflow_provider_mysql_cdc.cdc.model import stored
+from airflow_provider_mysql_cdc.cdc.model import stored_record as stored
 
 NAMES = [f"shop.database.orders_of_customers_in_region_{n:06}" for n in range(3_000)]
 PLAN = BatchPlan(1, "drain", START, END, 1, dict.fromkeys(NAMES, 1), dict.fromkeys(NAMES, (0,)))

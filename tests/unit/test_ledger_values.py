@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_values import KeptValues, LedgerValues
+from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import KeptValues, LedgerValues
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
 
 

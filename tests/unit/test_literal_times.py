@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from test_decode_values import date, datetime2, time2
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 
 pytestmark = pytest.mark.quick

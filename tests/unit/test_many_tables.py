@@ -13,13 +13,13 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit import schema_change
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.model.expression import Expression
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored import parse
+from airflow_provider_mysql_cdc.cdc.model.stored_record import parse
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema import history
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema import history_record
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 PROPERTIES = {
@@ -146,8 +146,8 @@ def test_a_history_record_is_written_as_json_writes_it() -> None:
 def test_sessions_that_are_alike_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     _, changes = created(20)
     written = [record(n, change).to_bytes() for n, change in enumerate(changes)]
-    history._known_context.cache_clear()
-    read = counted(monkeypatch, history, "_read_context")
+    history_record._known_context.cache_clear()
+    read = counted(monkeypatch, history_record, "_read_context")
     found = [HistoryRecord.from_bytes(data) for data in written]
     assert read["_read_context"] == 1
     assert found == [record(n, change) for n, change in enumerate(changes)]

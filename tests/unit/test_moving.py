@@ -20,12 +20,13 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     reset_plan,
 )
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain import named_place
+from airflow_provider_mysql_cdc.cdc.drain import requested_position as named_place
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError
-from airflow_provider_mysql_cdc.cdc.incremental import moving, taking
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.moving import Move, taken_before, taken_records
-from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
+from airflow_provider_mysql_cdc.cdc.incremental import set_binlog_position as moving
+from airflow_provider_mysql_cdc.cdc.incremental import signal_processor as taking
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import Move, taken_before, taken_records
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

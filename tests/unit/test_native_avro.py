@@ -12,14 +12,14 @@ from avro_identity import Sides
 from decode_builder import body, column, image, table, table_map
 from fake_kernel import FakeKernel, installed
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.avro import native_avro_rows as native_avro
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import DirectDecoder, NotDirect
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType, wire_types
-from airflow_provider_mysql_cdc.cdc.job import native_avro
-from airflow_provider_mysql_cdc.cdc.job.direct_decoder import DirectDecoder, NotDirect
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
-from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
 T = table(

@@ -13,16 +13,18 @@ from avro_rig import avro
 from decode_builder import column, packet, table
 from fake_kernel import FakeKernel, installed
 
+from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
+from airflow_provider_mysql_cdc.cdc.avro import native_avro_text
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.job import avro_marks, avro_rows, native_avro_text, wiring
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.formats import avro_rows, wiring
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
-from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 T = table(

@@ -15,15 +15,15 @@ from decode_builder import body, column, image, table, table_map
 from fake_kernel import FakeKernel, installed
 from ticdc_identity import AT, FlatSides
 
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import wire_types
-from airflow_provider_mysql_cdc.cdc.drain.walked import around_of
-from airflow_provider_mysql_cdc.cdc.job import native_flat
-from airflow_provider_mysql_cdc.cdc.job.direct_decoder import NotDirect
-from airflow_provider_mysql_cdc.cdc.job.flat_decoder import PlainFlat
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import around_of
+from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PlainFlat
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
-from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
 

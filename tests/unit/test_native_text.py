@@ -13,15 +13,15 @@ from fake_kernel import FakeKernel, installed
 from native_identity import TABLES
 
 from airflow_provider_mysql_cdc.cdc.decode import native_text
-from airflow_provider_mysql_cdc.cdc.decode.context import HiddenRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import HiddenRow
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeText
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import mark
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import mark
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
-from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
 T = table(column("id", "INT", nullable=False), column("name", "VARCHAR", charset="utf8mb4"), key=("id",))

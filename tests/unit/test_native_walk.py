@@ -11,14 +11,14 @@ from native_identity import BothWalks
 from walk_bytes import COMMIT_US, Sent, begin_body, gtid_body, learn, map_body, route, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import CUT, LEFT, OVER, Marked, Walked
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CUT, LEFT, OVER, Marked, Walked
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition
 

@@ -9,11 +9,11 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
-from airflow_provider_mysql_cdc.cdc.signals import notify
-from airflow_provider_mysql_cdc.cdc.signals.notify import NotificationType, notification, refusal
+from airflow_provider_mysql_cdc.cdc.signals import notification_record as notify
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification, refusal
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 SINK = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "notices"}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.read_at import NOT_KNOWN, CommittedBy, ReadAt, passed
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import NOT_KNOWN, CommittedBy, ReadAt, passed
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import (

@@ -15,10 +15,10 @@ import pytest
 import sqlalchemy as sa
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, DamagedRecordError, NoOffsetError, StateError
-from airflow_provider_mysql_cdc.cdc.operate.carry_offsets import document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.export_offsets import document, past_offsets, read_document
 from airflow_provider_mysql_cdc.commands.program import command_line, main
 
 ROOT = Path(__file__).resolve().parents[2]

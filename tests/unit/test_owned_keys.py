@@ -10,15 +10,15 @@ from typing import Any
 import pytest
 from decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, table, table_map
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.variants import VARIANTS
-from airflow_provider_mysql_cdc.cdc.drain.routes import Routes
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import VARIANTS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 

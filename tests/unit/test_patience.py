@@ -9,8 +9,8 @@ from typing import Any
 import pymysql
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.binlog import patience
-from airflow_provider_mysql_cdc.cdc.binlog.patience import PatientReads, whereabouts
+from airflow_provider_mysql_cdc.cdc.binlog import query_deadline as patience
+from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import PatientReads, whereabouts
 
 
 @pytest.fixture

@@ -7,10 +7,10 @@ from memory_job import config, memory_job
 from store_contract import START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.config.pins import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 

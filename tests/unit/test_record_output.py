@@ -14,13 +14,13 @@ from test_drain_routes import AS_IT_IS, TOPIC, T, make
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.drain import routes
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
-from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
-from airflow_provider_mysql_cdc.cdc.job.flat_source import FlatSource
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Route, Routes
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
 
 SHARE = TopicShare("t", 3, frozenset({1, 2}), False)
 FORM: Any = SimpleNamespace()

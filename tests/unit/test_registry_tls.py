@@ -10,7 +10,7 @@ from tls_files import KEY_PASSWORD, Files, make_files
 
 from airflow_provider_mysql_cdc.cdc.avro.schema_registry import Registry
 from airflow_provider_mysql_cdc.cdc.errors import RegistryConnectionError
-from airflow_provider_mysql_cdc.cdc.model.registry import RegistrySettings
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 pytestmark = pytest.mark.quick

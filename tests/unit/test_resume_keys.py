@@ -13,8 +13,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import Column, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import ddl_between
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import Between, follow
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, require_same_keys
-from airflow_provider_mysql_cdc.cdc.snapshot.table_life import TableLives
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk, require_same_keys
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import TableLives
 
 T = TableId("db", "t")
 CHUNK = SnapshotChunk(T, 1, ("id", "n"), (5, "x"), None, kinds=("SIGNED", "utf8mb4 utf8mb4_bin"))

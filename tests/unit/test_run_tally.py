@@ -8,6 +8,7 @@ import pytest
 from memory_job import config, memory_job
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_COUNTS, OTHERS, BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
     TOLD_KEY,
@@ -18,12 +19,11 @@ from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
     told_record,
     untold,
 )
-from airflow_provider_mysql_cdc.cdc.commit.store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
-from airflow_provider_mysql_cdc.cdc.operate import follow as following
-from airflow_provider_mysql_cdc.cdc.operate.follow import follow, tally_of
+from airflow_provider_mysql_cdc.cdc.operate import ledger_follower as following
+from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow, tally_of
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 CFG = config()

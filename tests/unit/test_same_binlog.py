@@ -9,13 +9,15 @@ import pytest
 from memory_job import config
 from store_contract import END, START
 
-from airflow_provider_mysql_cdc.cdc.binlog import origin, position, stream
+from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
+from airflow_provider_mysql_cdc.cdc.binlog import position, stream
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.drain import batch, read_at
+from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
+from airflow_provider_mysql_cdc.cdc.drain import chunk_visibility as read_at
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
-from airflow_provider_mysql_cdc.cdc.snapshot import one_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
 
 CFG = config()
 READ = BinlogOffset("binlog.000010", 157, "", START.server_uuid, "100.aa.bb")

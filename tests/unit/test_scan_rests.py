@@ -8,13 +8,13 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
-from airflow_provider_mysql_cdc.cdc.incremental.asking import anew
-from airflow_provider_mysql_cdc.cdc.incremental.basis import Basis, form_of
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books
-from airflow_provider_mysql_cdc.cdc.incremental.scans import DoneStretch, Stretch, TableScan
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import anew
+from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import Basis, form_of
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneStretch, Stretch, TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
 T = TableId("shop", "t")
 SINCE = BinlogOffset("binlog.000002", 500, None, "u")

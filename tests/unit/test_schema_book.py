@@ -11,15 +11,15 @@ import pytest
 from avro_rig import avro
 from fake_registry import FakeRegistry, guid_of, running_registry
 
-from airflow_provider_mysql_cdc.cdc.commit.known_schemas import KnownSchema, schema_name
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import KnownSchema, schema_name
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SchemaIdChangedError
-from airflow_provider_mysql_cdc.cdc.job.schema_book import OPERATION, SchemaBook
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import OPERATION, SchemaBook
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 
 pytestmark = pytest.mark.quick
 

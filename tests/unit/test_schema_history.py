@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema import history
-from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, reaches, replay
+from airflow_provider_mysql_cdc.cdc.schema.history import reaches, replay
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     context_of,
     describe,
@@ -26,6 +26,7 @@ from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     schema_change_records,
     state_of,
 )
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import Definitions
 
 T = TableId("d", "t")
 

@@ -11,7 +11,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.schema_log import SchemaLog
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import SchemaLog
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
 GIVEN = {

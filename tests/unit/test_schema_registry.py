@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RegistryConnectionError,
     RegistryError,
 )
-from airflow_provider_mysql_cdc.cdc.model.registry import OAuthClient, RegistrySettings, SchemaId
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient, RegistrySettings, SchemaId
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 pytestmark = pytest.mark.quick

@@ -13,9 +13,9 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config, sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.sealed import seal, unseal
+from airflow_provider_mysql_cdc.cdc.job.sealed_properties import seal, unseal
+from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config, sealed_properties
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.spark.main import key_of_the_spec
 

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import kafka_names, sources
+from airflow_provider_mysql_cdc.cdc.config import kafka_names
+from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.converters import load
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret, is_secret, salt_of, scrub
-from airflow_provider_mysql_cdc.cdc.config.read import ALIASES
+from airflow_provider_mysql_cdc.cdc.config.read_properties import ALIASES
 from airflow_provider_mysql_cdc.cdc.config.reference import render
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.drain import batch
+from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
-from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.job.wiring import decoder_options, side_topics
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.wiring import decoder_options, side_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema import history, internal_topics
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
-from airflow_provider_mysql_cdc.cdc.incremental import taking
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books
-from airflow_provider_mysql_cdc.cdc.incremental.scans import TableScan
+from airflow_provider_mysql_cdc.cdc.incremental import signal_processor as taking
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals import conditions
 from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, require_contained

@@ -13,7 +13,7 @@ from drain_rig import Rig
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
-from airflow_provider_mysql_cdc.cdc.sink.pace import ALONE_MS, SHARED_MS, Pace
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import ALONE_MS, SHARED_MS, Pace
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 LARGE, SMALL = 32 << 20, 1 << 20

@@ -14,7 +14,7 @@ from store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally
-from airflow_provider_mysql_cdc.cdc.drain.read_at import passed
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import passed
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -23,14 +23,14 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver as driver
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     finished_chunks,
     held_back,
     list_chunks,
     names_record,
     rows_by_table,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, Left, PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import GoneChunk, Left, PlacedChunk
 
 CFG = config()
 TABLE = TableId("d", "t")

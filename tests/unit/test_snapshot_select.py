@@ -10,9 +10,9 @@ import pytest
 from decode_builder import body, column, image, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.held_chunks import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
-from airflow_provider_mysql_cdc.cdc.drain.read_at import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

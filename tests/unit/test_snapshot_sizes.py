@@ -13,7 +13,7 @@ from row_blocks import each_alone
 from store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.decode import text
+from airflow_provider_mysql_cdc.cdc.decode import text_decoder as text
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import _Snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 

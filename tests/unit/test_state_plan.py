@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
 )
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
-from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 
 FULL = BatchPlan(
     epoch=7,

@@ -8,9 +8,9 @@ import pytest
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciled, reconcile
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 

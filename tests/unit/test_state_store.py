@@ -11,14 +11,9 @@ import pytest
 import sqlalchemy as sa
 from store_contract import END, START, StoreContract, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import HISTORY_ROWS, MemoryOffsetStore, OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import create_tables
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.commit.store import (
-    HISTORY_ROWS,
-    MemoryOffsetStore,
-    OffsetStore,
-    StoredState,
-)
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back, same_place
 

@@ -10,8 +10,8 @@ import sqlalchemy as sa
 from store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit import sql_schema
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
-from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 
 

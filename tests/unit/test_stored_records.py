@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError, SchemaError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate, typed_literal
 
 pytestmark = pytest.mark.quick

@@ -10,11 +10,11 @@ import pytest
 from memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.incremental import stretches
-from airflow_provider_mysql_cdc.cdc.incremental.asking import Wanted, ask
-from airflow_provider_mysql_cdc.cdc.incremental.books import Books
-from airflow_provider_mysql_cdc.cdc.incremental.scans import Stretch
-from airflow_provider_mysql_cdc.cdc.incremental.stretches import STRETCH_CHUNKS, StretchQueue
+from airflow_provider_mysql_cdc.cdc.incremental import key_range_queue as stretches
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import STRETCH_CHUNKS, StretchQueue
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import Stretch
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = TableId("d", "t")

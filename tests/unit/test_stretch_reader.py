@@ -14,10 +14,10 @@ from store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
-from airflow_provider_mysql_cdc.cdc.incremental import stretch_reader
-from airflow_provider_mysql_cdc.cdc.incremental.scans import Stretch
-from airflow_provider_mysql_cdc.cdc.incremental.stretch_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import Stretch
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock

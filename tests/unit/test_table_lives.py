@@ -8,8 +8,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import GoneChunk, Left, PlacedChunk, place
-from airflow_provider_mysql_cdc.cdc.snapshot.table_life import START, TableLives, effects
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import GoneChunk, Left, PlacedChunk, place
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, TableLives, effects
 
 
 def name(text: str) -> TableId:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from store_contract import END, START, plan
 
-from airflow_provider_mysql_cdc.cdc.commit import known_ledger
+from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, reset_plan

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from decode_builder import column, context, packet, table
 
-from airflow_provider_mysql_cdc.cdc.decode import text
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode import text_decoder as text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 

@@ -13,15 +13,16 @@ import pytest
 from decode_builder import body, column, context, image, table, table_map
 from test_ticdc_config import TICDC
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.options import EnvelopeText
-from airflow_provider_mysql_cdc.cdc.emit import source
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job import ticdc_forms, wiring
-from airflow_provider_mysql_cdc.cdc.job.ticdc_forms import TicdcForm
-from airflow_provider_mysql_cdc.cdc.model.registry import SchemaId
+from airflow_provider_mysql_cdc.cdc.formats import ticdc_format as ticdc_forms
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
 

@@ -13,11 +13,12 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import table_dict
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema import told_changes
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord, replay
-from airflow_provider_mysql_cdc.cdc.schema.told_changes import read_told
+from airflow_provider_mysql_cdc.cdc.schema import table_changes as told_changes
+from airflow_provider_mysql_cdc.cdc.schema.history import replay
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.table_changes import read_told
 
 T = TableId("d", "t")
 CONTEXT = DdlContext(default_db="d")

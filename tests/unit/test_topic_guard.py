@@ -9,8 +9,8 @@ import pytest
 from memory_job import config, memory_job
 from store_contract import END, plan
 
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic
 from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger

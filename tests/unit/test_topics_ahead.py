@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from memory_job import config
 
-from airflow_provider_mysql_cdc.cdc.drain import topics_ahead
-from airflow_provider_mysql_cdc.cdc.drain.topics_ahead import AFTER, AT_ONCE, TopicsAhead
+from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
+from airflow_provider_mysql_cdc.cdc.drain.topic_precreation import AFTER, AT_ONCE, TopicsAhead
 from airflow_provider_mysql_cdc.cdc.errors import SinkError, SourceError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
-from airflow_provider_mysql_cdc.cdc.drain import touched_keys
-from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.drain import window_keys as touched_keys
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import TouchedKeys
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, Transactions
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 CFG = ConnectorConfig.from_properties(

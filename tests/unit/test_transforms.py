@@ -12,21 +12,25 @@ from typing import Any
 import pytest
 from decode_builder import column, context, image, packet, table, table_map, write
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder, compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.salvage import shape_of
-from airflow_provider_mysql_cdc.cdc.decode.text import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.drain import batch, routes, topics_ahead
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import shape_of
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
+from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
-from airflow_provider_mysql_cdc.cdc.drain.transactions import Transactions
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import Transactions
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job import topic_partitions, wiring
-from airflow_provider_mysql_cdc.cdc.job.owner import share_of
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import share_of
+from airflow_provider_mysql_cdc.cdc.job import topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.routing import Rewrite, replacement
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId

@@ -11,9 +11,9 @@ from row_blocks import block_of
 
 from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC
-from airflow_provider_mysql_cdc.cdc.drain.touched_keys import row_key_options
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.incremental.untouched import OwnKeys, untouched, with_last
+from airflow_provider_mysql_cdc.cdc.incremental.window_filter import OwnKeys, untouched, with_last
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 T = table(

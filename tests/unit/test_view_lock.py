@@ -14,8 +14,8 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourcePrivilegeError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot import view as view_module
-from airflow_provider_mysql_cdc.cdc.snapshot.view import Rendezvous, View, open_view
+from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view_module
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import Rendezvous, View, open_view
 
 TABLES = [TableId("d", "a"), TableId("d", "b`c")]
 FLUSH, LOCK = "FLUSH TABLES WITH READ LOCK", "LOCK TABLES `d`.`a` READ, `d`.`b``c` READ"

@@ -12,9 +12,9 @@ from memory_job import config
 from airflow_provider_mysql_cdc.cdc.binlog import position
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.snapshot import view as view_module
+from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view_module
 from airflow_provider_mysql_cdc.cdc.snapshot import view_opener
-from airflow_provider_mysql_cdc.cdc.snapshot.view import View
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import View
 from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewOpener, ViewUse
 
 

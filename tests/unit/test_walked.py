@@ -12,19 +12,20 @@ from drain_rig import Rig
 from fake_kernel import installed
 from walk_bytes import begin_body, gtid_body
 
+from airflow_provider_mysql_cdc.cdc.avro import avro_source
+from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.decode import native_walk
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import CUT, LEFT, OVER, Clock, Walked, mark, pieces
-from airflow_provider_mysql_cdc.cdc.drain.place import Position
-from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
-from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
-from airflow_provider_mysql_cdc.cdc.emit.source import source_block
-from airflow_provider_mysql_cdc.cdc.job import avro_marks, avro_source
-from airflow_provider_mysql_cdc.cdc.job.owner import TopicShare
+from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_walk
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CUT, LEFT, OVER, Clock, Walked, mark, pieces
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Route, Routes
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
+from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

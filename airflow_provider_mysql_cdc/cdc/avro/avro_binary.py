@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from struct import Struct
 
-from airflow_provider_mysql_cdc.cdc.decode.temporal import Memo
+from airflow_provider_mysql_cdc.cdc.decode.values.temporal import Memo
 
 BYTES: tuple[str, ...] = tuple(map(chr, range(256)))
 # Tables of seven bits stay in a processor's cache; with fourteen, random numbers miss it, which costs more than steps.

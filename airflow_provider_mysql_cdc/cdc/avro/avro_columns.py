@@ -18,16 +18,16 @@ from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import Answer, fast_answ
 from airflow_provider_mysql_cdc.cdc.avro.avro_text_renderers import fast_text
 from airflow_provider_mysql_cdc.cdc.avro.column_form import NAMES, ColumnForm
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import null_index
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
-from airflow_provider_mysql_cdc.cdc.decode.changes import change_text
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import AfterRow, Declined, Dialect, TextParts
-from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, ObjectText
-from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
-from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextRequest
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import AfterRow, Declined, Dialect, TextParts
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, ObjectText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import change_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 ConvertText = Callable[[str], str]

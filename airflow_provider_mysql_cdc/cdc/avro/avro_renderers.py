@@ -1,7 +1,7 @@
 """Renderers of row images that write Avro at once: one per column type and handling mode.
 
 A renderer adds the statements that turn a value's raw parts into byte text and returns an f-string body, as those of
-``decode.renderers`` do for JSON. What has no renderer here goes by way of JSON.
+``decode.codegen.renderers`` do for JSON. What has no renderer here goes by way of JSON.
 """
 
 from __future__ import annotations
@@ -11,21 +11,16 @@ from functools import partial
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm
-from airflow_provider_mysql_cdc.cdc.decode import temporal
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.binary_json import json_byte_text
-from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
-from airflow_provider_mysql_cdc.cdc.decode.emitter import Emitter, Render, Wire, literal
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import FloatTexts, quote_byte_text
-from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_double, decimal_text
-from airflow_provider_mysql_cdc.cdc.decode.renderers import (
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, Wire, literal
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import (
     SET_FIELDS,
     Request,
     decimal_answer,
     set_text,
     string_layout,
 )
-from airflow_provider_mysql_cdc.cdc.decode.temporal_code import (
+from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     FRACTION_FIELDS,
     TIMES_OF_DAY,
     datetime_unit,
@@ -36,6 +31,11 @@ from airflow_provider_mysql_cdc.cdc.decode.temporal_code import (
     time2,
     time_unit,
 )
+from airflow_provider_mysql_cdc.cdc.decode.values import temporal
+from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import FloatTexts, quote_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_text
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES
 
 Answer = tuple[Wire, Render]

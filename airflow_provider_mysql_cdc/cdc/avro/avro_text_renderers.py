@@ -1,6 +1,6 @@
 """Renderers of the text protocol that write Avro at once: one per column type and handling mode.
 
-As ``decode.text_renderers`` for JSON; what has no renderer here goes by way of JSON.
+As ``decode.codegen.text_renderers`` for JSON; what has no renderer here goes by way of JSON.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm, length
-from airflow_provider_mysql_cdc.cdc.decode import text_values
-from airflow_provider_mysql_cdc.cdc.decode.binary_json import compact_text
-from airflow_provider_mysql_cdc.cdc.decode.emitter import literal
-from airflow_provider_mysql_cdc.cdc.decode.numbers import decimal_text
-from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, datetime_unit, time_unit
-from airflow_provider_mysql_cdc.cdc.decode.text_renderers import TextCode, TextRequest
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import literal
+from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
+from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCode, TextRequest
+from airflow_provider_mysql_cdc.cdc.decode.values import text_values
+from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import compact_text
+from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES
 
 _NANO = 1_000_000_000

@@ -9,8 +9,8 @@ from types import MappingProxyType
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.decode.emitter import literal
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import literal
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 _DOUBLE = Struct("<d").pack

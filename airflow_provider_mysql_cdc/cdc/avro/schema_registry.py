@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     RegistryConnectionError,
     RegistryError,
 )
-from airflow_provider_mysql_cdc.cdc.model.registry import RegistrySettings, SchemaId
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings, SchemaId
 
 MAX_ID = 2**31 - 1
 """Confluent's wire format has four bytes for an id, a signed int of Java's."""

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.login import ENCRYPTED_MODES, Login, forget_locals, password_bytes
-from airflow_provider_mysql_cdc.cdc.binlog.patience import PatientReads, keep_alive, whereabouts
+from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import PatientReads, keep_alive, whereabouts
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR, from_exception
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings

@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_named
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
-from airflow_provider_mysql_cdc.cdc.binlog.origin import require_origin, stamp
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_origin, stamp
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import AHEAD
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet

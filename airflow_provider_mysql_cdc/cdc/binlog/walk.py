@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Walked(Protocol):
-    """What a stream reads of a walk (``decode.native_walk``)."""
+    """What a stream reads of a walk (``decode.native_transactions``)."""
 
     @property
     def at(self) -> int:

@@ -17,17 +17,17 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import KeptValues, LedgerValues
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
-from airflow_provider_mysql_cdc.cdc.commit.ledger_values import KeptValues, LedgerValues
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer
 from airflow_provider_mysql_cdc.cdc.sink.fence import fence
-from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_topic
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import LEDGER_RULE, require_settings
 from airflow_provider_mysql_cdc.cdc.sink.topics import (

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.known_schemas import SCHEMA_KEY_PREFIX, KnownSchema
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import TOPIC_KEY_PREFIX, KnownTopic, known_topic
-from airflow_provider_mysql_cdc.cdc.commit.ledger_forms import check_form
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.ledger_validation import check_form
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     CHUNK_PREFIX,
     MAX_WRITERS,
@@ -23,8 +21,10 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     decode,
 )
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import PART_PREFIX, part_number, written_plan
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import SCHEMA_KEY_PREFIX, KnownSchema
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import TOPIC_KEY_PREFIX, KnownTopic, known_topic
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, stored_at
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, stored_at
 
 Where = Callable[[str], str]
 """Says for a key where its record stands, for errors."""

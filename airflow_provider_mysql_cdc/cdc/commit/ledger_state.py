@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.known_schemas import KnownSchema
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     SIGNALS_TAKEN_KEY,
     BatchPlan,
     Marker,
 )
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import KnownSchema
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order, same_place
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, RecordWriter, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import HeadedRecord, RecordWriter, SideRecord
 
 Beside = Sequence[SideRecord | HeadedRecord] | Callable[[LedgerState], Sequence[SideRecord | HeadedRecord]]
 """Records that become visible with a plan, or what makes them of the ledger as it is before."""

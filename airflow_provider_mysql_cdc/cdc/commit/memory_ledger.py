@@ -10,8 +10,8 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 
 
 class MemoryLedger:

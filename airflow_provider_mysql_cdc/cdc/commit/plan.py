@@ -16,7 +16,7 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, is_whole, members, parse
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, is_whole, members, parse
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 PlanKind = Literal["drain", "snapshot", "reset"]
@@ -74,8 +74,8 @@ class BatchPlan:
         server_id: Server id of writer 0; writer n registers with ``server_id + n``.
         prefix: ``topic.prefix`` of the connector, put in by the ledger; empty in plans of older versions.
         prepared: XA transactions whose rows lie before ``start`` and that are not decided yet.
-        pins: What decides the batch's records, by property (``config.pins``); what was begun under them is not
-            finished under others.
+        pins: What decides the batch's records, by property (``pinned_properties``); a batch that was begun under some
+            values is not finished under others.
         attempt: Random id of the driver that carries the plan out, given by ``takeover.begin_epoch``. The owner names a
             piece of work, and two drivers of one owner can be alive; the attempt in the ledger is the one that counts.
         gapless: Whether the stream goes on at ``start``: no change of a captured table may lie between there and a

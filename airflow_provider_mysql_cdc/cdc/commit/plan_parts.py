@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     encode,
     topics_digest,
 )
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, is_whole, stored_at
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, is_whole, stored_at
 
 PART_PREFIX = "plan/"
 PART_BYTES = 150_000

@@ -27,8 +27,8 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError
 from airflow_provider_mysql_cdc.cdc.model.offset import moves_back, same_place
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, bounded_counts
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState

@@ -15,13 +15,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState, conflict, stamped
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import HISTORY, OFFSETS, bring_up_to_date
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import history as _history
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import offsets as _offsets
-from airflow_provider_mysql_cdc.cdc.commit.store import PastOffset, StoredState, conflict, stamped
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, parse, stored_at
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, parse, stored_at
 
 T = TypeVar("T")
 

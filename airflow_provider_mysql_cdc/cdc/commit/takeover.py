@@ -23,7 +23,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from airflow_provider_mysql_cdc.cdc.commit.known_ledger import read_known
+from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_known
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside, LedgerStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import WRITERS_KEY, BatchPlan, encode
@@ -36,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
 from airflow_provider_mysql_cdc.cdc.model.offset import same_place
-from airflow_provider_mysql_cdc.cdc.sink.api import RecordWriter
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
 
 PLANNER = "plan"
 """Writer name of the transactional id under which plans and outcomes are written."""

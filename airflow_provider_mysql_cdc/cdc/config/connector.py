@@ -8,16 +8,17 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import kafka, read
+from airflow_provider_mysql_cdc.cdc.config import kafka
+from airflow_provider_mysql_cdc.cdc.config import read_properties as read
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
-from airflow_provider_mysql_cdc.cdc.config.families import Families
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
+from airflow_provider_mysql_cdc.cdc.config.property_families import Families
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_secret, shown
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.registry import RegistrySettings
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings
 from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId

@@ -41,7 +41,7 @@ class Group(StrEnum):
 
 
 class Decides(StrEnum):
-    """What a property decides, and so what it must not change in once that has begun (see ``config.pins``)."""
+    """What a property decides, and so what it must not change in once that has begun (``config.pinned_properties``)."""
 
     EVENTS = "events"
     """Which records exist, how their keys and values look, or where they go: fixed inside a batch and a snapshot."""

@@ -7,11 +7,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import column_rules, families, kafka, kafka_names, known, transforms
+from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_names, transforms
 from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config import property_families as families
+from airflow_provider_mysql_cdc.cdc.config import undeclared_properties as known
 from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group
 from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret
-from airflow_provider_mysql_cdc.cdc.config.sources import ENV_DOCUMENT, env_name
+from airflow_provider_mysql_cdc.cdc.config.property_sources import ENV_DOCUMENT, env_name
 
 _HEAD = f"""# Properties
 

@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
 from airflow_provider_mysql_cdc.cdc.config.event_fields import AVRO_CONVERTER, KEY_CONVERTER, VALUE_CONVERTER
 from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group, Lookup
 from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import is_ticdc
-from airflow_provider_mysql_cdc.cdc.model.registry import OAuthClient, RegistrySettings
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient, RegistrySettings
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 Part = Literal["key", "value"]

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
 

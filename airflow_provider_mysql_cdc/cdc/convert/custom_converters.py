@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.config.converters import IMPORTABLE, LoadedConverter
-from airflow_provider_mysql_cdc.cdc.decode.custom_values import WRITERS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import WRITERS
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 

@@ -19,10 +19,10 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.convert import connect_types as ct
 from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32
-from airflow_provider_mysql_cdc.cdc.decode.custom_values import converted_text
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import java_float
-from airflow_provider_mysql_cdc.cdc.decode.temporal import adjust_year
-from airflow_provider_mysql_cdc.cdc.model.conversion import CustomColumn
+from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import converted_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import java_float
+from airflow_provider_mysql_cdc.cdc.decode.values.temporal import adjust_year
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 EPOCH_TEXT = "1970-01-01 00:00:00"

@@ -9,11 +9,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from airflow_provider_mysql_cdc.cdc.ddl.alteration import Structure, altered, copied, created
+from airflow_provider_mysql_cdc.cdc.ddl.alter_table import Structure, altered, copied, created
 from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures, classify, full_name
+from airflow_provider_mysql_cdc.cdc.ddl.create_cache import Structures, behind_name, dropped
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
-from airflow_provider_mysql_cdc.cdc.ddl.repeated import Structures, behind_name, dropped
 from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
 from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState, Unread
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from airflow_provider_mysql_cdc.cdc.ddl.alter import alter_table
+from airflow_provider_mysql_cdc.cdc.ddl.alter_parser import alter_table
 from airflow_provider_mysql_cdc.cdc.ddl.create import create_table
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
 from airflow_provider_mysql_cdc.cdc.ddl.keys import key_options, key_parts

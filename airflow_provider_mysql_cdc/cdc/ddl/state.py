@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_collation, collation_by_id
-from airflow_provider_mysql_cdc.cdc.ddl.layers import layered
+from airflow_provider_mysql_cdc.cdc.ddl.layered_mapping import layered
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 
@@ -70,7 +70,7 @@ class DdlContext:
         """Take the context from a parsed QUERY event.
 
         Args:
-            query: A ``binlog.events.QueryEvent``; what it does not carry keeps its default.
+            query: A ``binlog.event_parsers.QueryEvent``; what it does not carry keeps its default.
             lower_case_table_names: The server's setting.
             explicit_defaults_for_timestamp: What holds when the event does not say. MySQL 8.0 and later log it with
                 statements that a client wrote with a TIMESTAMP column; 5.7 never does, so pass its global setting.
@@ -118,7 +118,7 @@ class Unread:
 
 @dataclass(frozen=True, slots=True)
 class SchemaState:
-    """Hold the structures of all tables known. Versions share what did not change between them (``ddl.layers``).
+    """Hold the structures of all known tables. Versions share what did not change (``ddl.layered_mapping``).
 
     Args:
         tables: Structures by name.

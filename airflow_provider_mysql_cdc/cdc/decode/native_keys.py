@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
 from airflow_provider_mysql_cdc.cdc.decode.native_text import GivenText, label, text_op
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _BYTES = "latin-1"  # byte text has one character a byte

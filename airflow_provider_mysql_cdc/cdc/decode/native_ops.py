@@ -9,16 +9,21 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode import renderers
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
-from airflow_provider_mysql_cdc.cdc.decode.charset_tables import SINGLE
-from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import escape, quote_byte_text
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
-from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, Temporal, datetime_unit, time_unit
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.decode.codegen import renderers
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
+    TIMES_OF_DAY,
+    Temporal,
+    datetime_unit,
+    time_unit,
+)
+from airflow_provider_mysql_cdc.cdc.decode.values.charset_tables import SINGLE
+from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape, quote_byte_text
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
 

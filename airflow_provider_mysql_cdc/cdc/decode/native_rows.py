@@ -11,18 +11,18 @@ import logging
 from collections.abc import Callable, Set
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.compile import RowDecoder
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined, Dialect
-from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode
-from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import op_of
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 log = logging.getLogger(__name__)
@@ -192,30 +192,3 @@ class NativeDecoder(RowDecoder):
                 "rows of %s are decoded in Python from %s on: the native kernel failed", self.table.id, ctx.where
             )
         return rows
-
-
-def decoder(
-    table: Table,
-    wires: tuple[WireType, ...],
-    options: DecoderOptions,
-    envelope: EnvelopeText,
-    tally: Tally | None = None,
-    owned: OwnedKeys | None = None,
-) -> RowDecoder:
-    """Return the decoder of a table version: the native one where there is a kernel and it knows the table.
-
-    Args:
-        table: The table.
-        wires: Wire types of its columns.
-        options: Modes.
-        envelope: Constant text around the rows.
-        tally: The kernel's counters.
-        owned: Tells rows whose records are wanted; None for all.
-    """
-    module = kernel().module
-    if module is not None:
-        try:
-            return NativeDecoder(table, wires, options, envelope, module, tally, owned=owned)
-        except Declined as reason:
-            log.info("rows of %s are decoded in Python: %s", table.id, reason)
-    return RowDecoder(table, wires, options, envelope, owned=owned)

@@ -7,18 +7,19 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.decode.changes import constant_text
-from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes, schema_wrap
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined, Dialect
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote_byte_text, to_byte_text
-from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, require_unchanged
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import JSON_MARK, pieces
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.temporal_code import TIMES_OF_DAY, datetime_unit, time_unit
-from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder, included_columns
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK, pieces
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes, schema_wrap
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.selected_columns import included_columns
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table
 

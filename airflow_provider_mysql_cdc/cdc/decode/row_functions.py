@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.salvage import Salvage
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import Salvage
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Buffer = bytes | bytearray
@@ -38,3 +38,6 @@ class RowFunctions(Protocol):
 
     def salvage(self) -> Salvage:
         """Return what reads rows value by value."""
+
+
+TextDecoder = Callable[[bytes, int, EventContext, list[Any]], None]

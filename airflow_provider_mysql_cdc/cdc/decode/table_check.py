@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NoReturn
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_BYTES, charset_by_id
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.charsets import charset
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType, wire_type
+from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
-from airflow_provider_mysql_cdc.cdc.model.alike import Alike, alike
+from airflow_provider_mysql_cdc.cdc.model.interning import Alike, alike
 from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table
 
 _INTEGERS = {"TINYINT": wt.TINY, "SMALLINT": wt.SHORT, "MEDIUMINT": wt.INT24, "INT": wt.LONG, "BIGINT": wt.LONGLONG}

@@ -10,15 +10,15 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.client_turn import ClientTurn
-from airflow_provider_mysql_cdc.cdc.drain.place import Position
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ClientTurn
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 Progress = Callable[[dict[str, Any]], None]

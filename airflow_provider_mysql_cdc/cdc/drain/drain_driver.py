@@ -15,18 +15,19 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import new_run
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.batch import nothing_new, plan_drain
-from airflow_provider_mysql_cdc.cdc.drain.one_batch import begin_batch, finish_batch, write_batch
-from airflow_provider_mysql_cdc.cdc.drain.schema_log import server_variables
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import nothing_new, plan_drain
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import begin_batch, finish_batch, write_batch
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config, sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
+from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config, sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 
 Log = Callable[[str], None]

@@ -8,41 +8,41 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import events as ev
+from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import FLAGS_END, TABLE_ID_BYTES
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import KnownTopic
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import Operation
 from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, TableChange
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.header import FLAGS_END, TABLE_ID_BYTES
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.drain.client_turn import ClientTurn
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import CommittedBy
 from airflow_provider_mysql_cdc.cdc.drain.committer import CHECK_EVENTS, Committer, Progress
-from airflow_provider_mysql_cdc.cdc.drain.key_filters import KeyFilters, RowsAt
-from airflow_provider_mysql_cdc.cdc.drain.place import Position
-from airflow_provider_mysql_cdc.cdc.drain.read_at import CommittedBy
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import SchemaLog
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ClientTurn
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
-from airflow_provider_mysql_cdc.cdc.drain.schema_log import SchemaLog
 from airflow_provider_mysql_cdc.cdc.drain.side_records import truncate_value
-from airflow_provider_mysql_cdc.cdc.drain.touched_keys import TouchedKeys
-from airflow_provider_mysql_cdc.cdc.drain.transactions import PLACEHOLDER, Transactions
-from airflow_provider_mysql_cdc.cdc.drain.walked import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Route, Routes
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WalkedTransactions
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, read_rows, require_xa
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
-from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
-from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetters
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
-from airflow_provider_mysql_cdc.cdc.schema.told_changes import apply_all
+from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter

@@ -6,13 +6,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
-from airflow_provider_mysql_cdc.cdc.drain.place import Position
-from airflow_provider_mysql_cdc.cdc.drain.routes import Route, Routes
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
-from airflow_provider_mysql_cdc.cdc.job.formed_rows import formed_rows, placed
-from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import Route, Routes
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows, placed
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 

@@ -11,13 +11,13 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import Schema, field_schema
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.decode.json_bytes import quote
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, contract, struct
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import avro_names
-from airflow_provider_mysql_cdc.cdc.model.alike import Alike, alike
+from airflow_provider_mysql_cdc.cdc.model.interning import Alike, alike
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Index, Table, TableId
 
 

@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.convert.type_names import (
 )
 from airflow_provider_mysql_cdc.cdc.emit.change_schemas import RECENT_COLUMN_MEMBERS, key_schema_of, value_schema_of
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
-from airflow_provider_mysql_cdc.cdc.emit.source import RowEvent, Transaction, source_dict
+from airflow_provider_mysql_cdc.cdc.emit.source_block import RowEvent, Transaction, source_dict
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.native_walk import COMMIT, NOW, Marked, mark
-from airflow_provider_mysql_cdc.cdc.emit.source import SourceBlock
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import COMMIT, NOW, Marked, mark
+from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
 
 
 def marked(block: SourceBlock) -> Marked:

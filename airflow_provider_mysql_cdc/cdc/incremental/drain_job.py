@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.incremental.rounds import run_rounds
-from airflow_provider_mysql_cdc.cdc.incremental.taking import work_waits
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import work_waits
+from airflow_provider_mysql_cdc.cdc.incremental.window_loop import run_rounds
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.patience import keep_alive
+from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import keep_alive
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError, from_json
 
 HELLO_S = 10.0

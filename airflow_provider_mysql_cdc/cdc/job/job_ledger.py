@@ -29,14 +29,14 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import schema_change_topic, table_topics
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError
-from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
-from airflow_provider_mysql_cdc.cdc.job.schema_book import SchemaBook
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import SchemaBook
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.schema.kept_history import KeptHistory
-from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, SideRecord
+from airflow_provider_mysql_cdc.cdc.schema.history_cache import KeptHistory
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import HeadedRecord, Headers, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
 PUT_AT_ONCE = 2000

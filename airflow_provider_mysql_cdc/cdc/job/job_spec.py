@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.sealed import seal, unseal
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, damaged, parse, stored_at
+from airflow_provider_mysql_cdc.cdc.job.sealed_properties import seal, unseal
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, parse, stored_at
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.stored import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 
 
 @dataclass(frozen=True, slots=True)

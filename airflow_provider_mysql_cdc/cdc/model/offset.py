@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
 
 _FILE = re.compile(r"[^\x00]{1,500}\.[0-9]{1,18}")
 
@@ -26,8 +26,8 @@ def file_number(name: str) -> int:
 def same_origin(a: str | None, b: str | None) -> bool:
     """Return whether two fingerprints of a binlog file can be of one file; one that is not known contradicts nothing.
 
-    A fingerprint (``binlog.origin``) grows by one part when the file gets its first transaction, so the parts that both
-    have decide.
+    A fingerprint (``binlog.file_fingerprint``) grows by one part when the file gets its first transaction, so the
+    parts that both have decide.
     """
     return a is None or b is None or all(x == y for x, y in zip(a.split("."), b.split("."), strict=False))
 
@@ -74,8 +74,8 @@ class BinlogOffset:
         pos: Byte position in it.
         gtids: GTID set executed up to here (MySQL's text form), or None when GTIDs are off or not known.
         server_uuid: The server that file and position belong to, or None when not known.
-        origin: Which file of this name it is (``binlog.origin``): names and positions come again after a RESET, on a
-            restored backup and on a copied server, also under the same uuid. None when not known.
+        origin: Which file of this name it is (``binlog.file_fingerprint``): names and positions come again after a
+            RESET, on a restored backup and on a copied server, also under the same uuid. None when not known.
     """
 
     file: str

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.offset import binlog_file
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
-from airflow_provider_mysql_cdc.cdc.incremental.taking import work_waits
-from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
-from airflow_provider_mysql_cdc.cdc.operate.behind import Drained, Thresholds, judge, look
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import work_waits
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.operate.lag import Drained, Thresholds, judge, look
 
 
 def worth_planning(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool:

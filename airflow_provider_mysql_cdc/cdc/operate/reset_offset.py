@@ -14,18 +14,18 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
-from airflow_provider_mysql_cdc.cdc.binlog.origin import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import stamp
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.commit.known_schemas import schema_record
-from airflow_provider_mysql_cdc.cdc.commit.known_topics import topic_record
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import schema_record
 from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.named_place import place_at
-from airflow_provider_mysql_cdc.cdc.drain.structures import known_at, write_structures
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import place_at
+from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import known_at, write_structures
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,
@@ -33,12 +33,13 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     SchemaError,
 )
-from airflow_provider_mysql_cdc.cdc.incremental.asking import anew
-from airflow_provider_mysql_cdc.cdc.incremental.books import books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.moving import taken_records
-from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import books_of, changes
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import anew
+from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import taken_records
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.history_guard import difference
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.job.known_history import difference
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 Log = Callable[[str], None]

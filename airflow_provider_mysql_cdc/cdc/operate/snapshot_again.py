@@ -13,22 +13,22 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pins import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job.known_history import require_known_history
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_known_history
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate.around_job import synchronise
-from airflow_provider_mysql_cdc.cdc.operate.before_drain import nothing_of
-from airflow_provider_mysql_cdc.cdc.operate.before_snapshot import stream_start
-from airflow_provider_mysql_cdc.cdc.schema.discover import base_tables, captured_tables
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import synchronise
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import nothing_of
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import stream_start
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import base_tables, captured_tables
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
 from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
-from airflow_provider_mysql_cdc.cdc.snapshot.gap import streams
+from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import streams
 
 Log = Callable[[str], None]
 LISTS = (F.DATABASE_INCLUDE_LIST, F.DATABASE_EXCLUDE_LIST, F.TABLE_INCLUDE_LIST, F.TABLE_EXCLUDE_LIST)

@@ -22,8 +22,8 @@ from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.java_order import java_order
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions
-from airflow_provider_mysql_cdc.cdc.schema.history import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import Definitions
 
 Record = tuple[str, bytes | None, bytes | None]
 # The modes that decide how a statement's text reads. SHOW CREATE TABLE escapes with backslashes in every mode, so

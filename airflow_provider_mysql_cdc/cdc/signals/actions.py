@@ -9,9 +9,9 @@ from typing import Any, Literal
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
-from airflow_provider_mysql_cdc.cdc.model.stored import Members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.told_changes import ToldChange, read_told
+from airflow_provider_mysql_cdc.cdc.schema.table_changes import ToldChange, read_told
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, selector
 
 Channel = Literal["source", "kafka", "airflow"]

@@ -15,7 +15,7 @@ from typing import Any, cast
 from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_CHANNELS, SIGNAL_PREFIX
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored import INT64_MAX, Members, is_text, is_whole, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, is_text, is_whole, members
 from airflow_provider_mysql_cdc.cdc.signals.actions import (
     Action,
     Channel,

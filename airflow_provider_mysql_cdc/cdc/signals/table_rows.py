@@ -14,28 +14,28 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import RowsHeader, check_rows
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy
 from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_BYTES, charset_by_id
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.compile import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.header import RowsHeader, check_rows
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow, Tolerant
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType, wire_type
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, Tolerant
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges
 from airflow_provider_mysql_cdc.cdc.signals.signal import SCHEMA_CHANGES, Signal, read_action, received
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
-from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
 log = logging.getLogger(__name__)
 

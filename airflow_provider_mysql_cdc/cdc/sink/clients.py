@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import SHARED_MS
+from airflow_provider_mysql_cdc.cdc.sink.admin_pool import Kept, let_go_at_fork
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
-from airflow_provider_mysql_cdc.cdc.sink.kept_admins import Kept, let_go_at_fork
-from airflow_provider_mysql_cdc.cdc.sink.pace import SHARED_MS
 
 QUEUE_KBYTES = 3_072
 """Bytes that wait in one producer, in KiB: what bounds its memory, where no record may be larger.

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.sink.api import transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, Row, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import HeadedRecord, Headers, Row, SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 

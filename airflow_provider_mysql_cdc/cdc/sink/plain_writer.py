@@ -7,9 +7,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
-from airflow_provider_mysql_cdc.cdc.sink.api import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, plain_producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
 
 def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord], *, timeout_s: float = 60.0) -> None:

@@ -13,8 +13,8 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer, Lent
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
-from airflow_provider_mysql_cdc.cdc.sink.kept_consumer import KeptConsumer, Lent
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, topics_there
 
 # The client reconnects by itself; and it asks for the group's coordinator although no group is used, so an account

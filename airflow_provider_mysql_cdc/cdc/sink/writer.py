@@ -16,11 +16,11 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.sink.api import HeadedRecord, Headers, Row, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import Pace
 from airflow_provider_mysql_cdc.cdc.sink.clients import LINGERS, make_producer, producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.failures import Failures
+from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import Failures
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error
-from airflow_provider_mysql_cdc.cdc.sink.pace import Pace
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import HeadedRecord, Headers, Row, SideRecord
 
 SHORT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.stored import Members, is_text, is_whole, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, is_text, is_whole, members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
     SIGNED,

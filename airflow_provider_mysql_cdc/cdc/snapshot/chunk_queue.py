@@ -11,8 +11,8 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import Place
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import Place
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk
 
 Log = Callable[[str], None]
 

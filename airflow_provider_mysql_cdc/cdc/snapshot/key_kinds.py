@@ -31,7 +31,7 @@ from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import BY_NAME, Collation
-from airflow_provider_mysql_cdc.cdc.model.stored import is_text, is_whole
+from airflow_provider_mysql_cdc.cdc.model.stored_record import is_text, is_whole
 from airflow_provider_mysql_cdc.cdc.model.table import Column, quote_name
 
 KeyValue = int | str
@@ -58,7 +58,7 @@ class KeyKind:
         rank: Written form to a value that Python orders as the server does; None where only the server can.
         apart: Written form to SQL that compares, without the column, with others of the same kind.
         shown: Column name to the SQL expression that gives the written form.
-        of_plain: A value as ``decode.custom_values`` gives it, to the written form.
+        of_plain: A value as ``decode.codegen.custom_values`` gives it, to the written form.
         kept: Column name to SQL that is true where the written form stands for the value; None where it always does.
     """
 

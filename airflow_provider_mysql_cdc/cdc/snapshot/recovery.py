@@ -11,7 +11,7 @@ import time
 from confluent_kafka import KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.events import parse_query
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

@@ -15,8 +15,8 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, order
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import Between, follow, statements
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import REMEDY, Left, place, require_same_keys
-from airflow_provider_mysql_cdc.cdc.snapshot.table_life import TableLives
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import REMEDY, Left, place, require_same_keys
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import TableLives
 
 log = logging.getLogger(__name__)
 

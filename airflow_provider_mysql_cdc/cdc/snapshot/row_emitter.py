@@ -9,18 +9,18 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.text import TextDecoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant import BadRow
-from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
+from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.job.avro_head import IdHeaders, TableForm, at_row
-from airflow_provider_mysql_cdc.cdc.job.avro_rows import SnapshotSource
-from airflow_provider_mysql_cdc.cdc.job.dead_letter import DeadLetters
-from airflow_provider_mysql_cdc.cdc.job.owner import partition_of
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetters
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
+from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, TableForm, at_row
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.sink.api import Headers
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 

@@ -8,10 +8,10 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.compile import key_indexes
-from airflow_provider_mysql_cdc.cdc.decode.text import column_expression, selected_columns
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes
+from airflow_provider_mysql_cdc.cdc.decode.selected_columns import column_expression, selected_columns
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.job import wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, predicate
 

@@ -17,24 +17,24 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
-from airflow_provider_mysql_cdc.cdc.job import run_lock, wiring
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator
-from airflow_provider_mysql_cdc.cdc.job.dead_letter import SKIPPED
-from airflow_provider_mysql_cdc.cdc.job.handed_config import sealed_properties
+from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record, require_known_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, SNAPSHOT_KEY, VIEW_KEY, JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.known_history import history_id_record, require_known_history
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.pinned_plan import begin_pinned
 from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
+from airflow_provider_mysql_cdc.cdc.job.task_config import sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics
 from airflow_provider_mysql_cdc.cdc.job.topic_partitions import topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, lowest, order
-from airflow_provider_mysql_cdc.cdc.model.stored import members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import members
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.discover import Definitions, captured_tables, guard, read_definitions
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     Described,
     describe,
@@ -42,9 +42,11 @@ from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
     schema_change_records,
     state_of,
 )
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import Definitions, captured_tables, guard, read_definitions
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue, ends_of
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     Place,
     done_record,
     forget_chunks,
@@ -54,16 +56,15 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import (
     listed_chunks,
     rows_by_table,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue, ends_of
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import Rendezvous, View
 from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import born_unseen
-from airflow_provider_mysql_cdc.cdc.snapshot.gap import require_drained
-from airflow_provider_mysql_cdc.cdc.snapshot.one_binlog import offsets_of_views, require_one_binlog
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import Left, PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import Left, PlacedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.resumption import Resumption, require_readable
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import offsets_of_views, require_one_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override, read_whole
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import snapshot_task
 from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
-from airflow_provider_mysql_cdc.cdc.snapshot.view import Rendezvous, View
+from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewOpener, ViewUse, lock_seconds, lost
 
 Log = Callable[[str], None]

@@ -14,30 +14,30 @@ from airflow_provider_mysql_cdc.cdc.commit.takeover import join
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.emit.source import snapshot_marker
+from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
-from airflow_provider_mysql_cdc.cdc.job import wiring
-from airflow_provider_mysql_cdc.cdc.job.avro_forms import Forms
-from airflow_provider_mysql_cdc.cdc.job.avro_rows import TextRows, snapshot_source, text_rows
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import TextRows, snapshot_source, text_rows
+from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import join_with_less
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.handed_config import handed_config
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
-from airflow_provider_mysql_cdc.cdc.job.schema_book import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.smaller_batches import join_with_less
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
+from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_books import names_record
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import names_record
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
-from airflow_provider_mysql_cdc.cdc.snapshot.resume import PlacedChunk, spans_to_json
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import LATEST, EmitTo, RowEmitter, out_of_time
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
-from airflow_provider_mysql_cdc.cdc.snapshot.view import require_server
 
 PROGRESS_ROWS = 10_000  # SNAP-56
 

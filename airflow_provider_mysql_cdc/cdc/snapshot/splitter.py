@@ -10,7 +10,7 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
-from airflow_provider_mysql_cdc.cdc.schema.discover import ER_UNKNOWN_SYSTEM_VARIABLE
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import ER_UNKNOWN_SYSTEM_VARIABLE
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, beyond, chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import INTEGER_TYPES, dates_as_stored, kept_as_shown, key_kind_of
 

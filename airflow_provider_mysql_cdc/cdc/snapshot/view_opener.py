@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.view import Rendezvous, View, open_view
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import Rendezvous, View, open_view
 
 NOT_EXACT = (
     "WARNING: snapshot.locking.mode=none found no moment of which it is certain that nothing was committed. Rows may "

@@ -16,16 +16,16 @@ from airflow_provider_mysql_cdc.cdc.avro.avro_columns import written_code
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
 from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import Answer
 from airflow_provider_mysql_cdc.cdc.avro.column_form import NAMES, ColumnForm
-from airflow_provider_mysql_cdc.cdc.decode import literal_times
-from airflow_provider_mysql_cdc.cdc.decode import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.dialect import Declined, Dialect
-from airflow_provider_mysql_cdc.cdc.decode.emitter import ColumnCode, Emitter, ObjectText, Wire
-from airflow_provider_mysql_cdc.cdc.decode.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.renderers import Request
-from airflow_provider_mysql_cdc.cdc.decode.temporal_code import Temporal
-from airflow_provider_mysql_cdc.cdc.decode.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers as literal_times
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, Emitter, ObjectText, Wire
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import Temporal
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import PRESENT, column_encoder
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type

@@ -1,0 +1,290 @@
+"""The Airflow-managed offset store: one protocol, its value, and the in-memory twin.
+
+Airflow's asset state cannot compare and swap (measured), so the store alone cannot keep two runs apart; the ledger can
+(``Ledger.put_plan``). Every store still checks what it can, and ``SqlOffsetStore`` does so atomically.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_validation import check_snapshot
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members, parse
+
+VERSION = 1
+"""Version of the stored form."""
+HISTORY_ROWS = 20
+"""Past offsets kept inside the value itself; a store may keep more beside it."""
+
+
+@dataclass(frozen=True, slots=True)
+class PastOffset:
+    """Remember one committed offset.
+
+    Args:
+        epoch: Epoch of the batch that led to it.
+        offset: The offset.
+        at_ms: When it was committed, milliseconds since 1970.
+    """
+
+    epoch: int
+    offset: BinlogOffset
+    at_ms: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {"epoch": self.epoch, "offset": self.offset.to_json(), "at_ms": self.at_ms}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any] | Members) -> PastOffset:
+        """Read what ``to_json`` wrote.
+
+        Raises:
+            DamagedRecordError: It is something else.
+        """
+        given = members(data)
+        return cls(given.whole("epoch"), BinlogOffset.from_json(given.object("offset")), given.whole("at_ms"))
+
+
+@dataclass(frozen=True, slots=True)
+class StoredState:
+    """Hold what is known between runs of one topic.prefix.
+
+    Args:
+        version: Version of the stored form.
+        epoch: Epoch of the newest plan, pending or committed; 0 before the first.
+        committed: Everything before this offset stands in Kafka; None before the first batch.
+        pending: The plan being carried out, or None; one of very many topics is stored without them.
+        history: Past offsets, oldest first, at most ``HISTORY_ROWS``.
+        snapshot: The ledger's record of the last completed snapshot, or None.
+        revision: Number of writes; a store raises it with each ``save``.
+        ledger_id: Kafka's id of the ledger topic that belongs to this state, or None when not known.
+        stamp: Random mark of the last write. A state that was lost and restored counts its revisions anew; the stamp
+            keeps an older run from taking the one for the other.
+    """
+
+    version: int = VERSION
+    epoch: int = 0
+    committed: BinlogOffset | None = None
+    pending: BatchPlan | None = None
+    history: tuple[PastOffset, ...] = ()
+    snapshot: dict[str, Any] | None = None
+    revision: int = 0
+    ledger_id: str | None = None
+    stamp: str = ""
+
+    def with_plan(self, plan: BatchPlan, ledger_id: str | None = None) -> StoredState:
+        """Return the state with a plan noted as pending (the write-ahead step).
+
+        Args:
+            plan: The next epoch's plan, or the pending one taken over by another run.
+            ledger_id: Kafka's id of the ledger topic, so that a ledger made anew is found out.
+
+        Raises:
+            StateError: Another plan is pending, or the epoch is not the next one.
+        """
+        taken_over = self.pending is not None and (
+            self.pending.same_work(plan)
+            # A plan that never reached the ledger and whose topics the store does not hold is dealt out anew.
+            or (self.pending.topics is not None and self.pending.same_range(plan))
+        )
+        if not taken_over and (self.pending is not None or plan.epoch != self.epoch + 1):
+            raise StateError(
+                "a new plan cannot begin here",
+                where=f"epoch {plan.epoch}",
+                why=f"the state is at epoch {self.epoch}" + (", still pending" if self.pending else ""),
+                remedy="load the state again and reconcile it with the ledger",
+                retriable=True,
+            )
+        return replace(self, epoch=plan.epoch, pending=plan, ledger_id=ledger_id or self.ledger_id)
+
+    def commit(
+        self, offset: BinlogOffset, at_ms: int, snapshot: dict[str, Any] | None = None, *, may_move_back: bool = False
+    ) -> StoredState:
+        """Return the state with the pending plan carried out.
+
+        Args:
+            offset: Where the batch ended.
+            at_ms: Now, milliseconds since 1970.
+            snapshot: The ledger's snapshot record when the plan was a snapshot.
+            may_move_back: Whether a new snapshot or a person's decision allows an earlier offset.
+
+        Raises:
+            StateError: The offset would move back on the same server.
+        """
+        if not may_move_back and moves_back(self.committed, offset):
+            raise StateError(
+                "the stored offset must not move back",
+                where=f"{self.committed} to {offset}",
+                why="the batch ended before the offset that is already committed",
+                remedy="reset the offset by hand if that is wanted",
+            )
+        past = PastOffset(self.epoch, offset, at_ms)
+        return replace(
+            self,
+            committed=offset,
+            pending=None,
+            history=(*self.history, past)[-HISTORY_ROWS:],
+            snapshot=snapshot or self.snapshot,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON: strings, integers, lists and objects only, as Airflow's asset state takes it."""
+        return {
+            "version": self.version,
+            "epoch": self.epoch,
+            "committed": self.committed.to_json() if self.committed else None,
+            "pending": stored_plan(self.pending) if self.pending else None,
+            "history": [past.to_json() for past in self.history],
+            "snapshot": self.snapshot,
+            "revision": self.revision,
+            "ledger_id": self.ledger_id,
+            "stamp": self.stamp,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any], where: str = "") -> StoredState:
+        """Read what ``to_json`` wrote.
+
+        Args:
+            data: The value.
+            where: The store, for errors.
+
+        Raises:
+            StateError: A newer version of the package wrote it.
+            DamagedRecordError: It is damaged.
+        """
+        try:
+            return cls._read(Members(data))
+        except DamagedRecordError as error:
+            raise DamagedRecordError(
+                "the stored state is damaged",
+                where=where,
+                why=error.why,
+                remedy="delete it: it is restored from the ledger (docs/runbook.md, damaged records)",
+            ) from error
+
+    @classmethod
+    def _read(cls, given: Members) -> StoredState:
+        if (version := given.whole("version")) > VERSION:
+            raise StateError(
+                "the stored state was written by a newer version of this package",
+                why=f"its form is version {version}; this package knows up to {VERSION}",
+                remedy="install the newer version",
+            )
+        snapshot = given.value("snapshot", None)
+        if snapshot is not None:
+            check_snapshot(given.object("snapshot"))
+        return cls(
+            version=VERSION,
+            epoch=given.whole("epoch"),
+            committed=None if given.value("committed") is None else BinlogOffset.from_json(given.object("committed")),
+            pending=None if given.value("pending") is None else BatchPlan.from_json(given.object("pending")),
+            history=tuple(PastOffset.from_json(past) for past in given.objects("history", ())),
+            snapshot=snapshot,
+            revision=given.whole("revision"),
+            ledger_id=given.text_or_none("ledger_id"),
+            stamp=given.text("stamp", ""),
+        )
+
+
+class OffsetStore(Protocol):
+    """Keep one ``StoredState``."""
+
+    def load(self) -> StoredState | None:
+        """Return the state, or None when nothing is stored.
+
+        Raises:
+            StateError: It cannot be read.
+        """
+
+    def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
+        """Replace the state, if it is still the expected one.
+
+        Args:
+            new: What to store; its revision is set by the store.
+            expected: What ``load`` or the last ``save`` returned; None, or a state that was never saved (revision 0),
+                when nothing was stored.
+
+        Returns:
+            What is stored now.
+
+        Raises:
+            OffsetConflictError: Something else is stored by now; nothing was written.
+            StateError: It cannot be written.
+        """
+
+
+def conflict(where: str, expected: StoredState | None, found: StoredState | None) -> OffsetConflictError:
+    """Return the error of a ``save`` that came too late.
+
+    Args:
+        where: The store.
+        expected: What the caller had seen.
+        found: What is there.
+    """
+
+    def show(state: StoredState | None) -> str:
+        return f"epoch {state.epoch}, revision {state.revision}" if state else "nothing"
+
+    return OffsetConflictError(
+        "another run changed the stored offset",
+        where=where,
+        why=f"expected {show(expected)}; found {show(found)}",
+        remedy="run the task again: it loads the state anew",
+    )
+
+
+def same_revision(a: StoredState | None, b: StoredState | None) -> bool:
+    """Return whether both are the same write; None and a state that was never saved are the same."""
+
+    def mark(state: StoredState | None) -> tuple[int, int, str]:
+        return (state.revision, state.epoch, state.stamp) if state is not None and state.revision else (0, 0, "")
+
+    return mark(a) == mark(b)
+
+
+def stamped(new: StoredState, before: StoredState | None) -> StoredState:
+    """Return the state as a store writes it: the next revision, with a stamp of its own.
+
+    Args:
+        new: The state to store.
+        before: What it replaces.
+    """
+    return replace(new, revision=(before.revision if before else 0) + 1, stamp=secrets.token_hex(8))
+
+
+class MemoryOffsetStore:
+    """Keep the state in this process; the twin for tests and trials. Safe with several threads."""
+
+    def __init__(self) -> None:
+        self._text: str | None = None
+        self._lock = threading.Lock()
+
+    def load(self) -> StoredState | None:
+        """Return the state, or None when nothing is stored."""
+        text = self._text
+        return StoredState.from_json(parse(text)) if text is not None else None
+
+    def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
+        """Replace the state, if it is still the expected one; see ``OffsetStore.save``."""
+        with self._lock:
+            found = self.load()
+            if not same_revision(found, expected):
+                raise conflict("memory", expected, found)
+            stored = stamped(new, found)
+            self._text = json.dumps(stored.to_json())
+            return stored
+
+    def forget(self) -> None:
+        """Lose the state, as Airflow does with an asset that no DAG references."""
+        self._text = None

@@ -1,0 +1,152 @@
+"""Where properties come from: operator parameters, then the Airflow connection, then the environment, then defaults.
+
+Pure functions: the caller reads the connection and the environment. The trace says for every property where it was
+found and where it was looked for, and errors show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config import read_properties as read
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
+from airflow_provider_mysql_cdc.cdc.config.field import Field
+from airflow_provider_mysql_cdc.cdc.config.property_names import suggestion
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+ENV_PREFIX = "MYSQL_CDC_"
+ENV_DOCUMENT = "MYSQL_CDC_PROPERTIES"
+STANDARD_FIELDS = {
+    "host": F.DATABASE_HOSTNAME.name,
+    "port": F.DATABASE_PORT.name,
+    "login": F.DATABASE_USER.name,
+    "password": F.DATABASE_PASSWORD.name,
+}
+"""Fields every Airflow connection has, and the properties they set."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Hold the properties of one place.
+
+    Args:
+        label: The place in words, for errors.
+        values: Property values by name.
+        places: Where exactly a property would stand in this place, by its name, where that is not the name itself.
+        notes: What a person should know.
+    """
+
+    label: str
+    values: Mapping[str, object] = field(repr=False)
+    places: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Resolved:
+    """Hold the properties of all places together.
+
+    Args:
+        properties: Property values by name as given; the first place that has one wins.
+        trace: The label of the place each property came from.
+        sources: The places, in order.
+    """
+
+    properties: Mapping[str, object] = field(repr=False)
+    trace: Mapping[str, str] = field(repr=False)
+    sources: tuple[Source, ...]
+
+    def looked_in(self, declared: Field[Any]) -> str:
+        """Return in words where a property was looked for."""
+        places = (f"{s.label} ({s.places.get(declared.name, declared.name)})" for s in self.sources)
+        return ", then ".join(places) or "no place at all"
+
+    def config(self) -> ConnectorConfig:
+        """Check the properties and return the configuration.
+
+        Raises:
+            ConfigError: With every problem and the place of each property.
+        """
+        result = read.read(self.properties, self.looked_in)
+        if result.problems:
+            raise config_error(result.problems, self.trace)
+        notes = (*result.notes, *(note for source in self.sources for note in source.notes))
+        return ConnectorConfig(result.texts, result.values, result.families, notes)
+
+
+def params(values: Mapping[str, object], label: str = "operator parameters") -> Source:
+    """Return the parameters of an operator or of a DAG run as a source."""
+    return Source(label, {k: v for k, v in values.items() if v is not None})
+
+
+def connection(conn_id: str, standard: Mapping[str, object], extra: Mapping[str, object]) -> Source:
+    """Return an Airflow connection as a source.
+
+    Args:
+        conn_id: The connection's id.
+        standard: Its ``host``, ``port``, ``login`` and ``password``; empty ones do not count.
+        extra: Its extra: properties by name, or a Kafka Connect configuration.
+
+    Raises:
+        ConfigError: The extra is not a configuration.
+    """
+    values = {k: v for k, v in read.connect_properties(extra).items() if v not in (None, "")}
+    for attribute, name in STANDARD_FIELDS.items():
+        if standard.get(attribute) not in (None, ""):
+            values[name] = standard[attribute]
+    places = {name: f"field {attribute}" for attribute, name in STANDARD_FIELDS.items()}
+    return Source(f"connection {conn_id}", values, places)
+
+
+def env_name(name: str) -> str:
+    """Return the environment variable of a property: ``topic.prefix`` is ``MYSQL_CDC_TOPIC_PREFIX``."""
+    return ENV_PREFIX + name.upper().replace(".", "_").replace("-", "_")
+
+
+def environment(environ: Mapping[str, str]) -> Source:
+    """Return the environment as a source.
+
+    Every declared property and alias has a variable; ``MYSQL_CDC_PROPERTIES`` holds a JSON object for the others. An
+    empty variable does not count, and a variable that names no property is left alone.
+
+    Raises:
+        ConfigError: ``MYSQL_CDC_PROPERTIES`` is not a JSON object.
+    """
+    by_variable = {env_name(name): name for name in (*read.ALIASES, *F.BY_NAME)}
+    try:
+        values = read.connect_properties(environ.get(ENV_DOCUMENT) or "{}")
+    except ConfigError as e:
+        raise ConfigError(e.what, where=ENV_DOCUMENT, why=e.why, remedy=e.remedy) from e
+    notes = []
+    for variable, text in sorted(environ.items()):
+        if variable in by_variable and text:
+            values[by_variable[variable]] = text
+        elif variable.startswith(ENV_PREFIX) and variable not in (*by_variable, ENV_DOCUMENT):
+            near = suggestion(variable, by_variable, cutoff=0.9)
+            notes += [f"the variable {variable} names no property; {near} would"] if near else []
+    return Source("the environment", values, {f.name: env_name(f.name) for f in F.ALL}, tuple(notes))
+
+
+def resolve(sources: Sequence[Source]) -> Resolved:
+    """Lay the sources over each other; of two names for one property the earlier source's counts."""
+    properties: dict[str, object] = {}
+    trace: dict[str, str] = {}
+    taken: set[str] = set()
+    for source in sources:
+        new = {n: v for n, v in source.values.items() if v is not None and read.canonical(n) not in taken}
+        properties.update(new)
+        trace.update(dict.fromkeys(new, source.label))
+        taken.update(map(read.canonical, new))
+    return Resolved(properties, trace, tuple(sources))
+
+
+def load(sources: Sequence[Source]) -> ConnectorConfig:
+    """Return the configuration that the sources give together.
+
+    Raises:
+        ConfigError: With every problem, where its value came from, and where a missing property was looked for.
+    """
+    return resolve(sources).config()

@@ -1,0 +1,137 @@
+"""What a decoder is compiled for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
+TIME_MODES = (
+    "adaptive_time_microseconds",
+    "adaptive",
+    "connect",
+    "isostring",
+    "microseconds",
+    "nanoseconds",
+)
+DECIMAL_MODES = ("precise", "string", "double")
+BIGINT_UNSIGNED_MODES = ("long", "precise")
+BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
+
+_NO_TREATMENT = ColumnTreatment()
+_NO_TEXT: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class DecoderOptions:
+    """Say how rows become events. Hashable, so that compiled decoders can be cached by it.
+
+    Args:
+        contract: Event contract, ``"3.x"`` or ``"1.9"``.
+        source_struct: ``source.struct.version``.
+        transaction: ``provide.transaction.metadata``; contract 1.9 has the member ``transaction`` only then (TXN-09).
+        prefix: ``topic.prefix``; only carried for error texts.
+        decimal_mode: ``decimal.handling.mode`` (TYPE-55 to TYPE-57).
+        bigint_unsigned_mode: ``bigint.unsigned.handling.mode`` (TYPE-58, TYPE-59).
+        binary_mode: ``binary.handling.mode`` (TYPE-33 to TYPE-35).
+        time_mode: ``time.precision.mode`` (TYPE-36 to TYPE-46).
+        tombstones: ``tombstones.on.delete``.
+        skipped_ops: Operation letters of ``skipped.operations``; a row event of that kind yields nothing.
+        key_columns: Column names of the event key in key order; None means the table's own key, empty means no key.
+        included: Column names that go into the value; None means all.
+        replace_null_with_default: ``value.converter.replace.null.with.default``: SQL NULL is written as the
+            schema's default, where the column has one.
+        time_adjuster: ``enable.time.adjuster``: years 0001 to 0099 of DATE and DATETIME count as 1970 to 2069
+            (TYPE-70, STRM-39).
+        field_names: ``field.name.adjustment.mode``.
+        schema_names: ``schema.name.adjustment.mode``.
+        treatments: What is done with columns in the value, by column name.
+        booleans: Names of the TINYINT columns that a converter makes booleans.
+        conversions: Columns that converters of one's own handle, by column name (TYPE-65).
+        unavailable: ``unavailable.value.placeholder``: what stands for a value that the row image leaves out.
+        schema_titles: Names of the table's schemas by part, where a transform changed them.
+        key_fields: Names and values of the fields that a transform adds to every key.
+        read_op: Operation letter of snapshot rows.
+        unavailable_as_null: ``unavailable.value.as.null``: null stands for one whose type cannot hold the placeholder.
+        flat: Rows become flat records of another protocol: dates and times are MySQL's own text, BOOL is a number,
+            nothing stands for a column that the image leaves out, and a changed key has no headers.
+    """
+
+    contract: str = "3.x"
+    prefix: str = ""
+    decimal_mode: str = "precise"
+    bigint_unsigned_mode: str = "long"
+    binary_mode: str = "bytes"
+    time_mode: str = "adaptive_time_microseconds"
+    tombstones: bool = True
+    skipped_ops: frozenset[str] = frozenset({"t"})
+    key_columns: tuple[str, ...] | None = None
+    included: tuple[str, ...] | None = None
+    replace_null_with_default: bool = False
+    time_adjuster: bool = True
+    field_names: str = "none"
+    schema_names: str = "none"
+    treatments: tuple[tuple[str, ColumnTreatment], ...] = ()
+    booleans: frozenset[str] = frozenset()
+    conversions: tuple[tuple[str, CustomColumn], ...] = ()
+    unavailable: str = "__debezium_unavailable_value"
+    unavailable_as_null: bool = False
+    source_struct: str = "v2"
+    transaction: bool = False
+    schema_titles: tuple[tuple[str, str], ...] = ()
+    key_fields: tuple[tuple[str, str], ...] = ()
+    read_op: str = "r"
+    flat: bool = False
+
+    def treatment(self, column: Column) -> ColumnTreatment:
+        """Return what is done with a column in the value."""
+        return next((t for name, t in self.treatments if name == column.name), _NO_TREATMENT)
+
+    def custom(self, column: Column) -> CustomColumn | None:
+        """Return what a converter of one's own said of a column, or None (TYPE-65)."""
+        return next((c for name, c in self.conversions if name == column.name), None)
+
+    def boolean_test(self, column: Column) -> str | None:
+        """Return the comparison that makes a TINYINT value a boolean, or None when the column is a number.
+
+        A converter takes what is above zero as true; BOOL in the statement itself makes any other number true too
+        (TYPE-60; in a snapshot the column is a TINYINT(1), TYPE-61).
+        """
+        if column.type_name != "TINYINT" or self.flat:
+            return None
+        if column.name in self.booleans:
+            return "> 0"
+        return "!= 0" if column.declared_type in ("BOOL", "BOOLEAN") else None
+
+    def single_float(self, column: Column) -> bool:
+        """Return whether a FLOAT or DOUBLE column has Connect's 4-byte type.
+
+        In contract 3.x it is FLOAT without a scale and of at most 24 bits (TYPE-69). In 1.9 only the word REAL in the
+        statement makes it so (TYPE-11 to TYPE-13); SHOW CREATE TABLE, and so a snapshot, says double instead.
+        """
+        if self.contract == "1.9":
+            return column.declared_type == "REAL"
+        return column.type_name == "FLOAT" and column.scale is None and (column.length or 0) <= 24
+
+
+@dataclass(frozen=True, slots=True)
+class EnvelopeText:
+    """Carry the constant JSON text around a table's rows.
+
+    Args:
+        key_schema: JSON text of the key's ``schema`` member, or None when keys have no schema.
+        value_schema: JSON text of the value's ``schema`` member, or None when values have no schema.
+        null_text: Column name to JSON text of its schema default; only read when
+            ``DecoderOptions.replace_null_with_default`` is set.
+        insert_text: Column name to JSON text of the value that an INSERT stores in it when it does not name it; only
+            read for row images that leave columns out.
+    """
+
+    key_schema: str | None = None
+    value_schema: str | None = None
+    null_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)
+    insert_text: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT, hash=False)

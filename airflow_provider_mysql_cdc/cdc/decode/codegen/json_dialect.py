@@ -1,0 +1,135 @@
+"""Records as JSON: the code of columns, and what stands around them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import (
+    conversion,
+    null_conversion,
+    plain_answer,
+    plain_text,
+)
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect, TextParts
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import change_text, constant_text
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request, column_answer
+from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest, text_code
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
+
+def after_row(ctx: EventContext, op: str) -> str:
+    """Return what follows the row number in the payload."""
+    return f'{ctx.src_tail},"transaction":{ctx.transaction},"op":"{op}"{ctx.tail}'
+
+
+def _after_row_1_9(ctx: EventContext, op: str) -> str:
+    return f'{ctx.src_tail},"op":"{op}"{ctx.tail}'
+
+
+def _after_row_1_9_transaction(ctx: EventContext, op: str) -> str:
+    return f'{ctx.src_tail},"op":"{op}"{ctx.tail[:-1]},"transaction":{ctx.transaction}}}'
+
+
+def after_row_of(options: DecoderOptions) -> Callable[[EventContext, str], str]:
+    """Return the function that gives what follows the row number.
+
+    In contract 1.9 the transaction comes last, and only with transaction metadata (EX-14, EX-18).
+    """
+    if options.contract != "1.9":
+        return after_row
+    return _after_row_1_9_transaction if options.transaction else _after_row_1_9
+
+
+def column_codes(
+    columns: tuple[Column, ...],
+    wires: tuple[WireType, ...],
+    options: DecoderOptions,
+    null_text: Mapping[str, str],
+    key_columns: tuple[str, ...],
+) -> tuple[ColumnCode, ...]:
+    """Return the code of every column of a table.
+
+    Args:
+        columns: The table's columns.
+        wires: Their wire types.
+        options: Modes.
+        null_text: Texts of defaults for NULL (``EnvelopeText.null_text``).
+        key_columns: Names of the key columns, lower case.
+    """
+    included = None if options.included is None else {name.lower() for name in options.included}
+    codes = []
+    for column, wire in zip(columns, wires, strict=True):
+        null = "null"
+        if options.replace_null_with_default:
+            null = to_byte_text(null_text.get(column.name, "null"))
+        change = options.treatment(column).change
+        custom, convert, refuse_null = options.custom(column), None, None
+        if custom is None:
+            layout, render = column_answer(Request(column, wire, options, null))
+        else:
+            layout, render = plain_answer(column, wire, options)
+            convert = conversion(column, custom, hidden=change is not None)
+            if column.nullable:
+                null, refuse_null = null_conversion(custom, null, hidden=change is not None)
+        codes.append(
+            ColumnCode(
+                name=column.name,
+                label=quote_byte_text(field_name(column.name, options.field_names)) + ":",
+                wire=layout,
+                render=render,
+                null=null,
+                in_value=included is None or column.name.lower() in included,
+                in_key=column.name.lower() in key_columns,
+                constant=constant_text(change),
+                change=change_text(change),
+                convert=convert,
+                refuse_null=refuse_null,
+            )
+        )
+    return tuple(codes)
+
+
+def key_members(options: DecoderOptions) -> str:
+    """Return the members behind the columns of every key, byte text; a comma stands before each."""
+    return "".join(f",{quote_byte_text(name)}:{quote_byte_text(value)}" for name, value in options.key_fields)
+
+
+def text_parts(index: int, request: TextRequest, in_key: bool) -> TextParts:
+    """Return the code of a column of the text protocol.
+
+    Args:
+        index: Its place in the row.
+        request: The column.
+        in_key: Whether it is in the key.
+
+    Raises:
+        SchemaError: The column's type is not known.
+    """
+    column, options = request.column, request.options
+    change = change_text(options.treatment(column).change)
+    custom = options.custom(column)
+    code = text_code(request) if custom is None else plain_text(request)
+    result, null = code.result, repr(request.null)
+    if custom is not None:
+        hidden = options.treatment(column).change is not None
+        result = f"{request.bind(f'convert_{index}', conversion(column, custom, hidden=hidden))}({result})"
+        if column.nullable:
+            text, refuse = null_conversion(custom, request.null, hidden=hidden)
+            null = repr(text) if refuse is None else f"{request.bind(f'refuse_{index}', refuse)}()"
+    changed = None if change is None else request.bind(f"change_{index}", change)
+    return TextParts(code, result, null, changed, change_null=custom is not None)
+
+
+JSON = Dialect(
+    codes=column_codes,
+    text=text_parts,
+    constant=lambda column, options, text: text,
+    key_members=key_members,
+    after_row=after_row_of,
+)

@@ -1,0 +1,424 @@
+"""The table of renderers: one per column type and handling mode.
+
+A renderer adds the statements that turn a value's raw parts into JSON text and returns an f-string body of plain names.
+All mode choices are made here, when the code is generated.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import orjson
+
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers as literal_times
+from airflow_provider_mysql_cdc.cdc.decode.codegen import temporal_renderers as temporal_code
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, Wire
+from airflow_provider_mysql_cdc.cdc.decode.values import temporal
+from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
+from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
+from airflow_provider_mysql_cdc.cdc.decode.values.geometry import geometry_text, point_text, vector_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
+    BASE64_PAIRS,
+    FloatTexts,
+    base64_int,
+    base64_text,
+    escape_utf8,
+    java_double,
+    narrowed_float,
+    quote_byte_text,
+)
+from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_text, decimal_words
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
+
+_FLOAT_TEXTS = FloatTexts()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """Ask for the code of one column.
+
+    Args:
+        column: The column.
+        wire: Its wire type.
+        options: Modes.
+        null: JSON text of NULL.
+    """
+
+    column: Column
+    wire: WireType
+    options: DecoderOptions
+    null: str
+
+    def unique(self, hint: str) -> str:
+        """Return a name for an object that belongs to this column."""
+        return f"{hint}_{self.column.position}"
+
+
+Answer = tuple[Wire, Render]
+
+
+def _plain(emitter: Emitter, names: list[str]) -> str:
+    return f"{{{names[0]}}}"
+
+
+def _tinyint(request: Request) -> Answer:
+    layout, render = _integer("b", request)
+    test = request.options.boolean_test(request.column)
+    return layout, render if test is None else _boolean(test)
+
+
+def _boolean(test: str) -> Render:
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = 'true' if {names[0]} {test} else 'false'")
+        return f"{{{names[0]}}}"
+
+    return render
+
+
+def _integer(fmt: str, request: Request) -> Answer:
+    return Wire((("<" if fmt not in "bB" else "", fmt.upper() if request.column.unsigned else fmt),)), _plain
+
+
+def _mediumint(request: Request) -> Answer:
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} += {names[1]} << 16")
+        return f"{{{names[0]}}}"
+
+    return Wire((("<", "H"), ("", "B" if request.column.unsigned else "b"))), render
+
+
+def _bigint(request: Request) -> Answer:
+    if not request.column.unsigned or request.options.bigint_unsigned_mode == "long":
+        # Above 2**63-1 the number wraps, as Debezium's does (TYPE-58).
+        return Wire((("<", "q"),)), _plain
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        return _base64_of_int(emitter, names[0])
+
+    return Wire((("<", "Q"),)), render
+
+
+def _base64_of_int(emitter: Emitter, name: str) -> str:
+    """Add Base64 of the number's shortest two's complement form; three bytes are the usual size of money."""
+    pairs, general = emitter.bind("B64_PAIRS", BASE64_PAIRS), emitter.bind("b64_int", base64_int)
+    emitter.line(
+        f"{name} = {pairs}[{name} >> 12] + {pairs}[{name} & 4095] if 32767 < {name} < 8388608 else {general}({name})"
+    )
+    return f'"{{{name}}}"'
+
+
+def _decimal(request: Request) -> Answer:
+    return decimal_answer(request, _DECIMAL_MODES[request.options.decimal_mode])
+
+
+def decimal_answer(request: Request, finish: Callable[[Emitter, str, int], str]) -> Answer:
+    """Return wire layout and renderer of a DECIMAL.
+
+    Args:
+        request: The column.
+        finish: Gets the emitter, the name of the unscaled number and the scale; returns the value's f-string body.
+    """
+    words = decimal_words(request.wire.a, request.wire.b)
+    scale = request.wire.b
+    formats = {1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H")), 4: ((">", "I"),)}
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        parts, rest = [], iter(names)
+        for _, size in words:
+            name = next(rest)
+            if size == 3:
+                emitter.line(f"{name} = {name} << 16 | {next(rest)}")
+            parts.append(name)
+        emitter.line(f"{names[0]} = {_unscaled(words, parts)}")
+        return finish(emitter, names[0], scale)
+
+    return Wire(tuple(f for _, size in words for f in formats[size])), render
+
+
+def _unscaled(words: list[tuple[int, int]], parts: list[str]) -> str:
+    """Return the expression of the unscaled number: the top bit is inverted; of negative numbers all bits are."""
+    top = 1 << (8 * words[0][1] - 1)
+    positive, negative, power = [], [], 0
+    for index in range(len(words) - 1, -1, -1):
+        digits, size = words[index]
+        flip = top - 1 if index == 0 else (1 << 8 * size) - 1
+        scale = f" * {10**power}" if power else ""
+        positive.append((f"({parts[0]} - {top})" if index == 0 else parts[index]) + scale)
+        negative.append(f"({parts[index]} ^ {flip}){scale}")
+        power += digits
+    return f"{' + '.join(positive)} if {parts[0]} >= {top} else -({' + '.join(negative)})"
+
+
+def _decimal_precise(emitter: Emitter, name: str, scale: int) -> str:
+    return _base64_of_int(emitter, name)
+
+
+def _decimal_string(emitter: Emitter, name: str, scale: int) -> str:
+    if scale:
+        emitter.line(f"{name} = {emitter.bind('dec_text', decimal_text)}({name}, {scale})")
+    return f'"{{{name}}}"'
+
+
+def _decimal_double(emitter: Emitter, name: str, scale: int) -> str:
+    double, java = emitter.bind("dec_double", decimal_double), emitter.bind("java_double", java_double)
+    emitter.line(f"{name} = {java}({double}({name}, {scale}))")
+    return f"{{{name}}}"
+
+
+_DECIMAL_MODES: dict[str, Callable[[Emitter, str, int], str]] = {
+    "precise": _decimal_precise,
+    "string": _decimal_string,
+    "double": _decimal_double,
+}
+
+
+def _float(request: Request) -> Answer:
+    if not request.options.single_float(request.column):
+        return _double_as("f")
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = {emitter.bind('FLOATS', _FLOAT_TEXTS)}[{names[0]}]")
+        return f"{{{names[0]}}}"
+
+    return Wire((("<", "I"),)), render
+
+
+def _double_as(fmt: str) -> Answer:
+    def render(emitter: Emitter, names: list[str]) -> str:
+        name = names[0]
+        java, text = emitter.bind("java_double", java_double), emitter.bind("repr", repr)
+        emitter.line(f"{name} = {text}({name}) if 0.001 <= {name} < 10000000.0 else {java}({name})")
+        return f"{{{name}}}"
+
+    return Wire((("<", fmt),)), render
+
+
+def _double(request: Request) -> Answer:
+    if not request.options.single_float(request.column):
+        return _double_as("d")
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = {emitter.bind('narrowed', narrowed_float)}({names[0]})")
+        return f"{{{names[0]}}}"
+
+    return Wire((("<", "d"),)), render
+
+
+def _bit(request: Request) -> Answer:
+    bits = request.wire.a
+    if bits == 1:
+
+        def boolean(emitter: Emitter, names: list[str]) -> str:
+            emitter.line(f"{names[0]} = {emitter.bind('BOOLEANS', ('false', 'true'))}[{names[0]}]")
+            return f"{{{names[0]}}}"
+
+        return Wire((("", "B"),)), boolean
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        # MySQL stores big-endian, Debezium writes little-endian (TYPE-05).
+        emitter.line(f"{names[0]} = {emitter.bind('b64', base64_text)}({names[0]}[::-1])")
+        return f'"{{{names[0]}}}"'
+
+    return Wire((("", f"{(bits + 7) // 8}s"),)), render
+
+
+def _enum(request: Request) -> Answer:
+    # 0 stands for the error value '' (an invalid member stored in a lax sql_mode).
+    texts = ('""', *map(quote_byte_text, request.column.enum_values))
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = {emitter.bind(request.unique('ENUM'), texts)}[{names[0]}]")
+        return f"{{{names[0]}}}"
+
+    return Wire((("", "B") if request.wire.a == 1 else ("<", "H"),)), render
+
+
+def set_text(members: tuple[str, ...], mask: int) -> str:
+    """Return the JSON string of a SET value.
+
+    Args:
+        members: The column's members.
+        mask: Bit i set means member i.
+
+    Raises:
+        ValueError: When the mask has a bit beyond the members.
+    """
+    if mask >> len(members):
+        raise ValueError(f"SET value {mask} has members beyond the {len(members)} of the column")
+    return quote_byte_text(",".join(m for i, m in enumerate(members) if mask >> i & 1))
+
+
+SET_FIELDS = {
+    1: (("", "B"),),
+    2: (("<", "H"),),
+    3: (("<", "H"), ("", "B")),
+    4: (("<", "I"),),
+    8: (("<", "Q"),),
+}
+
+
+def _set(request: Request) -> Answer:
+    size = request.wire.a
+    if size not in SET_FIELDS:
+        raise ValueError(f"a SET of {size} bytes")
+    texts = temporal.Memo(partial(set_text, request.column.enum_values))
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        if len(names) == 2:
+            emitter.line(f"{names[0]} |= {names[1]} << 16")
+        emitter.line(f"{names[0]} = {emitter.bind(request.unique('SET'), texts)}[{names[0]}]")
+        return f"{{{names[0]}}}"
+
+    return Wire(SET_FIELDS[size]), render
+
+
+def _base64_url(data: bytes) -> str:
+    return urlsafe_b64encode(data).decode("ascii")
+
+
+BINARY_TEXTS: dict[str, Callable[[bytes], str]] = {
+    "bytes": base64_text,
+    "base64": base64_text,
+    "base64-url-safe": _base64_url,
+    "hex": bytes.hex,
+}
+
+
+def _binary(prefix: int, pad: int, request: Request) -> Answer:
+    mode = request.options.binary_mode
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        # The server cuts trailing zero bytes of BINARY(n) in row images.
+        padded = f"{names[0]}.ljust({pad}, NUL)" if pad else names[0]
+        if pad:
+            emitter.bind("NUL", b"\0")
+        text = emitter.bind(f"binary_{mode.replace('-', '_')}", BINARY_TEXTS[mode])
+        emitter.line(f"{names[0]} = {text}({padded})")
+        return f'"{{{names[0]}}}"'
+
+    return Wire(prefix=prefix, as_bytes=True), render
+
+
+def _text(prefix: int, request: Request, *, fixed: bool = False) -> Answer:
+    name = request.column.charset or "utf8mb4"
+    known = charset(name)
+    if known.unit > 1 and fixed:
+        return _wide_char(prefix, name)
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        text, length = names
+        escape = emitter.bind(f"escape_{name}", known.escape)
+        if known.ascii_compatible:
+            # orjson scans fastest: its text is two quotes longer exactly when nothing needs an escape.
+            dumps = emitter.bind("dumps", orjson.dumps)
+            emitter.line(f"if len({dumps}({text})) != {length} + 2: {text} = {escape}({text})")
+        else:
+            emitter.line(f"{text} = {escape}({text})")
+        return f'"{{{text}}}"'
+
+    return Wire(prefix=prefix), render
+
+
+def _wide_char(prefix: int, name: str) -> Answer:
+    """CHAR of two or four bytes a character: the server cuts trailing 0x20 bytes, also half of a character."""
+    known = charset(name)
+
+    def restore(data: str) -> str:
+        missing = -len(data) % known.unit
+        text = known.decode((data + " " * missing).encode("latin-1")).rstrip(" ")
+        return escape_utf8(text.encode().decode("latin-1"))
+
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = {emitter.bind(f'escape_char_{name}', restore)}({names[0]})")
+        return f'"{{{names[0]}}}"'
+
+    return Wire(prefix=prefix), render
+
+
+def string_layout(wire: WireType) -> tuple[int, int, bool]:
+    """Return bytes of the length, declared bytes, and whether the length is fixed, of a type of strings."""
+    fixed = wire.code == wt.STRING
+    return wire.a if wire.code == wt.BLOB else (2 if wire.a > 255 else 1), wire.a, fixed
+
+
+def _character(request: Request) -> Answer:
+    """CHAR, VARCHAR and the TEXT types, also in character set binary."""
+    prefix, size, fixed = string_layout(request.wire)
+    if request.column.charset == "binary":
+        return _binary(prefix, size if fixed else 0, request)
+    return _text(prefix, request, fixed=fixed)
+
+
+def _bytes(request: Request) -> Answer:
+    prefix, size, fixed = string_layout(request.wire)
+    return _binary(prefix, size if fixed else 0, request)
+
+
+def _call(hint: str, function: Callable[[bytes], str], quoted: bool, request: Request) -> Answer:
+    def render(emitter: Emitter, names: list[str]) -> str:
+        emitter.line(f"{names[0]} = {emitter.bind(hint, function)}({names[0]})")
+        return f'"{{{names[0]}}}"' if quoted else f"{{{names[0]}}}"
+
+    return Wire(prefix=request.wire.a, as_bytes=True), render
+
+
+def _json_string(data: bytes) -> str:
+    return escape_utf8(json_byte_text(data))
+
+
+_geometry = partial(_call, "geometry_text", geometry_text, False)
+
+# By (Column.type_name, wire type): what does not stand here contradicts the schema.
+SPATIAL_TYPES = (
+    "GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
+)  # fmt: skip
+
+RENDERERS: dict[tuple[str, int], Callable[[Request], Answer]] = {
+    ("TINYINT", wt.TINY): _tinyint,
+    ("SMALLINT", wt.SHORT): partial(_integer, "h"),
+    ("MEDIUMINT", wt.INT24): _mediumint,
+    ("INT", wt.LONG): partial(_integer, "i"),
+    ("BIGINT", wt.LONGLONG): _bigint,
+    ("DECIMAL", wt.NEWDECIMAL): _decimal,
+    ("FLOAT", wt.FLOAT): _float,
+    ("DOUBLE", wt.DOUBLE): _double,
+    ("BIT", wt.BIT): _bit,
+    ("ENUM", wt.ENUM): _enum,
+    ("SET", wt.SET): _set,
+    **{(name, code): _character for name in CHARACTER_TYPES for code in wt.STRING_CODES},
+    **{(name, code): _bytes for name in BINARY_TYPES for code in wt.STRING_CODES},
+    ("JSON", wt.JSON): partial(_call, "json_string", _json_string, True),
+    ("POINT", wt.GEOMETRY): partial(_call, "point_text", point_text, False),
+    **{(name, wt.GEOMETRY): _geometry for name in SPATIAL_TYPES},
+    ("VECTOR", wt.VECTOR): partial(_call, "vector_text", vector_text, False),
+}
+
+
+def column_answer(request: Request) -> Answer:
+    """Return wire layout and renderer of a column.
+
+    Raises:
+        SchemaMismatchError: When the binlog's type cannot be that of the column.
+    """
+    key = (request.column.type_name, request.wire.code)
+    build = RENDERERS.get(key)
+    if build is not None:
+        return build(request)
+    table = literal_times.RENDERERS if request.options.flat else {}
+    temporal_build = table.get(key) or temporal_code.RENDERERS.get(key)
+    if temporal_build is None:
+        raise SchemaMismatchError(
+            f"Column {request.column.name} is {request.column.type_name}, but the binlog has type {request.wire.code}",
+            remedy="the schema history does not describe this table version: take a new snapshot of the table",
+        )
+    column = request.column
+    return temporal_build(
+        temporal_code.Temporal(request.wire, request.options, column.nullable, request.null, column.length or 0)
+    )

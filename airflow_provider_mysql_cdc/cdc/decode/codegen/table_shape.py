@@ -1,0 +1,219 @@
+"""What tables of one shape share: the code of their columns and the functions generated from it.
+
+A shape is everything that decides about generated code but the texts around a payload, in which the table's name
+stands. Those are put into the compiled code in place of marks, so that a thousand tables of a shape are compiled once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import lru_cache
+from types import CodeType, FunctionType
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import (
+    ColumnCode,
+    Emitter,
+    image_bodies,
+    literal,
+    object_body,
+)
+from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import (
+    VARIANTS,
+    Variants,
+    compiled,
+    function_of,
+    run_code,
+)
+from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
+from airflow_provider_mysql_cdc.cdc.model.interning import Alike, alike
+from airflow_provider_mysql_cdc.cdc.model.table import Column
+
+# Generated code holds byte text, in which no character is above U+00FF.
+KEY_HEAD, KEY_TAIL, VALUE_HEAD = "\u0100", "\u0101", "\u0102"
+_SHAPES, _RUNS = 256, 4 * VARIANTS
+
+
+class TableShape:
+    """Hold the code of one shape.
+
+    Args:
+        columns: The table's columns.
+        keys: Indexes of the event key's columns in key order.
+        wires: Wire types of the columns.
+        options: Modes.
+        null_text: Texts of defaults for NULL, by column name.
+        dialect: How records are put together.
+
+    Raises:
+        Declined: The dialect has no code for the columns.
+    """
+
+    def __init__(
+        self,
+        columns: tuple[Column, ...],
+        keys: tuple[int, ...],
+        wires: tuple[WireType, ...],
+        options: DecoderOptions,
+        null_text: tuple[tuple[str, str], ...],
+        dialect: Dialect = JSON,
+    ) -> None:
+        names = tuple(columns[i].name.lower() for i in keys)
+        self.columns = dialect.codes(columns, wires, options, dict(null_text), names)
+        self.size = (len(columns) + 7) >> 3
+        self.key_more = dialect.key_members(options)
+        # (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text
+        self.images = Variants(self._make_image)
+        # (bytes, byte text, offset of the bitmap) -> offset after the image, key text
+        self.key_images = Variants(self._make_key)
+        self._keys, self._dialect = keys, dialect
+        self._namespace: dict[str, Any] = dict(dialect.names)
+        self._runs: dict[tuple[str, bool, bytes | None, bool], MarkedCode] = {}
+
+    def run(
+        self, start: str, bitmap: bytes | None, *, tombstone: bool, texts: Mapping[str, str], owned: OwnedKeys | None
+    ) -> Any:
+        """Return the function that reads rows with one image, for a table of this shape.
+
+        Args:
+            start: What the payload begins with.
+            bitmap: NULL columns of the rows that it reads; None for any.
+            tombstone: Whether a tombstone follows each record.
+            texts: What stands in place of the marks: the texts around keys and before values.
+            owned: Tells rows whose records are wanted; None for all.
+        """
+        which = start, tombstone, bitmap, owned is not None
+        marked = self._runs.get(which)
+        if marked is None:
+            if len(self._runs) >= _RUNS:  # each table has at most VARIANTS of its own, but there may be many tables
+                self._runs.clear()
+            lines = self._run_lines(start, bitmap, tombstone=tombstone, owned=owned is not None)
+            marked = self._runs[which] = MarkedCode(run_code(compiled("\n".join(lines))))
+        defaults = None if owned is None else (owned.owns,)
+        return FunctionType(marked.filled(texts), self._namespace, None, defaults)
+
+    def _body(
+        self, bitmap: bytes | None, columns: tuple[ColumnCode, ...], *, keys_first: bool = False
+    ) -> tuple[Emitter, str, str]:
+        emitter = Emitter(self._namespace, keys_first=keys_first)
+        if bitmap is None:
+            emitter.line(f"nulls = int.from_bytes(b[p - {self.size}:p], 'little')")
+        nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
+        bodies, shown = image_bodies(emitter, columns, nulls)
+        value = object_body(columns, shown, self._dialect.image)
+        key = object_body(columns, {i: bodies[i] for i in self._keys}, self._dialect.key, self.key_more)
+        return emitter, value, key if self._keys else ""
+
+    def _make_image(self, bitmap: bytes | None) -> Any:
+        body, value, key = self._body(bitmap, self.columns)
+        lines = ["def run(b, t, p):", f" p += {self.size}", *(" " + x for x in body.lines)]
+        code = compiled("\n".join([*lines, f" return p, f'{key}', f'{value}'"]))
+        return function_of(code, self._namespace)
+
+    def _make_key(self, bitmap: bytes | None) -> Any:
+        body, _, key = self._body(bitmap, tuple(replace(code, in_value=False) for code in self.columns))
+        lines = ["def run(b, t, p):", f" p += {self.size}", *(" " + x for x in body.lines), f" return p, f'{key}'"]
+        return function_of(compiled("\n".join(lines)), self._namespace)
+
+    def _run_lines(self, start: str, bitmap: bytes | None, *, tombstone: bool, owned: bool) -> list[str]:
+        body, value, key = self._body(bitmap, self.columns, keys_first=owned)
+        if self._keys:
+            key = f"f'{literal(KEY_HEAD)}{key}{literal(KEY_TAIL)}'.encode('latin-1')"
+        head, size, same = literal(VALUE_HEAD + start), self.size, ""
+        if bitmap is not None:
+            same = f" and b[p] == {bitmap[0]}" if size == 1 else f" and b[p:p + {size}] == {bitmap!r}"
+        return [
+            f"def run(b, t, p, end, m, x, row, append{', owns' * owned}):",
+            f" while p < end{same}:",
+            f"  p += {size}",
+            *("  " + line for line in body.lines[: body.read]),
+            f"  k = {key or None}",
+            *(("  if not owns(k):", "   row += 1", "   continue") if owned else ()),
+            *("  " + line for line in body.lines[body.read :]),
+            f"  append((k, f'{head}{value}{{m}}{self._dialect.row}{{x}}'.encode('latin-1'), row, 0, None))",
+            *(("  append((k, None, row, 1, None))",) if tombstone else ()),
+            "  row += 1",
+            " return p, row",
+        ]
+
+
+class MarkedCode:
+    """Hold the code of a function, and which of its constants have marks.
+
+    Args:
+        code: The code; what is nested in it has no marks.
+    """
+
+    def __init__(self, code: CodeType) -> None:
+        self._code = code
+        self._marked = [(i, c) for i, c in enumerate(code.co_consts) if isinstance(c, str) and not c.isascii()]
+
+    def filled(self, texts: Mapping[str, str]) -> CodeType:
+        """Return the code with texts in place of marks.
+
+        Args:
+            texts: By mark.
+        """
+        constants = list(self._code.co_consts)
+        for i, constant in self._marked:
+            constants[i] = _filled_text(constant, texts)
+        return self._code.replace(co_consts=tuple(constants))
+
+
+def _filled_text(text: str, texts: Mapping[str, str]) -> str:
+    for mark, of in texts.items():
+        text = text.replace(mark, of)
+    return text
+
+
+def filled(code: CodeType, texts: Mapping[str, str]) -> CodeType:
+    """Return code whose constants have texts in place of marks.
+
+    Args:
+        code: The code.
+        texts: By mark.
+    """
+
+    def fill(constant: Any) -> Any:
+        if isinstance(constant, CodeType):
+            return filled(constant, texts)
+        return _filled_text(constant, texts) if isinstance(constant, str) and not constant.isascii() else constant
+
+    return code.replace(co_consts=tuple(map(fill, code.co_consts)))
+
+
+@lru_cache(maxsize=_SHAPES)
+def _shared(columns: Alike[tuple[Column, ...]], *given: Any) -> TableShape:
+    return TableShape(columns.value, *given)
+
+
+def shape_of_table(
+    columns: tuple[Column, ...],
+    keys: tuple[int, ...],
+    wires: tuple[WireType, ...],
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    dialect: Dialect = JSON,
+) -> TableShape:
+    """Return the shape of a table version; tables that are alike get the same.
+
+    Args:
+        columns: The table's columns.
+        keys: Indexes of the event key's columns in key order.
+        wires: Wire types of the columns.
+        options: Modes.
+        envelope: Constant texts.
+        dialect: How records are put together.
+    """
+    nulls = tuple(envelope.null_text.items()) if options.replace_null_with_default else ()
+    untitled = replace(options, schema_titles=()) if options.schema_titles else options
+    given = keys, wires, untitled, nulls, dialect
+    try:
+        return _shared(alike(columns), *given)
+    except TypeError:  # what a converter of one's own gave cannot be compared
+        return TableShape(columns, *given)

@@ -1,0 +1,113 @@
+"""What stands in an event for a column that the row image leaves out (binlog_row_image MINIMAL or NOBLOB).
+
+==================  ==================================================================================================
+image               text of an absent column
+==================  ==================================================================================================
+INSERT              what the server stored: the column's literal default, or null where it has none. Expressions and
+                    generated columns stand in the image (9.7.4, seen in its events); where an older server leaves them
+                    out their value is unknown, and so are a TIMESTAMP's literal default, which is a time in the zone
+                    of a session, and what sql_mode puts into a NOT NULL column without a default
+UPDATE, after       its value in the before image, for an absent column is an unchanged one (generated columns that
+                    follow a changed one stand in the image); where the before image lacks it too, it is unknown
+UPDATE, DELETE:     unknown; a before image with an unknown value that cannot be told is null as a whole, which the
+before              envelope allows
+==================  ==================================================================================================
+
+An unknown value is told by ``unavailable.value.placeholder`` in character, JSON, ENUM and SET columns and, as bytes, in
+binary columns: the types in which Debezium writes it, or which Connect has as a plain string. All others cannot hold
+it. In a before image null then stands for it where the column is nullable. In an after image null would say that the
+value *is* NULL, so the row is an error, unless ``unavailable.value.as.null`` asks for null.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import BINARY_TEXTS
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
+from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
+
+PLACEHOLDER = "__debezium_unavailable_value"
+ABSENT = "{}"
+"""What stands in before images of flat rows, which are not shown: no column has such a value."""
+_HEX = "hex:"
+_TEXT_TYPES = frozenset((*COLLATED_TYPES, "JSON"))
+
+
+class UnavailableError(ValueError):
+    """Say that a column's value cannot be told.
+
+    Args:
+        column: Its name.
+        why: The reason.
+    """
+
+    def __init__(self, column: str, why: str) -> None:
+        super().__init__(why)
+        self.column = column
+
+
+def placeholder_bytes(placeholder: str) -> bytes:
+    """Return the placeholder of binary columns: its UTF-8 bytes, or those that follow ``hex:`` in hexadecimal.
+
+    Raises:
+        ValueError: What follows ``hex:`` is not hexadecimal.
+    """
+    return bytes.fromhex(placeholder[len(_HEX) :]) if placeholder.startswith(_HEX) else placeholder.encode()
+
+
+def placeholder_text(column: Column, options: DecoderOptions) -> str | None:
+    """Return the placeholder as JSON in byte text, or None for a type that cannot hold it."""
+    data = placeholder_bytes(options.unavailable)
+    custom = options.custom(column)
+    if custom is not None:
+        if custom.name is not None or custom.type not in ("string", "bytes"):
+            return None
+        if custom.type == "bytes":
+            return f'"{BINARY_TEXTS["bytes"](data)}"'
+        return quote_byte_text(data.decode("utf-8", "replace"))
+    if column.type_name in BINARY_TYPES or (column.type_name in _TEXT_TYPES and column.charset == "binary"):
+        return f'"{BINARY_TEXTS[options.binary_mode](data)}"'
+    if column.type_name in _TEXT_TYPES:
+        return quote_byte_text(data.decode("utf-8", "replace"))
+    return None
+
+
+class Unavailable(NamedTuple):
+    """Hold what stands for a column that is absent, by kind of image; None where it cannot be told.
+
+    Args:
+        stored: What an INSERT stored in it.
+        before: In a before image.
+        after: In an after image, when its value is not known from elsewhere.
+    """
+
+    stored: str | None
+    before: str | None
+    after: str | None
+
+
+def unavailable(
+    column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str, *, refused: bool = False
+) -> Unavailable:
+    """Return what stands for a column that is absent, as JSON in byte text.
+
+    Args:
+        column: The column.
+        options: Placeholder and modes.
+        envelope: Gives the values that an INSERT stores in columns it does not name.
+        null: JSON text of NULL.
+        refused: Whether a converter cannot convert NULL.
+    """
+    text = placeholder_text(column, options)
+    if options.flat:
+        return Unavailable(None, ABSENT, None)
+    # A converter's text of NULL would say that the value is NULL.
+    unknown = null if options.custom(column) is None else "null"
+    before = text or (unknown if column.nullable else None)
+    after = text or (unknown if column.nullable and options.unavailable_as_null else None)
+    stored = envelope.insert_text.get(column.name)
+    if stored is None or (stored == "null" and refused):
+        return Unavailable(None, before, after)
+    return Unavailable(null if stored == "null" else to_byte_text(stored), before, after)

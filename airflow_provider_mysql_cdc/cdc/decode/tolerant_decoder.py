@@ -1,0 +1,151 @@
+"""Go on behind a row that cannot be decoded (``event.processing.failure.handling.mode`` warn or skip).
+
+Events whose rows can all be decoded take the decoder's own way. When one fails, the event is decoded again row by row:
+the records of the others are the same as without it, and keep their row numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import Salvage, Salvaged, Shape, shape_of
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer, RowFunctions
+from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+
+
+class BadRow(NamedTuple):
+    """Describe a row that was left out.
+
+    Args:
+        row: Its number in the event.
+        op: Operation letter.
+        error: Why; with the first cause as ``__cause__``.
+        key: The record key it would have had, or None when there is none or it cannot be told.
+        key_json: JSON text of the key's payload, or None.
+        before: JSON text of the before image's values that can be decoded, or None.
+        after: The same of the after image.
+        failed: Name and cause of each column that cannot be decoded.
+    """
+
+    row: int
+    op: str
+    error: ValueDecodeError
+    key: bytes | None = None
+    key_json: str | None = None
+    before: str | None = None
+    after: str | None = None
+    failed: tuple[tuple[str, str], ...] = ()
+
+
+class Tolerant:
+    """Offer a decoder's functions; rows that fail go to a list in place of stopping the event.
+
+    Args:
+        decoder: The decoder.
+        failed: Gets the rows that were left out.
+    """
+
+    def __init__(self, decoder: RowFunctions, failed: list[BadRow]) -> None:
+        self._decoder, self._failed = decoder, failed
+        self._salvage: Salvage = decoder.salvage()
+
+    def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
+
+        Raises:
+            ValueDecodeError: The event's structure does not hold, so the rows cannot be told apart.
+        """
+        return self._try(self._decoder.write, "c", buf, pos, end, ctx, out)
+
+    def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of an UPDATE_ROWS event; see ``write``."""
+        return self._try(self._decoder.update, "u", buf, pos, end, ctx, out)
+
+    def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a DELETE_ROWS event; see ``write``."""
+        return self._try(self._decoder.delete, "d", buf, pos, end, ctx, out)
+
+    def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        """Append the records of a PARTIAL_UPDATE_ROWS event; see ``write``."""
+        return self._try(self._decoder.partial_update, "p", buf, pos, end, ctx, out)
+
+    def _try(
+        self, decode: Callable[..., int], kind: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+    ) -> int:
+        made = len(out)
+        try:
+            return decode(buf, pos, end, ctx, out)
+        except ValueDecodeError as error:
+            del out[made:]
+            width = len(self._decoder.table.columns)
+            size = (width + 7) // 8 * (2 if kind in "up" else 1)
+            bitmaps = bytes(buf[pos - size : pos])
+            shape = shape_of(bitmaps, width, 2 if kind in "up" else 1, partial=kind == "p")
+            found = self._rows(bytes(buf[pos:end]), shape, error)
+            first = ctx.first_row
+            try:
+                at = 0
+                for number, row in enumerate(found, first):
+                    ctx.first_row = number
+                    one = bitmaps + bytes(buf[pos + at : pos + row.end])
+                    at = row.end
+                    self._one(decode, kind, one, size, row, ctx, out)
+            finally:
+                ctx.first_row = first
+            return len(found)
+
+    def _rows(self, data: bytes, shape: Shape, error: ValueDecodeError) -> list[Salvaged]:
+        """Return all rows of an event, or raise the error when their bounds cannot be found."""
+        rows: list[Salvaged] = []
+        pos = 0
+        try:
+            while pos < len(data) or not rows:  # a row of defaults has no bytes
+                rows.append(self._salvage.row(data, pos, shape))
+                if rows[-1].end == pos and data:
+                    raise ValueError("the rows have no bytes")
+                pos = rows[-1].end
+        except ROW_ERRORS:
+            raise error from error.__cause__
+        return rows
+
+    def _one(
+        self,
+        decode: Callable[..., int],
+        kind: str,
+        one: bytes,
+        size: int,
+        row: Salvaged,
+        ctx: EventContext,
+        out: list[Any],
+    ) -> None:
+        made = len(out)
+        try:
+            decode(one, size, len(one), ctx, out)
+        except ValueDecodeError as error:
+            del out[made:]
+            images = [_object(image) for image in row.images]
+            self._failed.append(
+                BadRow(
+                    row=ctx.first_row,
+                    op="u" if kind == "p" else kind,
+                    error=error,
+                    key=self._decoder.key_bytes(row.key),
+                    key_json=_utf8(row.key),
+                    before=None if kind == "c" else images[0],
+                    after=images[-1] if kind != "d" else None,
+                    failed=tuple(row.failed),
+                )
+            )
+
+
+def _object(values: dict[str, str]) -> str:
+    members = ",".join(f"{quote_byte_text(name)}:{text}" for name, text in values.items())
+    return _utf8(f"{{{members}}}") or "{}"
+
+
+def _utf8(text: str | None) -> str | None:
+    return None if text is None else text.encode("latin-1").decode("utf-8", "replace")

@@ -1,0 +1,224 @@
+"""Plan a batch: fix its end before anything is read, and deal topics out to writers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import is_whole, stamp
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, check_available, current_offset
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.job.topic_partitions import is_elsewhere, topic_partitions
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, order
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
+
+
+def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
+    """Return the batch's end: the server's current position, or the end of an earlier file.
+
+    Transactions never span binlog files, so the end of a file is a transaction boundary.
+
+    Args:
+        conn: An open connection to the source.
+        start: The batch's start, which the server still has.
+        max_bytes: ``max.batch.bytes``; 0 means no limit.
+    """
+    current = current_offset(conn)
+    if max_bytes <= 0:
+        return current
+    begin, total = file_number(start.file), 0
+    files = sorted(((file_number(name), name, size) for name, size in binary_logs(conn)), key=lambda f: f[0])
+    for (number, _, size), following in pairwise(files):
+        if number < begin:
+            continue
+        total += size - (start.pos if number == begin else 0)
+        if total >= max_bytes and following[0] <= file_number(current.file):
+            return BinlogOffset(following[1], 4, None, current.server_uuid)
+    return current
+
+
+def nothing_new(conn: Any, start: BinlogOffset) -> bool:
+    """Return whether the server's binlog ends where a stream has come to, by one look over the connection there is.
+
+    It does not tell a file that was replaced by another one of the same name and length; ``plan_drain`` does.
+
+    Args:
+        conn: An open connection to the source.
+        start: The committed offset.
+    """
+    end = current_offset(conn)
+    gtids = end.gtids if start.gtids is not None else None
+    return (end.file, end.pos, end.server_uuid, gtids) == (start.file, start.pos, start.server_uuid, start.gtids)
+
+
+def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
+    """Return the size of a range of the binlog in bytes."""
+    files = binary_logs(conn) if start.file != end.file else []
+    return bytes_between(files, start, end)
+
+
+def assign(
+    partitions: Mapping[str, int], weights: Mapping[str, int], writers: int, first: Collection[str] = ()
+) -> dict[str, tuple[int, ...]]:
+    """Deal topics out to writers by the record counts of earlier batches.
+
+    Whole topics go to the writer with the least load; only a topic that outweighs a writer's share is split by
+    partition, because its writers then walk each other's rows.
+
+    Args:
+        partitions: Topic -> partition count.
+        weights: Topic -> records in earlier batches.
+        writers: Number of writers.
+        first: Topics that the first writer owns whole: it alone writes schema changes, transactions and heartbeats, and
+            transforms may route tables into their topics.
+
+    Returns:
+        Topic -> one writer index for each partition.
+    """
+    load = [0.0] * writers
+    total = sum(max(weights.get(t, 0), 1) for t in partitions)
+    out: dict[str, tuple[int, ...]] = {}
+    for topic in sorted(partitions, key=lambda t: (-weights.get(t, 0), t)):
+        weight, count = float(max(weights.get(topic, 0), 1)), partitions[topic]
+        if topic in first:
+            load[0] += weight
+            out[topic] = (0,) * count
+            continue
+        if writers > 1 and count > 1 and weight > total / writers:
+            owners = []
+            for _ in range(count):
+                owner = min(range(writers), key=lambda w: (load[w], w))
+                load[owner] += weight / count
+                owners.append(owner)
+            out[topic] = tuple(owners)
+            continue
+        owner = min(range(writers), key=lambda w: (load[w], w))
+        load[owner] += weight
+        out[topic] = (owner,) * count
+    return out
+
+
+def plan_drain(
+    cfg: ConnectorConfig,
+    conn: Any,
+    start: BinlogOffset,
+    epoch: int,
+    owner: str,
+    weights: Mapping[str, int],
+    prepared: tuple[PreparedXa, ...] = (),
+    *,
+    even_empty: bool = False,
+) -> BatchPlan | None:
+    """Return the plan of the next batch, or None when nothing happened since ``start``.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        start: The committed offset.
+        epoch: The new batch's epoch.
+        owner: Who runs.
+        weights: Records per topic in earlier batches.
+        prepared: XA transactions that the batch before left undecided.
+        even_empty: Whether a batch is wanted although nothing happened: there is other work for the job.
+
+    Raises:
+        BinlogPurgedError: The start is no longer on the server.
+    """
+    # The file's fingerprint is read behind the end, so that it is that of the end's file, too.
+    end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
+    start = check_available(conn, cfg.connection_settings(), start)
+    if order(end, start) <= 0:
+        if not even_empty:
+            return None
+        end = start
+    writers = cfg[F.DRAIN_WRITERS]
+    if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
+        writers = 1
+    return _plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+
+
+def plan_round(
+    cfg: ConnectorConfig,
+    conn: Any,
+    start: BinlogOffset,
+    epoch: int,
+    owner: str,
+    weights: Mapping[str, int],
+    prepared: tuple[PreparedXa, ...],
+    writers: int,
+) -> BatchPlan:
+    """Return the plan of a batch that ends where the binlog stands now, even if nothing happened since ``start``.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        start: The committed offset.
+        epoch: The new batch's epoch.
+        owner: Who runs.
+        weights: Records per topic in earlier batches.
+        prepared: XA transactions that the batch before left undecided.
+        writers: Number of writers.
+
+    Raises:
+        BinlogPurgedError: The start is no longer on the server.
+    """
+    end = current_offset(conn)  # as in plan_drain
+    start = check_available(conn, cfg.connection_settings(), start)
+    if order(end, start) <= 0:
+        end = start
+    return _plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+
+
+def _plan(
+    cfg: ConnectorConfig,
+    conn: Any,
+    span: tuple[BinlogOffset, BinlogOffset],
+    epoch: int,
+    owner: str,
+    weights: Mapping[str, int],
+    prepared: tuple[PreparedXa, ...],
+    writers: int,
+) -> BatchPlan:
+    plan = BatchPlan(
+        epoch=epoch,
+        kind="drain",
+        start=span[0],
+        end=_stamped(conn, cfg, *span),
+        writers=writers,
+        owner=owner,
+        created_ms=time.time_ns() // 1_000_000,
+        server_id=cfg.server_id(0),
+        prepared=prepared,
+        pins=pins(cfg, snapshot=False),
+    )
+    return dealt(cfg, conn, plan, weights)
+
+
+def _stamped(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> BinlogOffset:
+    """Return the end with the fingerprint of its file, which is the start's where that has its transaction in it."""
+    if end.file == start.file and is_whole(start.origin):
+        return replace(end, origin=start.origin)
+    return stamp(conn, cfg.connection_settings(), end)
+
+
+def dealt(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:
+    """Return a plan with today's topics, dealt out to its writers; nothing of it is begun yet.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        plan: The plan.
+        weights: Records per topic in earlier batches.
+    """
+    routed = bool(cfg.families.transforms.routers)
+    counts = topic_partitions(cfg, captured_tables(conn, cfg) if is_elsewhere(cfg) else ())
+    first = {cfg.route(topic).topic for topic in wiring.side_topics(cfg)} if routed else set()
+    return plan.with_topics(counts, assign(counts, weights, plan.writers, first))

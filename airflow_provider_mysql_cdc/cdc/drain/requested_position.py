@@ -1,0 +1,156 @@
+"""A place of the binlog that a person names: a file and position, or the GTID set that was executed up to there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available
+from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SourceError
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+
+# Events that begin a transaction, or stand between two of them (names of SHOW BINLOG EVENTS).
+_BETWEEN = {"Gtid", "Anonymous_Gtid", "Gtid_tagged", "Rotate", "Stop", "Format_desc", "Previous_gtids", "Heartbeat"}
+_REMEDY = "give a transaction boundary: the position of a Gtid or Anonymous_Gtid event (SHOW BINLOG EVENTS IN 'file')"
+_SHOWN = 300
+"""Characters of a GTID set in a message."""
+
+
+def place_at(conn: Any, settings: ConnectionSettings, here: BinlogOffset, file: str, pos: int) -> BinlogOffset:
+    """Return the offset at a file and position, once it is certain that the stream can go on there.
+
+    Args:
+        conn: An open connection.
+        settings: How to reach the same server.
+        here: Any offset of the server.
+        file: Binlog file.
+        pos: Position in it.
+
+    Raises:
+        BinlogPurgedError: The server does not hold the position.
+        ConfigError: No event begins there, or the position is inside a transaction.
+        SourceError: The server cannot be asked.
+    """
+    offset = check_available(conn, settings, here.at(file, pos))
+    _require_boundary(conn, offset)
+    return offset
+
+
+def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
+    """Check that the server has a transaction boundary at a position of a file that it holds."""
+    quoted = offset.file.replace("\\", "").replace("'", "")
+    try:
+        events = fetch_named(conn, f"SHOW BINLOG EVENTS IN '{quoted}' FROM {offset.pos} LIMIT 1")
+    except SourceError as error:
+        raise ConfigError(
+            "no event begins at this position", where=str(offset), why=error.why, remedy=_REMEDY
+        ) from error
+    # The end of a file has no event. MySQL 8 and later go on to the next event where none begins (read from 9.7).
+    if events and int(events[0]["Pos"]) != offset.pos:
+        raise ConfigError(
+            "no event begins at this position",
+            where=str(offset),
+            why=f"the next one begins at {events[0]['Pos']}",
+            remedy=_REMEDY,
+        )
+    if events and events[0]["Event_type"] not in _BETWEEN:
+        raise ConfigError(
+            "the position is inside a transaction",
+            where=str(offset),
+            why=f"a {events[0]['Event_type']} event begins there",
+            remedy=_REMEDY,
+        )
+
+
+def place_of_gtids(cfg: ConnectorConfig, conn: Any, here: BinlogOffset, wanted: GtidSet) -> BinlogOffset:
+    """Return the offset before the first transaction that a GTID set does not hold.
+
+    The stream goes by file and position, so the set has to be one that was executed at some place: with a gap in it,
+    transactions behind the place would come although the set holds them.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection.
+        here: The end of the server's binlog.
+        wanted: The set.
+
+    Raises:
+        BinlogPurgedError: The server no longer holds the first transaction that the set lacks.
+        ConfigError: GTIDs are off; the server does not know a transaction of the set; or the set has a gap.
+        SourceError: The server cannot be asked.
+    """
+    where = f"gtid_set {str(wanted)[:_SHOWN]}"
+    if here.gtids is None:
+        raise ConfigError("GTIDs are off", where=where, remedy="give binlog_filename and binlog_position")
+    if unknown := wanted.subtract(GtidSet.parse(here.gtids)):
+        raise ConfigError(
+            "the server does not know transactions of the GTID set",
+            where=where,
+            why=f"gtid_executed lacks {str(unknown)[:_SHOWN]}",
+            remedy="give a set that this server has executed, as SELECT @@gtid_executed shows it",
+        )
+    settings = cfg.connection_settings()
+    file, before = _file_of(conn, [name for name, _ in binary_logs(conn)], wanted, where)
+    start = check_available(conn, settings, here.at(file, FILE_START))
+    place, passed = _first_beyond(cfg, start, here, before, wanted)
+    if late := wanted.subtract(passed):
+        raise ConfigError(
+            "the GTID set has a gap, so no place of the binlog stands for it",
+            where=where,
+            why=f"it lacks the transaction at {place}, and holds {str(late)[:_SHOWN]} behind it",
+            remedy=f"give a set without the gap: {str(passed)[:_SHOWN]} stands for {place}",
+        )
+    return check_available(conn, settings, here.at(place.file, place.pos, str(passed)))
+
+
+def _file_of(conn: Any, files: Sequence[str], wanted: GtidSet, where: str) -> tuple[str, GtidSet]:
+    """Return the last file before which nothing was executed that the set lacks, and what was; sets only grow."""
+    low, high, before = 0, len(files), GtidSet()
+    while low < high:
+        middle = (low + high) // 2
+        previous = _previous(conn, files[middle])
+        if wanted.contains(previous):
+            low, before = middle + 1, previous
+        else:
+            high = middle
+    if low == 0:
+        missing = str(_previous(conn, files[0]).subtract(wanted))[:_SHOWN] if files else ""
+        raise BinlogPurgedError(
+            "the server no longer holds transactions that the GTID set lacks",
+            where=where,
+            why=f"its first binlog file begins behind {missing}",
+            remedy="add them to the set, if the stream is to leave them out",
+        )
+    return files[low - 1], before
+
+
+def _previous(conn: Any, file: str) -> GtidSet:
+    """Return what was executed before a binlog file."""
+    events = fetch_named(conn, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2")
+    return GtidSet.parse(next((e["Info"] for e in events if e["Event_type"] == "Previous_gtids"), ""))
+
+
+def _first_beyond(
+    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, before: GtidSet, wanted: GtidSet
+) -> tuple[BinlogOffset, GtidSet]:
+    """Return the place of the first transaction that a set lacks, or the end, and what was executed before it."""
+    passed = GtidTracker(str(before))
+    stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
+    try:
+        for event in stream.events(end):
+            gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None
+            if gtid is None:
+                continue
+            if not wanted.contains(gtid):
+                return end.at(event.file, event.start_pos), passed.gtid_set()
+            passed.add(gtid)
+    finally:
+        stream.close()
+    return end, passed.gtid_set()

@@ -1,0 +1,177 @@
+"""The structures at the place to which a person moves the offset.
+
+The schema history knows the statements that were drained. A place beyond them, before them, in another binlog or behind
+something that was skipped needs a description of its own: the structures that the server has now, when no captured
+table was changed between the place and now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, current_offset
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError, StateError
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
+from airflow_provider_mysql_cdc.cdc.schema.history import reaches, read_history
+from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import describe, history_records
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import Definitions, captured_tables, guard, read_definitions
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
+from airflow_provider_mysql_cdc.cdc.snapshot.recovery import replace_history, require_no_ddl
+from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lock_seconds
+
+LOOKS = 5
+
+
+def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: BinlogOffset | None) -> bool:
+    """Return whether the schema history gives the structures at an offset.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        offset: The offset, just read from the server.
+        drained: How far the stream was drained, or None when that is not known.
+
+    Raises:
+        SchemaError: A record of the history is damaged, or it is another connector's; or a signal told structures
+            between the offset and what was drained.
+        SinkError: Kafka cannot be read.
+    """
+    if drained is None or not partition_counts(make_admin(cfg.kafka_settings()), [cfg.history_topic]):
+        return False
+    try:
+        drained = check_available(conn, cfg.connection_settings(), drained)
+    except BinlogPurgedError:
+        return False  # of another binlog, or before all that the server still has
+    if order(offset, drained) > 0:
+        return False
+    told: list[HistoryRecord] = []
+
+    def records() -> Iterator[HistoryRecord]:
+        for record in read_history(cfg):
+            if record.between and comparable(record.position, offset) and order(record.position, offset) > 0:
+                told.append(record)
+            yield record
+
+    if not reaches(records(), offset):
+        return False
+    if told:
+        raise SchemaError(
+            "the stream cannot go back behind structures that a signal told between two batches",
+            where=f"schema-changes of {told[-1].position}",
+            why="the binlog does not tell them again at their place",
+            remedy=f"move to {told[-1].position} or behind it; or take the tables' rows again (execute-snapshot)",
+        )
+    return True
+
+
+def structure_records(
+    cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int
+) -> tuple[list[SideRecord], int]:
+    """Return the records that describe the captured tables in the schema history, as of an offset.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger, open for writing.
+        offset: The offset.
+        epoch: The epoch of the reset.
+
+    Returns:
+        The records, and the number of captured tables.
+
+    Raises:
+        SchemaError: A captured table was changed behind the offset, with the statement and its place.
+        StateError: Tables come and go too quickly.
+    """
+    definitions, end = _read(cfg)
+    try:
+        require_no_ddl(cfg, offset, end)
+    except SchemaError as error:
+        raise SchemaError(
+            "the structures at this place are not known: a captured table was changed between it and now",
+            where=error.where,
+            why="the schema history does not reach this place, and the server's structures are those after the "
+            "statement",
+            remedy="move to a place behind the statement (current is always one) or to one that the stream has drained "
+            "in one piece; or take a new snapshot (mysql_cdc_snapshot with again=true)",
+        ) from error
+    return _records(cfg, job, definitions, offset, epoch), len(definitions.tables)
+
+
+def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int) -> int:
+    """Write the structures of the captured tables into the schema history, as of an offset.
+
+    Args:
+        cfg: The connector's configuration.
+        job: The ledger, open for writing.
+        offset: The offset.
+        epoch: The epoch of the reset.
+
+    Returns:
+        The number of captured tables.
+
+    Raises:
+        SchemaError: A captured table was changed behind the offset, with the statement and its place.
+        StateError: Tables come and go too quickly.
+    """
+    records, tables = structure_records(cfg, job, offset, epoch)
+    job.commit(records)
+    return tables
+
+
+def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Callable[[str], None]) -> None:
+    """Rebuild a lost schema history for a batch that is not finished, so that the drain can go on with it.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        plan: The batch.
+        log: Takes one line of text.
+
+    Raises:
+        SchemaError: A captured table was changed since the batch's start, with the statement and its place.
+        RunInProgressError: Another run is at work.
+        StateError: Tables come and go too quickly.
+    """
+    with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
+        job.begin(replace(plan, owner=owner))  # now nobody writes into the history any more
+        definitions, end = _read(cfg)
+        lock.require()
+        replace_history(cfg, plan.start, end)
+        job.commit(_records(cfg, job, definitions, plan.start, plan.epoch))
+    log(f"the schema history is rebuilt as of {plan.start}, where batch {plan.epoch} begins; the drain goes on with it")
+
+
+def _records(
+    cfg: ConnectorConfig, job: JobLedger, definitions: Definitions, offset: BinlogOffset, epoch: int
+) -> list[SideRecord]:
+    job.create_topics({})
+    return [*history_records(cfg, describe(definitions), offset, epoch), history_id_record(cfg, job)]
+
+
+def _read(cfg: ConnectorConfig) -> tuple[Definitions, BinlogOffset]:
+    """Return the definitions of the captured tables and a position at which they hold."""
+    gone = None
+    for _ in range(LOOKS):
+        with connect(cfg.connection_settings()) as conn:
+            tables = captured_tables(conn, cfg)
+            gone = guard(conn, tables, lock_seconds(cfg))
+            if gone is None:
+                # No table of the list changes while it is guarded; one that is not on it is found in the binlog.
+                return read_definitions(conn, cfg, tables), current_offset(conn)
+    raise StateError(
+        "the tables did not keep still long enough to be described",
+        where=str(gone),
+        remedy="run the task again when statements that drop or rename tables are over",
+        retriable=True,
+    )

@@ -1,0 +1,155 @@
+"""Rows that are left out: count them, log them, and write what is known of them to the dead-letter topic.
+
+A dead letter's value is JSON without a schema::
+
+    {"topic": .., "op": "c", "source": {..}, "key": {..}, "before": {..}, "after": {..},
+     "failed": [{"column": .., "cause": ..}], "error": {"type", "what", "where", "why", "remedy", "retriable"}}
+
+``source`` is the block that the event would have had; ``before`` and ``after`` hold the values that could be read,
+masked as in events; the record's key is the one the event would have had, where it can be told. Headers have the names
+of Kafka Connect's (``DeadLetterQueueReporter``); ``offset`` is the place in the binlog.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.enums import RowFailureMode
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
+from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
+
+SKIPPED = " (rows left out)"
+LOG_SECONDS, LOG_LINES = 10.0, 100
+_PREFIX = "__connect.errors."
+_LOG = logging.getLogger(__name__)
+
+Header = tuple[str, bytes]
+Produce = Callable[[str, bytes | None, bytes | None, int, list[Header]], None]
+
+
+class DeadLetters:
+    """Take rows that are left out.
+
+    Args:
+        cfg: The connector's configuration.
+        task: Number of the writer or snapshot task, for the headers.
+        produce: Adds a record to the current transaction: topic, key, value, partition, headers.
+        counts: Records per topic; rows left out are added under the topic's name and ``SKIPPED``, dead letters under
+            that of the dead-letter topic.
+    """
+
+    def __init__(self, cfg: ConnectorConfig, task: int, produce: Produce, counts: dict[str, int]) -> None:
+        self._cfg, self._task, self._produce, self._counts = cfg, task, produce, counts
+        self._topic: str = cfg[F.DEAD_LETTER_TOPIC]
+        self._warn = cfg[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is RowFailureMode.WARN
+        self._ready = False
+        self._lines, self._since = 0, float("-inf")
+
+    @staticmethod
+    def wanted(cfg: ConnectorConfig) -> bool:
+        """Return whether rows may be left out at all."""
+        return cfg[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is not RowFailureMode.FAIL
+
+    def put(self, topic: str, bad: BadRow, ctx: EventContext, headers: list[Header]) -> None:
+        """Take one row.
+
+        Args:
+            topic: The topic its event would have gone to.
+            bad: The row.
+            ctx: Texts of its event.
+            headers: Headers its event would have had.
+
+        Raises:
+            SinkError: The dead letter cannot be written.
+        """
+        self._counts[topic + SKIPPED] = self._counts.get(topic + SKIPPED, 0) + 1
+        self._say(bad)
+        if not self._topic:
+            return
+        if not self._ready:
+            replication, settings = self._cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], self._cfg.topic_creation_settings()
+            ensure_topics(make_admin(self._cfg.kafka_settings()), {self._topic: TopicSpec(1, replication, settings)})
+            self._ready = True
+        self._produce(
+            self._topic,
+            bad.key,
+            letter_value(topic, bad, ctx),
+            0,
+            [*headers, *letter_headers(self._cfg[F.TOPIC_PREFIX], self._task, topic, bad, ctx)],
+        )
+        self._counts[self._topic] = self._counts.get(self._topic, 0) + 1
+
+    def _say(self, bad: BadRow) -> None:
+        """Log the row; at most ``LOG_LINES`` in ``LOG_SECONDS``, the counts tell how many there are."""
+        if not self._warn:
+            return
+        now = time.monotonic()
+        if now - self._since >= LOG_SECONDS:
+            self._since, self._lines = now, 0
+        self._lines += 1
+        if self._lines <= LOG_LINES:
+            _LOG.warning("A row is left out: %s", bad.error.message())
+
+
+def letter_value(topic: str, bad: BadRow, ctx: EventContext) -> bytes:
+    """Return a dead letter's value.
+
+    Args:
+        topic: The topic its event would have gone to.
+        bad: The row.
+        ctx: Texts of its event.
+    """
+    failed = [{"column": column, "cause": cause} for column, cause in bad.failed]
+    members = (
+        ("topic", _json(topic)),
+        ("op", _json(bad.op)),
+        ("source", f"{ctx.src_head}{bad.row}{ctx.src_tail}"),
+        ("key", bad.key_json or "null"),
+        ("before", bad.before or "null"),
+        ("after", bad.after or "null"),
+        ("failed", _json(failed)),
+        ("error", _json(bad.error.to_json())),
+    )
+    body = ",".join(f'"{name}":{text}' for name, text in members)
+    return f"{{{body}}}".encode("utf-8", "replace")
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+def letter_headers(prefix: str, task: int, topic: str, bad: BadRow, ctx: EventContext) -> list[Header]:
+    """Return a dead letter's headers.
+
+    Args:
+        prefix: ``topic.prefix``.
+        task: Number of the writer or snapshot task.
+        topic: The topic its event would have gone to.
+        bad: The row.
+        ctx: Texts of its event.
+    """
+    causes: list[BaseException] = []
+    error: BaseException | None = bad.error
+    while error is not None and len(causes) < 10:
+        causes.append(error)
+        error = error.__cause__
+    trace = "\nCaused by: ".join(f"{type(cause).__name__}: {cause}" for cause in causes)
+    texts = {
+        "topic": topic,
+        "offset": f"{ctx.where}/{bad.row}",
+        "connector.name": prefix,
+        "task.id": str(task),
+        "stage": "VALUE_CONVERTER",
+        "class.name": "RowDecoder",
+        "exception.class.name": type(bad.error).__name__,
+        "exception.message": bad.error.message(),
+        "exception.stacktrace": trace,
+    }
+    return [(_PREFIX + name, text.encode("utf-8", "replace")) for name, text in texts.items()]

@@ -1,0 +1,179 @@
+"""What records in Avro share: how their parts are formed, the bytes before a value, the error for what does not fit."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.fields import Part
+from airflow_provider_mysql_cdc.cdc.emit.headers import Header
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, Row
+
+MAGIC = "\x00"
+"""What Confluent's wire format begins with; four bytes of the schema's id follow."""
+Bytes = bytes | None
+
+
+def head_of(schema_id: SchemaId) -> str:
+    """Return what a record's bytes begin with, as byte text: nothing where a GUID stands in a header.
+
+    Args:
+        schema_id: Id of its schema.
+    """
+    return "" if schema_id.guid is not None else MAGIC + schema_id.number.to_bytes(4, "big").decode("latin-1")
+
+
+def id_header(part: Part, schema_id: SchemaId) -> Header | None:
+    """Return the header with a schema's GUID, or None where its id stands before the bytes.
+
+    Source: io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer and SchemaId.guidToBytes (release 8).
+
+    Args:
+        part: Whether it is the schema of a key or of a value.
+        schema_id: Id of the schema.
+    """
+    return None if schema_id.guid is None else (f"__{part}_schema_id", b"\x01" + UUID(schema_id.guid).bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class IdHeaders:
+    """Put the GUIDs of a record's schemas behind its other headers, as Kafka Connect's converters do.
+
+    Args:
+        key: The header for keys, or None.
+        value: The header for values, or None.
+    """
+
+    key: Header | None
+    value: Header | None
+
+    def __bool__(self) -> bool:
+        return self.key is not None or self.value is not None
+
+    def behind(self, headers: Headers, key: Bytes, value: Bytes) -> Headers:
+        """Return a record's headers; null has no schema (AbstractKafkaAvroSerializer).
+
+        Args:
+            headers: Its other headers.
+            key: Its key.
+            value: Its value.
+        """
+        found = [*headers]
+        if key is not None and self.key is not None:
+            found.append(self.key)
+        if value is not None and self.value is not None:
+            found.append(self.value)
+        return found
+
+
+# What encoders raise for a value that does not fit its schema.
+UNFIT = (ValueError, TypeError, KeyError, OverflowError, AttributeError)
+
+
+class TableForm(ABC):
+    """Form the records of one table version."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def key_bytes(self, key: Bytes) -> Bytes:
+        """Return a record's key.
+
+        Args:
+            key: The event's key, JSON.
+        """
+
+    @abstractmethod
+    def value_bytes(self, value: Bytes) -> Bytes:
+        """Return a record's value.
+
+        Args:
+            value: The event, JSON; None for a tombstone.
+        """
+
+    @abstractmethod
+    def partition(self, name: Bytes, key: Bytes, value: Bytes, count: int) -> int:
+        """Return a record's partition.
+
+        Args:
+            name: The record's key.
+            key: The event's key, JSON.
+            value: The event, JSON.
+            count: Partitions of the topic.
+        """
+
+    def heads(self, *, keyed: bool) -> tuple[str, str] | None:
+        """Return what keys and values begin with, or None where decoders do not write them at once.
+
+        Args:
+            keyed: Whether the table has a key.
+        """
+        return None
+
+    def ids(self) -> IdHeaders | None:
+        """Return the headers that records get beside their other ones, or None."""
+        return None
+
+    def records(self, rows: Iterable[Row], where: str = "", *, numbered: bool = True) -> Iterator[Row]:
+        """Yield the records of a row event.
+
+        Args:
+            rows: What the decoder made.
+            where: Place of the event, for errors.
+            numbered: Whether errors number the row.
+
+        Raises:
+            ValueDecodeError: A record cannot be written.
+        """
+        for key, value, row, leg, header in rows:
+            try:
+                made = self.key_bytes(key), self.value_bytes(value)
+            except ValueDecodeError as error:
+                raise at_row(error, where, row if numbered else None, key) from error
+            yield *made, row, leg, header
+
+
+def not_written(about: str, error: Exception) -> ValueDecodeError:
+    """Return the error for a record that does not fit its schema.
+
+    Args:
+        about: Whose records they are.
+        error: What encoding it raised.
+    """
+    return ValueDecodeError(
+        f"a record of {about} cannot be written as Avro",
+        why=f"{type(error).__name__}: {error}",
+        remedy="report it with the table's definition; exclude the column (column.exclude.list) to go on",
+    )
+
+
+def at_row(error: ValueDecodeError, where: str, row: int | None, key: Bytes) -> ValueDecodeError:
+    """Return an error that names the row.
+
+    Args:
+        error: What writing a record of the row raised.
+        where: Place of the event.
+        row: Number of the row in it; None for a row of a snapshot.
+        key: The event's key, JSON.
+    """
+    place = [where] if row is None else [where, f"row {int(row)}"]
+    if key is not None:
+        found = payload_of(key)
+        place.append(f"key {_words(found.get('payload', found))}")
+    return ValueDecodeError(error.what, where=", ".join(filter(None, place)), why=error.why, remedy=error.remedy)
+
+
+def _words(key: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in key.items())
+
+
+AskId = Callable[[F.Part, str, str, str], SchemaId]
+"""From key or value, subject, schema text, and whose records they are, to the schema's id."""

@@ -1,0 +1,164 @@
+"""Records of tables in TiCDC's protocol: from the events that decoders write to keys, flat rows and partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import WHERE, rule_for
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
+from airflow_provider_mysql_cdc.cdc.emit import envelope
+from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.record_format import UNFIT, AskId, Bytes, TableForm, head_of, not_written
+from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
+from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import AbsentValueError, dispatch_columns, dispatcher
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import columns_encoder, extension_text
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import key_schema, value_schema
+
+_NO_TS = CommitTs(0)
+# Snapshot rows are inserts; a delete has no value (AVRO-10, AVRO-13).
+_OPERATIONS = {"c": "c", "r": "c", "u": "u"}
+
+
+class TicdcForm(TableForm):
+    """Write the records of one table version; its schemas are registered when it is made.
+
+    Args:
+        cfg: The connector's configuration.
+        table: The table.
+        options: From ``wiring.table_options``.
+        topic: Its topic.
+        ask: Gives the id of a schema.
+
+    Attributes:
+        modes: How values are written.
+        rule: How rows are spread over partitions.
+        by_key: Whether nothing but the key decides where a row goes.
+        keys: Names of the key's columns, in the table's order.
+        dispatch: Gives a row's partition.
+        deciding: Names of the columns that it looks at.
+
+    Raises:
+        SchemaError: A type or a name has no form in the protocol.
+        ConfigError: A dispatcher names what the table does not have.
+        RegistryError: The registry does not give an id.
+    """
+
+    def __init__(self, cfg: ConnectorConfig, table: Table, options: DecoderOptions, topic: str, ask: AskId) -> None:
+        modes, about = wiring.ticdc_modes(cfg), f"table {table.id}"
+        keys = sorted(envelope.key_columns(table, options), key=lambda column: column.position)
+        values = envelope.value_columns(table, options)
+        rules = cfg[F.DISPATCHERS]
+        rule = rule_for(rules, table.id).partition if rules else PartitionRule()
+        self._about, self._extension = about, modes.extension
+        self.modes, self.rule = modes, rule
+        self.by_key = rule.name in ("default", "table") or (rule.name == "index-value" and not rule.index)
+        # What is not in the value cannot decide either.
+        seen = table if self.by_key else replace(table, columns=tuple(values))
+        self.keys = tuple(column.name for column in keys)
+        self.dispatch = dispatcher(seen, self.keys, rule, WHERE)
+        self.deciding = dispatch_columns(seen, self.keys, rule, WHERE)
+        schema = key_schema(table, keys, modes)
+        self._key_head = None if schema is None else head_of(ask("key", f"{topic}-key", schema, about))
+        self._key = columns_encoder(keys, modes)
+        text = value_schema(table, values, modes)
+        self._head = head_of(ask("value", f"{topic}-value", text, about))
+        self._value = columns_encoder(values, modes)
+        self._key_of, self._event_of = _Last(), _Last()
+        self._last_at: tuple[Any, ...] | None = None
+        self._last_text = ""
+
+    def flat_heads(self) -> tuple[str, str]:
+        """Return what keys and values begin with."""
+        return self._key_head or "", self._head
+
+    def key_bytes(self, key: Bytes) -> Bytes:
+        """Return a record's key; that of a table without one is null.
+
+        Args:
+            key: The event's key, JSON.
+        """
+        if key is None or self._key_head is None:
+            return None
+        try:
+            return (self._key_head + self._key(self._key_of(key))).encode("latin-1")
+        except UNFIT as error:
+            raise not_written(self._about, error) from error
+
+    def value_bytes(self, value: Bytes) -> Bytes:
+        """Return a record's value: the row, or null for a row that was deleted.
+
+        Args:
+            value: The event, JSON.
+        """
+        if value is None:
+            return None
+        try:
+            event = self._event_of(value)
+            if event["op"] == "d":
+                return None
+            text = self._head + self._value(event["after"])
+            if self._extension:
+                text += self._extended(event)
+            return text.encode("latin-1")
+        except UNFIT as error:
+            raise not_written(self._about, error) from error
+
+    def _extended(self, event: Mapping[str, Any]) -> str:
+        """Return what stands behind the columns, which is the same for all rows of an event."""
+        at = event["op"], event["source"]["ts_us"], event["transaction"]
+        if at != self._last_at:
+            self._last_text = extension_text(_OPERATIONS[at[0]], _transaction(event))
+            self._last_at = at
+        return self._last_text
+
+    def partition(self, name: Bytes, key: Bytes, value: Bytes, count: int) -> int:
+        """Return the partition that the table's dispatcher gives the row.
+
+        Raises:
+            ValueDecodeError: A row image leaves out what the dispatcher looks at.
+        """
+        if count == 1:
+            return 0
+        if self.by_key:
+            return self.dispatch({} if key is None else self._key_of(key), _NO_TS, count)
+        event = self._event_of(value or b"")
+        row = event["before"] if event["op"] == "d" else event["after"]
+        try:
+            return self.dispatch(row, _transaction(event), count)
+        except AbsentValueError as error:
+            raise ValueDecodeError(
+                f"a deleted row of {self._about} has no partition",
+                why="its row image leaves out a column that the dispatcher looks at (binlog_row_image is not FULL)",
+                remedy="SET PERSIST binlog_row_image = 'FULL' and reconnect the writing sessions, or dispatch by key",
+            ) from error
+        except UNFIT as error:
+            raise not_written(self._about, error) from error
+
+
+class _Last:
+    """Read JSON; what was read last is not read again: a record's partition is asked for as well as its bytes."""
+
+    __slots__ = ("_data", "_found")
+
+    def __init__(self) -> None:
+        self._data: bytes | None = None
+        self._found: Any = None
+
+    def __call__(self, data: bytes) -> Any:
+        if data is not self._data:
+            self._found = payload_of(data)
+            self._data = data
+        return self._found
+
+
+def _transaction(event: Mapping[str, Any]) -> CommitTs:
+    """Return the timestamp of an event's transaction; its number in the binlog file stands where its metadata would."""
+    return commit_ts(event["source"]["ts_us"], event["transaction"] or 0)

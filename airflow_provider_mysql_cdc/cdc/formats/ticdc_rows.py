@@ -1,0 +1,96 @@
+"""Rows that are written in TiCDC's protocol at once, and by way of JSON where that cannot be."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, WireType, wire_types
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
+from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
+from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer
+from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows
+from airflow_provider_mysql_cdc.cdc.formats.native_ticdc_rows import flat_decoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import FlatText
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import spread_of
+from airflow_provider_mysql_cdc.cdc.model.table import Table
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import in_json
+
+log = logging.getLogger(__name__)
+
+
+class FlatRows(AvroRows):
+    """Turn row events of one table version into flat records that know their partition; or into JSON for the form.
+
+    The form, which then writes the event's records, tells errors and dead letters; arguments are those of ``AvroRows``.
+    """
+
+    def _slowly(self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+        return decode(buf, pos, end, in_json(ctx), out)
+
+
+def flat_text(
+    form: TicdcForm,
+    table: Table,
+    wires: tuple[WireType, ...],
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    count: int,
+) -> FlatText:
+    """Return how a table version's flat rows are put together.
+
+    Args:
+        form: The form of the table's records.
+        table: The table.
+        wires: Wire types of its columns.
+        options: From ``wiring.table_options``.
+        envelope: From ``wiring.envelope_text``.
+        count: Partitions of the topic.
+    """
+    return FlatText(
+        options=replace(options, key_columns=form.keys),
+        envelope=envelope,
+        modes=form.modes,
+        heads=form.flat_heads(),
+        spread=spread_of(form, table, wires, options, envelope, count),
+    )
+
+
+def flat_rows(
+    form: TicdcForm,
+    table: Table,
+    table_map: TableMapLike,
+    options: DecoderOptions,
+    envelope: EnvelopeText,
+    count: int,
+    tally: Tally | None = None,
+) -> FlatRows | None:
+    """Return what writes the rows of a table version at once, or None where they go by way of JSON.
+
+    Args:
+        form: The form of the table's records.
+        table: The table.
+        table_map: The TABLE_MAP event that announced the rows.
+        options: From ``wiring.table_options``.
+        envelope: From ``wiring.envelope_text``.
+        count: Partitions of the topic.
+        tally: Counts what the native kernel decodes.
+
+    Raises:
+        SchemaMismatchError: The TABLE_MAP contradicts the table.
+    """
+    require_width(table, len(table_map.column_types))
+    wires = wire_types(table_map)
+    try:
+        flat = flat_text(form, table, wires, options, envelope, count)
+        direct = flat_decoder(table, wires, flat, tally)
+    except Declined as reason:
+        log.info("rows of %s are written in TiCDC's protocol by way of JSON: %s", table.id, reason)
+        return None
+    return FlatRows(direct, lambda: compile_decoder(table, table_map, options, envelope), form)

@@ -1,0 +1,169 @@
+"""The signal set-binlog-position: the stream goes on at another place of the binlog, from the next batch on.
+
+The move is a plan of kind ``reset``, as an operator's, and stands in the ledger in one transaction with everything else
+that becomes of the signals: whoever comes next finds both or neither.
+Source: Debezium 3.6.1, ``SetBinlogPositionSignal``; there, too, the stream goes on elsewhere when it starts again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, SignalsTaken
+from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNALS_TAKEN_KEY, BatchPlan, reset_plan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import place_at, place_of_gtids
+from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import known_at, structure_records
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogCorruptError,
+    BinlogPurgedError,
+    ConfigError,
+    SchemaError,
+    UnsupportedEventError,
+)
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, moves_back, order, same_place
+from airflow_provider_mysql_cdc.cdc.signals.actions import SetBinlogPosition
+from airflow_provider_mysql_cdc.cdc.signals.signal import waiting
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
+
+_REFUSED = (ConfigError, BinlogPurgedError, SchemaError, BinlogCorruptError, UnsupportedEventError)
+"""What is wrong with the place, not with the surroundings: the signal is refused, and the drain goes on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Hold where the stream goes on.
+
+    Args:
+        origin: Where it stands.
+        target: Where it goes on; the place where it stands means nothing to do.
+        records: Descriptions for the schema history, where it does not know the structures at the target.
+    """
+
+    origin: BinlogOffset
+    target: BinlogOffset
+    records: tuple[SideRecord, ...] = ()
+
+    @property
+    def needed(self) -> bool:
+        """Whether the target is another place."""
+        return not same_place(self.origin, self.target)
+
+    @property
+    def back(self) -> bool:
+        """Whether changes come once more, instead of being left out."""
+        return moves_back(self.origin, self.target)
+
+    def line(self) -> str:
+        """Return what the move does, for the log."""
+        if not self.needed:
+            return f"the stream stands at {shown(self.target)} already"
+        what = "changes between come once more" if self.back else "changes between are left out"
+        return f"the stream goes on at {shown(self.target)} instead of {shown(self.origin)}; {what}"
+
+    def told(self) -> dict[str, str]:
+        """Return the members of the notification."""
+        way = ("back" if self.back else "forward") if self.needed else "none"
+        return {"from": shown(self.origin), "to": shown(self.target), "direction": way}
+
+
+def shown(offset: BinlogOffset) -> str:
+    """Return a place for people: file and position, and the GTID set where it is known."""
+    return f"{offset} ({offset.gtids})" if offset.gtids else str(offset)
+
+
+def find_move(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, action: SetBinlogPosition) -> Move:
+    """Return the move that a signal asks for, once it is certain that the stream can go on there.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        job: The ledger; nothing is written.
+        ledger: What it holds; its last batch is complete.
+        action: The signal.
+
+    Raises:
+        SignalRefused: The server does not hold the place, it is no transaction boundary, or nothing tells the
+            structures of the tables there.
+        CdcError: The source or Kafka cannot be asked.
+    """
+    origin = ledger.end()
+    if origin is None:
+        raise SignalRefused("the stream stands nowhere yet")
+    settings = cfg.connection_settings()
+    try:
+        here = end_of_binlog(conn, settings)
+        if action.gtids is not None:
+            target = place_of_gtids(cfg, conn, here, GtidSet.parse(action.gtids))
+        else:
+            assert action.file is not None and action.pos is not None  # read_action
+            target = place_at(conn, settings, here, action.file, action.pos)
+        move = Move(origin, target)
+        if not move.needed or known_at(cfg, conn, target, origin):
+            return move
+        records, _ = structure_records(cfg, job, target, _epoch(ledger))
+        return Move(origin, target, tuple(records))
+    except _REFUSED as error:
+        raise SignalRefused(error.message()) from error
+
+
+def move_plan(ledger: LedgerState, move: Move, owner: str) -> BatchPlan:
+    """Return the plan that moves the stream.
+
+    Args:
+        ledger: The ledger.
+        move: The move.
+        owner: Who runs.
+    """
+    return reset_plan(_epoch(ledger), move.target, owner, time.time_ns() // 1_000_000)
+
+
+def _epoch(ledger: LedgerState) -> int:
+    return ledger.plan_in_force().epoch + 1
+
+
+def taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> list[SideRecord]:
+    """Return the records that say how far rows of the signal table were handed over, when the stream is moved.
+
+    Behind an earlier place the same rows come again; what they ask for is done, or waits in the ledger.
+
+    Args:
+        job: The ledger.
+        ledger: What it holds.
+        epoch: Epoch of the move.
+    """
+    reached, before = ledger.signals_reached(), ledger.signals_taken
+    if reached is None or (before and comparable(before.offset, reached) and order(before.offset, reached) >= 0):
+        return []
+    found = [job.record(SIGNALS_TAKEN_KEY, SignalsTaken(reached, epoch).to_json())]
+    if before is not None:
+        # What was found again behind an earlier move, and waits, would seem to be new.
+        topic = found[0][0]
+        found += [(topic, k.encode(), None) for k, s in waiting(ledger.signals) if before.covers(s.place, s.epoch)]
+    return found
+
+
+def taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> SignalsTaken | None:
+    """Return which rows of the signal table were handed over before the stream was moved; None when all count.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        ledger: The ledger.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    taken = ledger.signals_taken
+    if taken is None:
+        return None
+    try:
+        return replace(taken, offset=check_available(conn, cfg.connection_settings(), taken.offset))
+    except BinlogPurgedError:
+        return None  # of another binlog, or of files that are gone: the stream stands behind it

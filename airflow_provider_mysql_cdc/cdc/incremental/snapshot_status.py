@@ -1,0 +1,83 @@
+"""How an ad-hoc snapshot stands, for whoever asked for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import ScanState, TableScan
+
+State = Literal["unknown", "waiting", "running", "paused", "done", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """Say how far one table is.
+
+    Args:
+        state: ``waiting``, ``running``, ``done`` or ``aborted``.
+        rows: Rows written.
+        reason: Why it was aborted.
+    """
+
+    state: ScanState
+    rows: int
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotStatus:
+    """Say how an ad-hoc snapshot stands.
+
+    Args:
+        state: ``unknown`` when no drain has taken a signal of this id, and none waits; ``waiting`` until a drain takes
+            it or reads the first table; ``aborted`` when a table was not read to its end, or the signal was refused.
+        tables: By ``database.table``.
+        reason: Why it was refused or aborted.
+    """
+
+    state: State
+    tables: dict[str, TableStatus] = field(default_factory=dict)
+    reason: str = ""
+
+
+def status_in(ledger: LedgerState, signal_id: str | None) -> SnapshotStatus:
+    """Return how the snapshot stands that a signal asked for, or all that are not ended.
+
+    Args:
+        ledger: The ledger.
+        signal_id: The signal's id; None for all that are not ended.
+
+    Raises:
+        DamagedRecordError: A record of the ledger is not of its form.
+    """
+    books = books_of(ledger).folded()
+    waits = any(signal_id in (None, record.get("id")) for record in ledger.signals.values())
+    if signal_id is None:
+        scans = books.active
+        if not scans:
+            return SnapshotStatus("waiting" if waits else "done")
+        return SnapshotStatus(_state(books, scans), _tables(scans))
+    request = books.requests.get(signal_id)
+    if request is None:
+        return SnapshotStatus("waiting" if waits else "unknown")
+    if request.verdict == "refused":
+        return SnapshotStatus("aborted", reason=request.reason)
+    scans = [scan for _, scan in sorted(books.scans.items()) if scan.request == signal_id]
+    reasons = [f"{scan.table}: {scan.reason}" for scan in scans if scan.reason]
+    return SnapshotStatus(_state(books, scans), _tables(scans), "; ".join(reasons))
+
+
+def _state(books: Books, scans: list[TableScan]) -> State:
+    states = {scan.state for scan in scans}
+    if states <= {"done", "aborted"}:
+        return "aborted" if "aborted" in states else "done"
+    if books.paused:
+        return "paused"
+    return "waiting" if states == {"waiting"} else "running"
+
+
+def _tables(scans: list[TableScan]) -> dict[str, TableStatus]:
+    return {str(scan.table): TableStatus(scan.state, scan.rows, scan.reason) for scan in scans}

@@ -1,0 +1,104 @@
+"""One task of a round: opens its view, drains as a writer of the round's batch, then reads stretches in its view."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.batch_run import write_batch
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import HOLD_S, passes
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
+from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
+from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
+
+
+def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+    """Run one task of a round; called in a Spark task of a barrier stage.
+
+    Args:
+        index: The task's index, which is its writer's index.
+        arguments: What ``round_driver`` put together.
+
+    Returns:
+        Records per topic that the stretches gave; those of the batch stand in the writer's marker.
+    """
+    faults.set_driver(arguments["driver"])
+    with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
+        cfg = handed_config(channel, arguments)
+        with (
+            contextlib.closing(wiring.record_writer(cfg, index)) as sink,
+            named_errors(cfg),
+            connect(cfg.connection_settings()) as conn,
+        ):
+            return _carry_out(cfg, index, sink, channel, conn, arguments)
+
+
+def _carry_out(
+    cfg: ConnectorConfig,
+    index: int,
+    sink: TransactionalWriter,
+    channel: CoordinatorClient,
+    conn: Any,
+    arguments: dict[str, Any],
+) -> dict[str, int]:
+    touched = _open_view(conn, channel, wiring.decoder_options(cfg).skipped_ops)
+    if touched is None:
+        return {}
+    begun = channel.call("opened", stage="opened")
+    written = write_batch(cfg, index, sink, channel, {**arguments, "plan": begun["plan"]}, touched)
+    channel.call("drained", stage="drained")
+    if written.state is None:
+        return {}
+    plan = BatchPlan.from_json(begun["plan"])
+    reader = StretchReader(
+        cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"]), written.last
+    )
+    reader.forms = Forms.wanted(cfg, ask_driver(channel))
+    return reader.run()
+
+
+def _open_view(conn: Any, channel: CoordinatorClient, skipped: frozenset[str]) -> TouchedKeys | None:
+    """Open this task's view behind the low watermark and hold its tables; None when there is no round.
+
+    The first query of a table takes a metadata lock that keeps statements from changing it until the view is closed, so
+    a name means the same table from the batch's end on (MySQL manual, "Metadata Locking"). A statement before that
+    stands in the binlog before the batch's end.
+    """
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
+        cursor.execute(f"SET SESSION lock_wait_timeout = {HOLD_S}")
+        cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    low = channel.call("ready", stage="ready")
+    if low.get("over"):
+        return None
+    require_server(conn, str(low["server"]))
+    tables = [TableId(db, name) for db, name in low["tables"]]
+    offset = None if low["offset"] is None else BinlogOffset.from_json(low["offset"])
+    touched = TouchedKeys(frozenset(tables), offset, low["row"], skipped=skipped)
+    with conn.cursor() as cursor:
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+    for table in tables:
+        try:
+            for _ in stream_rows(conn, f"SELECT 1 FROM {table.quoted()} LIMIT 0", f"table {table}"):
+                pass
+        except (SchemaMismatchError, SourceError) as error:
+            if isinstance(error, SourceConnectionError) and not passes(error.__cause__):
+                raise
+            touched.spoiled[table] = error.why
+    faults.fault_point("incremental.view_open")
+    return touched

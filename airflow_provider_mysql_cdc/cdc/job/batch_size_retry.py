@@ -1,0 +1,51 @@
+"""What a task does where a topic takes no batches as large as it has written: it begins anew with smaller ones."""
+
+from __future__ import annotations
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+
+def gather_less(sink: TransactionalWriter, index: int, error: RecordTooLargeError) -> str:
+    """Have a writer write smaller batches, and return the line that says so; it joins its plan next.
+
+    Args:
+        sink: The writer; nothing of its last transaction is visible.
+        index: Its number.
+        error: Why the transaction has failed.
+
+    Raises:
+        RecordTooLargeError: The same; smaller batches would not help.
+    """
+    if (size := sink.gather_less()) is None:
+        raise error
+    return f"writer {index} goes on with batches of {size:,} bytes: {error}"
+
+
+def join_with_less(
+    cfg: ConnectorConfig, plan: BatchPlan, sink: TransactionalWriter, index: int, error: RecordTooLargeError
+) -> str:
+    """Have a writer of chunks write smaller batches and join its plan again; return the line that says so.
+
+    The driver gives a chunk to one task once, so that no other copy of the task can have written it meanwhile.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The plan that the writer was started with.
+        sink: The writer; nothing of its last transaction is visible.
+        index: Its number.
+        error: Why the transaction has failed.
+
+    Raises:
+        RecordTooLargeError: The same; smaller batches would not help.
+        FencedError: Another plan or attempt is in force.
+        SinkError: Kafka refuses.
+    """
+    line = gather_less(sink, index, error)
+    with wiring.ledger(cfg) as ledger:
+        join(ledger, plan, sink, index)
+    return line

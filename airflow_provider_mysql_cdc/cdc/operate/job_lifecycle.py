@@ -1,0 +1,222 @@
+"""What an operator does around a Spark job: reconcile, plan, and afterwards settle the stored offset.
+
+All of it runs in the Airflow worker without Spark. The order is the commit protocol's (design, section 4): the plan is
+stored before anything is read, and the offset moves only when the ledger says that everything is in Kafka.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_known
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciled, reconcile
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally, counted, of_run, teller
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import dealt
+from airflow_provider_mysql_cdc.cdc.errors import (
+    CdcError,
+    ConfigError,
+    from_json,
+)
+from airflow_provider_mysql_cdc.cdc.faults import fault_point
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.job_error import told
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
+
+Log = Callable[[str], None]
+FENCE_AFTER_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedJob:
+    """Hold what to submit.
+
+    Args:
+        spec: The job spec; it contains secrets and goes into a 0600 file.
+        plan: The plan inside it, for the log.
+    """
+
+    spec: JobSpec
+    plan: BatchPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Say how a job ended.
+
+    Args:
+        complete: Whether everything planned is committed and the stored offset has moved.
+        offset: The stored offset as JSON.
+        counts: Records by topic, of all batches of the run.
+        error: What the job reported otherwise; beside a complete one, what it ended with behind its last batch.
+        tally: What the run has written; None when the ledger does not tell, or another run tells of it.
+    """
+
+    complete: bool
+    offset: dict[str, Any] | None
+    counts: dict[str, int]
+    error: CdcError | None = None
+    tally: RunTally | None = None
+
+
+def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
+    """Return the ledger, or None when its topic does not exist.
+
+    A killed writer leaves a transaction open that hides what others committed; it is fenced. A live one commits within
+    seconds; a slow one of another run is left alone.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: Whose writers may be fenced although they are at work.
+
+    Raises:
+        RunInProgressError: A run of another owner is at work and hides the end of the ledger.
+    """
+    return wiring.ledger(cfg).read(
+        fence_after_s=FENCE_AFTER_S,
+        before_fence=lambda: run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner),
+    )
+
+
+def synchronise(
+    cfg: ConnectorConfig, store: OffsetStore, log: Log, owner: str = ""
+) -> tuple[Reconciled, LedgerState | None]:
+    """Bring stored state and ledger together, and store what follows from it.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        log: Takes one line of text.
+        owner: ``dag_id/run_id/task_id/map_index``; empty for nobody's.
+
+    Returns:
+        The result with the state as it is stored now, and the ledger.
+
+    Raises:
+        LedgerMissingError, LedgerMismatchError: A person has to decide.
+        OffsetConflictError: Another run stored something at the same time.
+        RunInProgressError: Another run is at work and hides the end of the ledger.
+    """
+    stored = store.load()
+    known = stored is not None and stored.committed is not None
+    ledger = read_known(partial(read_ledger, cfg, owner), known=known)
+    result = reconcile(stored, ledger, at_ms=time.time_ns() // 1_000_000)
+    log(f"offset store and ledger: {result.action}: {result.reason}")
+    if result.changed:
+        result = replace(result, state=store.save(result.state, stored))
+    return result, ledger
+
+
+def look_at_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
+    """Create the signal table where that is asked for; say what keeps it from working, which keeps no drain.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        log: Takes one line of text.
+    """
+    try:
+        require_watermarks(conn, cfg, log)
+    except ConfigError as error:
+        log(f"WARNING: ad-hoc snapshots are refused: {error.message()}")
+
+
+def weights(ledger: LedgerState | None) -> dict[str, int]:
+    """Return the records by topic of the last batch, by which topics are dealt to writers.
+
+    Args:
+        ledger: The ledger; None before the first batch.
+    """
+    return dict(ledger.outcome.get("counts", {})) if ledger and ledger.outcome else {}
+
+
+def whole(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> BatchPlan:
+    """Return a pending plan with its topics; one that the store holds without them never reached the ledger.
+
+    Should the run that made it put it in force at this very moment, the ledger refuses the later one of both.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: The plan as it is stored.
+        ledger: The ledger.
+
+    Raises:
+        SourceError: The server cannot be asked for its tables.
+    """
+    if plan.topics is None:
+        return plan
+    with connect(cfg.connection_settings()) as conn:
+        return dealt(cfg, conn, plan, weights(ledger))
+
+
+def wrap(
+    cfg: ConnectorConfig,
+    plan: BatchPlan,
+    store: OffsetStore,
+    state: StoredState,
+    ledger: LedgerState | None,
+    run_for_s: float = 0.0,
+) -> PreparedJob:
+    """Store the plan, which decides between two runs at once, and wrap it up for Spark.
+
+    Args:
+        cfg: The connector's configuration.
+        plan: What the job is to do.
+        store: Airflow's offset store.
+        state: What is stored now.
+        ledger: The ledger; None when it does not exist yet and is made.
+        run_for_s: Seconds for which one Spark session goes on with batch after batch.
+
+    Raises:
+        OffsetConflictError: Another run stored something at the same time.
+    """
+    if ledger is None:
+        # With the ledger's id stored, a ledger lost during the very first batch is told from one never made.
+        made = wiring.ledger(cfg)
+        made.ensure()
+        ledger = made.read()
+    store.save(state.with_plan(plan, ledger.topic_id if ledger else None), state)
+    id_ = secrets.token_hex(8)
+    return PreparedJob(JobSpec(plan.kind, cfg.properties(), plan.to_json(), plan.owner, run_for_s, id_), plan)
+
+
+def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec | None = None) -> Outcome:
+    """Move the stored offset to what Kafka holds, after a job ended in whatever way.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        log: Takes one line of text.
+        spec: The job that was submitted; the outcome's error is then what this very submission has said, also when all
+            is complete. None takes the error that stands beside the plan in force, of whatever attempt.
+    """
+    fault_point("airflow.before_commit")
+    result, ledger = synchronise(cfg, store, log)
+    state = result.state
+    outcome = dict(ledger.outcome or {}) if ledger else {}
+    epoch = ledger.plan.epoch if ledger and ledger.plan else 0
+    mine = outcome.get("epoch") == epoch
+    error = from_json(outcome["error"]) if mine and outcome.get("error") else None
+    complete = state.pending is None and state.committed is not None
+    run = spec.run if spec is not None else ""
+    tally = None if ledger is None else of_run(ledger, run) if run else counted(ledger)
+    last = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if mine else {}
+    kept = ledger is not None and RUN_KEY in ledger.others
+    counts = (last if not kept else {}) if tally is None else dict(tally.counts)
+    offset = state.committed.to_json() if state.committed else None
+    if ledger is not None and tally is not None and run and teller(ledger, tally) not in (None, run):
+        tally = None
+    if spec is not None:
+        return Outcome(complete, offset, counts, told(ledger, spec.owner, spec.id), tally)
+    return Outcome(complete, offset, counts, None if complete else error, tally)

@@ -1,0 +1,167 @@
+"""What an operator plans before a drain's job: the next batch, or the one that was interrupted."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
+from airflow_provider_mysql_cdc.cdc.errors import (
+    NoOffsetError,
+    RunInProgressError,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import work_waits
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_known_history
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import (
+    Log,
+    PreparedJob,
+    look_at_signal_table,
+    synchronise,
+    weights,
+    whole,
+    wrap,
+)
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.schema.history import require_history
+from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_its_binlog
+
+
+def prepare_drain(
+    cfg: ConnectorConfig,
+    store: OffsetStore,
+    owner: str,
+    log: Log,
+    *,
+    run_for_s: float = 0.0,
+    even_empty: bool = False,
+    give_way: bool = False,
+) -> PreparedJob | None:
+    """Plan the next batch, or take up the one that was interrupted.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        log: Takes one line of text.
+        run_for_s: Seconds for which one Spark session goes on with batch after batch.
+        even_empty: Whether to plan a batch although nothing is new; its driver also asks the Kafka signal topic.
+        give_way: Whether there is nothing to do while another run of the same stream is at work: a snapshot, or a drain
+            with an ad-hoc snapshot behind it, may take hours. Otherwise the driver refuses to start beside it.
+
+    Returns:
+        The job, or None when nothing happened since the last batch, and nothing waits in the ledger.
+
+    Raises:
+        NoOffsetError: There is no offset and the configuration asks for a snapshot first.
+    """
+    if give_way and (other := other_run(cfg, owner)) is not None:
+        log(f"this drain is passed over: {other}; the next one goes on at the same place")
+        return None
+    require_kept(cfg, log)
+    state, ledger = _without_waiting_snapshot(cfg, store, owner, log)
+    pending = state.pending
+    if pending is not None and pending.kind == "snapshot":
+        raise NoOffsetError(
+            f"snapshot {pending.epoch} is not finished",
+            where=f"topic.prefix={cfg.topic_prefix}",
+            remedy="run the snapshot task again; it reads only the chunks that are missing",
+        )
+    if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
+        log("snapshot.mode=initial_only: the binlog is never drained")
+        return None
+    if pending is not None:
+        require_its_binlog(cfg, pending, ledger)
+        log(f"batch {pending.epoch} was interrupted; going on from its markers")
+        return wrap(cfg, whole(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s)
+    plan = _next_batch(cfg, state, owner, ledger, log, even_empty=even_empty)
+    return None if plan is None else wrap(cfg, plan, store, state, ledger, run_for_s)
+
+
+def _without_waiting_snapshot(
+    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
+) -> tuple[StoredState, LedgerState | None]:
+    """Return state and ledger; a snapshot beside the stream that has not begun is set aside for the drain."""
+    result, ledger = synchronise(cfg, store, log, owner)
+    pending = result.state.pending
+    if pending is not None and pending.gapless and nothing_of(pending, ledger):
+        log(f"snapshot {pending.epoch} has not begun and waits for the drain; it is set aside")
+        reset_offset(cfg, store, owner, log)
+        result, ledger = synchronise(cfg, store, log, owner)
+    return result.state, ledger
+
+
+def _next_batch(
+    cfg: ConnectorConfig, state: StoredState, owner: str, ledger: LedgerState | None, log: Log, *, even_empty: bool
+) -> BatchPlan | None:
+    """Plan from the stored offset to the end of the binlog; None when there is nothing to do."""
+    if state.committed is not None:
+        require_history(cfg)
+        require_known_history(cfg, ledger)
+    waits = ledger is not None and work_waits(cfg, ledger)
+    prepared = ledger.prepared() if ledger else ()
+    with connect(cfg.connection_settings()) as conn:
+        require(preflight(conn, cfg, snapshot=False))
+        look_at_signal_table(cfg, conn, log)
+        start = state.committed or _first_offset(cfg, conn)
+        epoch, dealt_by = state.epoch + 1, weights(ledger)
+        plan = plan_drain(cfg, conn, start, epoch, owner, dealt_by, prepared, even_empty=even_empty or waits)
+    if plan is None:
+        log(f"nothing new since {start}")
+    return plan
+
+
+def other_run(cfg: ConnectorConfig, owner: str) -> str | None:
+    """Return which other run of the stream is at work now; None when none is.
+
+    Args:
+        cfg: The connector's configuration.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    try:
+        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
+    except RunInProgressError as error:
+        return f"{error.what} ({error.where}, {error.why})"
+    return None
+
+
+def nothing_of(plan: BatchPlan, ledger: LedgerState | None) -> bool:
+    """Return whether nothing of a snapshot is written yet: its view comes before everything else.
+
+    Args:
+        plan: The snapshot's plan.
+        ledger: The ledger.
+    """
+    view = ledger.others.get(VIEW_KEY) if ledger is not None else None
+    return view is None or int(view["epoch"]) != plan.epoch
+
+
+def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
+    """Return where a stream without snapshot begins (SNAP-06, SNAP-07)."""
+    mode = str(cfg[F.SNAPSHOT_MODE])
+    if mode == "never":
+        first = binary_logs(conn)[0][0]
+        settings = cfg.connection_settings()
+        return stamp(conn, settings, end_of_binlog(conn, settings).at(first, FILE_START))
+    raise NoOffsetError(
+        "there is no offset to start from",
+        where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode={mode}",
+        why="neither the offset store nor the ledger knows this topic.prefix",
+        remedy="run the snapshot first (DAG mysql_cdc_snapshot; snapshot.mode=no_data reads only the structures)",
+    )

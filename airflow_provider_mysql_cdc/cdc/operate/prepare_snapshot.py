@@ -1,0 +1,188 @@
+"""What an operator plans before a snapshot's job: a new snapshot, or the one that was interrupted."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import rebuild_for_batch
+from airflow_provider_mysql_cdc.cdc.errors import (
+    BinlogPurgedError,
+    NoOffsetError,
+    StateError,
+)
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_mode
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import (
+    Log,
+    PreparedJob,
+    look_at_signal_table,
+    synchronise,
+    whole,
+    wrap,
+)
+from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
+from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
+from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
+from airflow_provider_mysql_cdc.cdc.snapshot import recovery
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_its_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
+
+
+def prepare_snapshot(
+    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool = False
+) -> PreparedJob | None:
+    """Plan an initial snapshot, or take up the one that was interrupted.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        log: Takes one line of text.
+        again: Take a new snapshot although there is an offset already.
+
+    Returns:
+        The job, or None when the snapshot is not needed.
+
+    Raises:
+        RunInProgressError: Another run is at work; Spark need not start to find that out.
+    """
+    require_kept(cfg, log)
+    result, ledger = synchronise(cfg, store, log, owner)
+    state = result.state
+    pending = state.pending
+    if pending is not None and pending.kind == "snapshot":
+        require_same_mode(cfg, pending)
+        require_its_binlog(cfg, pending, ledger)
+        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
+        log(f"snapshot {pending.epoch} was interrupted; going on with its remaining chunks")
+        return wrap(cfg, replace(pending, owner=owner), store, state, ledger)
+    if pending is not None and again:
+        state, ledger = _give_up_purged(cfg, store, owner, log, pending)
+    elif pending is not None and recovery.is_recovery(cfg):
+        rebuild_for_batch(cfg, owner, whole(cfg, pending, ledger), log)
+        return None
+    elif pending is not None:
+        log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
+        return None
+    plan = _new_snapshot(cfg, state, owner, ledger, log, again=again)
+    return None if plan is None else wrap(cfg, plan, store, state, ledger)
+
+
+def _new_snapshot(
+    cfg: ConnectorConfig, state: StoredState, owner: str, ledger: LedgerState | None, log: Log, *, again: bool
+) -> BatchPlan | None:
+    """Plan a snapshot at the end of the binlog, beside the stream where there is one; None when none is wanted."""
+    with connect(cfg.connection_settings()) as conn:
+        if not again and not _snapshot_wanted(cfg, conn, state.committed, log):
+            return None
+        run_lock.require_no_other(conn, cfg.topic_prefix, owner)
+        require(preflight(conn, cfg, snapshot=True))
+        look_at_signal_table(cfg, conn, log)
+        require_own_history(cfg)
+        here = end_of_binlog(conn, cfg.connection_settings())
+        start = stream_start(cfg, conn, state.committed, ledger, log)
+    if start is not None:
+        require_drained(cfg, start, here)
+    if recovery.is_recovery(cfg) and state.committed is not None:
+        here = state.committed
+    return BatchPlan(
+        epoch=state.epoch + 1,
+        kind="snapshot",
+        start=start or here,
+        end=here,
+        writers=1,
+        owner=owner,
+        created_ms=time.time_ns() // 1_000_000,
+        server_id=cfg.server_id(0),
+        pins=pins(cfg, snapshot=True),
+        gapless=start is not None,
+    )
+
+
+def stream_start(
+    cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, ledger: LedgerState | None, log: Log
+) -> BinlogOffset | None:
+    """Return where the stream stands that a new snapshot must not move past anything; None when nothing is to be kept.
+
+    Nothing is, before the first snapshot, when the history alone is rebuilt, when the binlog behind the offset is gone,
+    and right after a person moved the offset, which is how one decides to leave something out. A reset that kept the
+    offset leaves nothing out.
+
+    Args:
+        cfg: The connector's configuration.
+        conn: An open connection to the source.
+        committed: The stored offset.
+        ledger: The ledger.
+        log: Takes one line of text.
+
+    Raises:
+        SourceError: The server cannot be asked.
+    """
+    if committed is None or recovery.is_recovery(cfg):
+        return None
+    plan = ledger.plan if ledger is not None else None
+    if plan is not None and plan.kind == "reset" and not plan.gapless:
+        log(f"the offset {committed} was set by hand; what lies between it and the snapshot's view is left out")
+        return None
+    try:
+        return check_available(conn, cfg.connection_settings(), committed)
+    except BinlogPurgedError as error:
+        log(f"changes between {committed} and the snapshot's view are lost for the stream: {error.message()}")
+        return None
+
+
+def _give_up_purged(
+    cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, pending: BatchPlan
+) -> tuple[StoredState, LedgerState | None]:
+    """Set a batch aside that no drain can finish, because its binlog is gone; refuse when one can."""
+    try:
+        with connect(cfg.connection_settings()) as conn:
+            check_available(conn, cfg.connection_settings(), pending.start)
+            check_available(conn, cfg.connection_settings(), pending.end)
+    except BinlogPurgedError as error:
+        log(f"batch {pending.epoch} can never be finished and is given up: {error.message()}")
+        reset_offset(cfg, store, owner, log)
+        result, ledger = synchronise(cfg, store, log, owner)
+        return result.state, ledger
+    raise StateError(
+        f"batch {pending.epoch} is not finished, so a new snapshot cannot begin",
+        where=f"topic.prefix={cfg.topic_prefix}",
+        remedy="run the drain first; it goes on from its markers (DAG mysql_cdc_reset_offset gives the batch up)",
+        retriable=True,
+    )
+
+
+def _snapshot_wanted(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, log: Log) -> bool:
+    """Return whether snapshot.mode asks for a snapshot now (SNAP-03 to SNAP-08)."""
+    mode = str(cfg[F.SNAPSHOT_MODE])
+    if mode == "never":
+        log("snapshot.mode=never: no snapshot is taken")
+        return False
+    if mode == "recovery" and committed is None:
+        raise NoOffsetError(
+            "there is no offset whose schema history could be recovered",
+            where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode=recovery",
+            remedy="take a snapshot first (snapshot.mode=initial)",
+        )
+    if committed is None or mode in ("always", "recovery"):
+        return True
+    if mode == "when_needed":
+        try:
+            check_available(conn, cfg.connection_settings(), committed)
+        except BinlogPurgedError as error:
+            log(f"snapshot.mode=when_needed: {error.message()}")
+            return True
+    log(f"there is an offset already ({committed}); no snapshot is needed")
+    return False

@@ -1,0 +1,155 @@
+"""An ad-hoc snapshot from the side of who asks for it: the signal, its id, and how it stands."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, status_in
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, show
+
+_SHOWN = 5
+ACTIVE = ("waiting", "running", "paused")
+
+
+def signal_id(owner: str, generation: int = 0) -> str:
+    """Return the id of the signal that a task sends: the same for every try of it.
+
+    Args:
+        owner: ``dag_id/run_id/task_id/map_index``.
+        generation: Which time the task is done, when a person has cleared it; 0 for the first.
+
+    Returns:
+        40 characters: Debezium's signal table has a column ``id VARCHAR(42)``.
+    """
+    return "airflow-" + hashlib.sha256(f"{owner}#{generation}".encode()).hexdigest()[:32]
+
+
+def snapshot_data(
+    tables: Sequence[str], *, kind: str = "incremental", condition: str = "", surrogate_key: str = ""
+) -> dict[str, Any]:
+    """Return the data of the signal ``execute-snapshot``.
+
+    Args:
+        tables: Names ``database.table``, or regular expressions for them.
+        kind: ``incremental`` or ``blocking``.
+        condition: SQL that the rows of each of them have to fulfil.
+        surrogate_key: Column to cut the tables by in place of the key.
+
+    Raises:
+        ConfigError: There is no table.
+    """
+    names = [table.strip() for table in tables if table.strip()]
+    if not names:
+        raise ConfigError("no table is given", where="tables", remedy="name one at least, as database.table")
+    data: dict[str, Any] = {"type": kind, "data-collections": names}
+    if condition.strip():
+        data["additional-conditions"] = [{"data-collection": name, "filter": condition} for name in names]
+    if surrogate_key.strip():
+        data["surrogate-key"] = surrogate_key.strip()
+    return data
+
+
+def named_tables(given: Sequence[str] | str | None) -> list[str]:
+    """Return tables given as one name, a list, or a list's JSON text, as a template renders it; None is no table.
+
+    Args:
+        given: The tables.
+    """
+    if given is None:
+        return []
+    if not isinstance(given, str):
+        return [str(table) for table in given]
+    try:
+        found = json.loads(given) if given.lstrip().startswith("[") else None
+    except ValueError:
+        found = None  # a regular expression may begin with a bracket
+    return [str(table) for table in found] if isinstance(found, list) else [given]
+
+
+def require_captured(cfg: ConnectorConfig, entries: Sequence[str]) -> None:
+    """Refuse tables that the stream does not capture, before anything starts.
+
+    Args:
+        cfg: The connector's configuration.
+        entries: Names ``database.table``, or regular expressions for them.
+
+    Raises:
+        ConfigError: No captured table is meant by one of them.
+        SourceError: The server cannot be asked.
+    """
+    with connect(cfg.connection_settings()) as conn:
+        captured = captured_tables(conn, cfg)
+    try:
+        _, nothing = match_tables(entries, captured)
+    except SignalRefused as refused:
+        raise ConfigError("a table cannot be looked for", where="tables", why=refused.reason) from refused
+    if nothing:
+        raise ConfigError(
+            "a table is not captured",
+            where="tables: " + ", ".join(map(show, nothing[:_SHOWN])),
+            why=f"none of the {len(captured)} captured tables that the account can see is meant; letters count as they "
+            "are written",
+            remedy="correct the name (database.table); or add the table to table.include.list of the connection",
+        )
+
+
+def look_at_ledger(cfg: ConnectorConfig) -> LedgerState:
+    """Return what the ledger says now; a transaction under way, or of a killed driver, may hide the newest of it.
+
+    Args:
+        cfg: The connector's configuration.
+
+    Raises:
+        SinkError: Kafka does not answer.
+    """
+    return wiring.ledger(cfg).peek()
+
+
+def over(status: SnapshotStatus, asked: str | None) -> bool:
+    """Return whether a snapshot is done.
+
+    Args:
+        status: How it stands.
+        asked: The signal's id, or None for all.
+
+    Raises:
+        StateError: It was refused, stopped or given up.
+    """
+    if status.state == "aborted":
+        raise StateError(
+            "the snapshot was not read to its end",
+            where=f"signal {asked}",
+            why=status.reason or "it was stopped",
+            remedy="read the notices in the log of the drain; then ask again, with another signal",
+        )
+    return status.state == "done"
+
+
+def told(status: SnapshotStatus) -> dict[str, Any]:
+    """Return plain JSON: the state, and each table's state and rows."""
+    tables = {name: {"state": table.state, "rows": table.rows} for name, table in status.tables.items()}
+    return {"state": status.state, "tables": tables}
+
+
+def asked_before(ledger: LedgerState, owner: str, generation: int) -> str:
+    """Return the id of the signal of a task: that of an earlier time whose snapshot is still at work, or a new one.
+
+    A person who clears a task that has succeeded wants the tables read again; one that clears it half-way does not.
+
+    Args:
+        ledger: The ledger.
+        owner: ``dag_id/run_id/task_id/map_index``.
+        generation: Which time the task is done.
+    """
+    earlier = (signal_id(owner, time) for time in range(generation - 1, -1, -1))
+    at_work = (id_ for id_ in earlier if status_in(ledger, id_).state in ACTIVE)
+    return next(at_work, signal_id(owner, generation))

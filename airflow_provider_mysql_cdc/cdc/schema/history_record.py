@@ -1,0 +1,286 @@
+"""One record of the schema history."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import lru_cache
+from typing import Any, Protocol
+
+import orjson
+
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
+from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
+from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, parse
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all, read_told
+
+_DEFAULTS = asdict(DdlContext())
+
+
+_WHOLE = 500_000
+"""Bytes of a record with what its statement changes: a broker takes a megabyte, and DROP TABLE may name thousands."""
+
+
+_REMEDY = "rebuild the history with snapshot.mode=recovery"
+
+
+class Statement(Protocol):
+    """The members of a parsed QUERY event that the history keeps (``binlog.event_parsers.QueryEvent`` fits)."""
+
+    @property
+    def db(self) -> str:
+        """The session's database."""
+
+    @property
+    def sql(self) -> str:
+        """The statement."""
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRecord:
+    """Hold one statement of the history.
+
+    Args:
+        prefix: ``topic.prefix`` of the connector that wrote it.
+        position: The transaction boundary right after the statement; for a statement of a snapshot the position of the
+            snapshot's view.
+        epoch: Epoch of the batch that wrote it.
+        ts_ms: When it was written, in milliseconds since the epoch.
+        db: The database it belongs to, empty for none.
+        ddl: The statement as it was read.
+        context: What its session had set.
+        table_changes: The tables it changed, as schema changes describe them; informative.
+        snapshot: Whether a snapshot wrote it.
+        between: Whether it was told between two batches, so that the binlog does not tell it again.
+    """
+
+    prefix: str
+    position: BinlogOffset
+    epoch: int
+    ts_ms: int
+    db: str
+    ddl: str
+    context: DdlContext = field(default_factory=DdlContext)
+    table_changes: tuple[dict[str, Any], ...] = ()
+    snapshot: bool = False
+    between: bool = False
+
+    @classmethod
+    def of_statement(
+        cls,
+        position: BinlogOffset,
+        epoch: int,
+        ts_ms: int,
+        query: Statement,
+        changes: Iterable[TableChange],
+        *,
+        prefix: str = "",
+        context: DdlContext | None = None,
+    ) -> HistoryRecord:
+        """Return the record of a statement of the stream.
+
+        Args:
+            position: The boundary right after it.
+            epoch: The batch's epoch.
+            ts_ms: Now, in milliseconds since the epoch.
+            query: The parsed QUERY event.
+            changes: What ``ddl.apply`` made of it.
+            prefix: ``topic.prefix``.
+            context: What the statement was applied with; taken from the event when None.
+        """
+        described = tuple(change_dict(c) for c in changes if c.listed)
+        session = DdlContext.from_query(query) if context is None else context
+        return cls(prefix, position, epoch, ts_ms, query.db or "", query.sql, session, described)
+
+    def to_bytes(self) -> bytes:
+        """Return the record as JSON; the changes that a statement makes are left out where they make it too large."""
+        data = self._json(self.table_changes)
+        return data if len(data) <= _WHOLE or not self.ddl else self._json(())
+
+    def _json(self, table_changes: Sequence[dict[str, Any]]) -> bytes:
+        position = {k: v for k, v in self.position.to_json().items() if v is not None}
+        position |= {name: True for name in ("snapshot", "between") if getattr(self, name)}
+        context = {k: v for k, default in _DEFAULTS.items() if (v := getattr(self.context, k)) != default}
+        data = {
+            "source": {"server": self.prefix},
+            "position": position,
+            "ts_ms": self.ts_ms,
+            "databaseName": self.db,
+            "ddl": self.ddl,
+            "tableChanges": list(table_changes),
+            "epoch": self.epoch,
+            "context": context,
+        }
+        try:
+            return orjson.dumps(data)
+        except TypeError:  # half a surrogate pair, in a name that the server wrote so
+            return json.dumps(data, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+
+    @classmethod
+    def from_bytes(cls, data: bytes, where: str = "") -> HistoryRecord:
+        """Read what ``to_bytes`` wrote; members of later versions are ignored.
+
+        Args:
+            data: The record's value.
+            where: Topic and offset, for error texts.
+
+        Raises:
+            SchemaError: The record is damaged.
+        """
+        try:
+            return cls._read(data)
+        except DamagedRecordError as error:
+            raise SchemaError(
+                "a schema history record is damaged", where=where, why=error.why, remedy=_REMEDY
+            ) from error
+
+    @classmethod
+    def _read(cls, data: bytes) -> HistoryRecord:
+        record = Members(_parsed(data))
+        position, context = record.object("position"), record.object("context", {})
+        if not isinstance(ddl := record.value("ddl"), str):
+            raise record.refuse("ddl", "a text")
+        return cls(
+            prefix=record.object("source").text("server"),
+            position=BinlogOffset.from_json(position),
+            epoch=record.whole("epoch"),
+            ts_ms=record.whole("ts_ms"),
+            db=record.text("databaseName"),
+            ddl=ddl,
+            context=_context(context),
+            table_changes=tuple(change.as_dict() for change in record.objects("tableChanges", ())),
+            snapshot=position.flag("snapshot", False),
+            between=position.flag("between", False),
+        )
+
+    def identity(self) -> tuple[str | None, str, int, str, str]:
+        """Return what makes two records the same statement, whichever attempt wrote them."""
+        what = json.dumps(self.table_changes, sort_keys=True) if self.told else self.ddl
+        return self.position.server_uuid, self.position.file, self.position.pos, self.db, what
+
+    @property
+    def told(self) -> bool:
+        """Whether a signal told the structure, and no statement."""
+        return not self.ddl and bool(self.table_changes)
+
+    def after(self, state: SchemaState, captures: Captures | None) -> SchemaState:
+        """Return the structures behind the statement, or behind what a signal told.
+
+        Args:
+            state: Structures before it.
+            captures: Which tables matter, None for all.
+
+        Raises:
+            DdlParseError: The statement is not understood.
+            SchemaError: The record is damaged.
+        """
+        if not self.told:
+            return apply(state, self.ddl, self.context, captures).state
+        try:
+            changes = [read_told(Members(change), self.db) for change in self.table_changes]
+        except DamagedRecordError as error:
+            where = f"schema history, {self.position}"
+            raise SchemaError(
+                "a schema history record is damaged", where=where, why=error.why, remedy=_REMEDY
+            ) from error
+        return apply_all(state, changes)[0]
+
+    def created_beside(self, captures: Captures | None) -> TableId | None:
+        """Return the table that a snapshot's CREATE TABLE describes and that is not captured; None for anything else.
+
+        Args:
+            captures: Which tables matter, None for all.
+        """
+        if captures is None or not self.snapshot or len(self.table_changes) != 1 or not self.ddl.startswith("CREATE"):
+            return None
+        change = self.table_changes[0]
+        head, name = f'"{self.db}"."', str(change.get("id", ""))
+        if change.get("type") != "CREATE" or not name.startswith(head):
+            return None
+        table_id = TableId(self.db, name[len(head) : -1])
+        return None if captures(table_id) else table_id
+
+    def begins_description(self, until: BinlogOffset) -> bool:
+        """Return whether a whole description of all captured tables begins here that stands at or before an offset.
+
+        A snapshot writes one, and so does a person who moves the offset to where the history does not reach; it begins
+        with the server's character sets. What was recorded before it is contained or belongs to another binlog.
+
+        Args:
+            until: The offset.
+        """
+        return self.describes and comparable(self.position, until) and order(self.position, until) <= 0
+
+    @property
+    def describes(self) -> bool:
+        """Whether this is the first record of a whole description."""
+        return self.snapshot and self.ddl.startswith("SET ")
+
+    def applies(self, until: BinlogOffset, epoch: int, base: HistoryRecord | None) -> bool:
+        """Return whether the statement is part of the structures at an offset.
+
+        Args:
+            until: The offset.
+            epoch: The epoch that starts at it.
+            base: First record of the description that the structures begin with; None in histories without one. There,
+                of another server, whose positions cannot be compared, all batches of earlier epochs lie before.
+        """
+        here = self.position
+        if base is None and here.server_uuid and until.server_uuid and here.server_uuid != until.server_uuid:
+            return self.epoch < epoch
+        if not comparable(here, until) or order(here, until) > 0:
+            return False
+        if base is None or (self.snapshot and self.epoch == base.epoch and here == base.position):
+            return True
+        # A writer that was fenced since may have committed a statement of its own binlog behind the description.
+        # What is told between two batches may stand where the description does.
+        ahead = order(here, base.position) if comparable(here, base.position) else -1
+        behind = ahead > 0 or (ahead == 0 and self.between and self.epoch > base.epoch)
+        return behind and self.epoch >= base.epoch
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return orjson.loads(data)
+    except ValueError:  # half a surrogate pair, in a name that the server wrote so
+        pass
+    try:
+        return parse(data.decode("utf-8", "surrogatepass"))
+    except UnicodeDecodeError as error:
+        raise damaged(f"it is not UTF-8: {error}") from None
+
+
+def _context(given: Members) -> DdlContext:
+    """Return a session's context; what the record does not say has its default."""
+    try:
+        return _known_context(orjson.dumps(given.as_dict()))
+    except TypeError:  # a text or a number that is damaged; the reading names it
+        return _read_context(given)
+
+
+@lru_cache(maxsize=256)
+def _known_context(text: bytes) -> DdlContext:
+    return _read_context(Members(parse(text), "context"))
+
+
+def _read_context(given: Members) -> DdlContext:
+    default = DdlContext()
+    return DdlContext(
+        default_db=given.text("default_db", default.default_db),
+        sql_mode=given.whole("sql_mode", default.sql_mode),
+        client_collation=given.whole_or_none("client_collation"),
+        server_collation=given.whole_or_none("server_collation"),
+        lower_case_table_names=given.whole("lower_case_table_names", default.lower_case_table_names, high=2),
+        default_collation_for_utf8mb4=given.whole_or_none("default_collation_for_utf8mb4"),
+        explicit_defaults_for_timestamp=given.flag(
+            "explicit_defaults_for_timestamp", default.explicit_defaults_for_timestamp
+        ),
+        temporary=given.flag("temporary", default.temporary),
+        atomic=given.flag("atomic", default.atomic),
+    )

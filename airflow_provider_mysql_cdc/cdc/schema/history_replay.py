@@ -1,0 +1,125 @@
+"""From the records of the schema history to the structures at an offset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState, Unread
+from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
+
+REBUILD = "rebuild the history with snapshot.mode=recovery"
+
+
+@dataclass(slots=True)
+class Replay:
+    """Take records of the history in the order of its topic, and hold the structures that they make.
+
+    The last whole description at or before the offset counts, and the statements behind it in the same binlog. A
+    statement that an abandoned attempt and its successor both recorded is applied once.
+
+    Args:
+        until: The offset; statements after it are left out.
+        epoch: The epoch that starts at the offset.
+        skip_unparseable: ``schema.history.internal.skip.unparseable.ddl``.
+        captures: Which tables matter, None for all: a statement that is not understood stops only for them.
+        empty: What to start from.
+    """
+
+    until: BinlogOffset
+    epoch: int
+    skip_unparseable: bool = False
+    captures: Captures | None = None
+    empty: SchemaState = field(default_factory=SchemaState)
+    _state: SchemaState = field(init=False)
+    _base: HistoryRecord | None = None
+    _seen: set[tuple[str | None, str, int, str, str]] = field(default_factory=set)
+    _unread: dict[TableId, Unread] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._state = self.empty
+
+    def take(self, record: HistoryRecord) -> bool:
+        """Take the next record.
+
+        Args:
+            record: The record.
+
+        Returns:
+            Whether it is part of the structures at the offset.
+
+        Raises:
+            DdlParseError: A statement is not understood, with its place in the history.
+        """
+        if record.begins_description(self.until):
+            self._state, self._base, self._seen, self._unread = self.empty, record, set(), {}
+        identity = record.identity()
+        if identity in self._seen:
+            return True
+        if not record.applies(self.until, self.epoch, self._base):
+            return False
+        self._seen.add(identity)
+        if (table_id := record.created_beside(self.captures)) is not None:
+            self._unread[table_id] = Unread(record.ddl, record.context)
+            return True
+        self._state, self._unread = self._state.with_unread(self._unread), {}
+        try:
+            self._state = record.after(self._state, self.captures)
+        except DdlParseError as error:
+            if not self.skip_unparseable:
+                raise DdlParseError(
+                    error.what,
+                    where=f"schema history, {record.position.file}:{record.position.pos}",
+                    why=error.why,
+                    remedy=error.remedy or REBUILD,
+                ) from error
+        return True
+
+    def structures(self) -> SchemaState:
+        """Return the structures at the offset, as far as records were taken."""
+        return self._state.with_unread(self._unread)
+
+    def moved(self, to: Replay) -> Replay:
+        """Return what goes on from here for a later offset; this one stays as it is.
+
+        Args:
+            to: Says for which.
+        """
+        more = replace(to, empty=self.empty, _base=self._base, _seen=set(self._seen), _unread=dict(self._unread))
+        more._state = self._state
+        return more
+
+
+def replay(
+    records: Iterable[HistoryRecord],
+    *,
+    until: BinlogOffset,
+    epoch: int,
+    skip_unparseable: bool = False,
+    state: SchemaState | None = None,
+    captures: Captures | None = None,
+) -> SchemaState:
+    """Rebuild the structures as of an offset; see ``Replay``.
+
+    Args:
+        records: The history in the order of its topic.
+        until: The offset; statements after it are left out.
+        epoch: The epoch that starts at the offset.
+        skip_unparseable: ``schema.history.internal.skip.unparseable.ddl``.
+        state: What to start from; nothing when None.
+        captures: Which tables matter, None for all: a statement that is not understood stops only for them.
+
+    Raises:
+        DdlParseError: A statement is not understood, with its place in the history.
+    """
+    found = Replay(until, epoch, skip_unparseable, captures, SchemaState() if state is None else state)
+    for record in records:
+        found.take(record)
+    return found.structures()

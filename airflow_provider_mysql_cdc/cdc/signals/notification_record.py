@@ -1,0 +1,146 @@
+"""Notifications: what becomes of signals and snapshots, in Debezium's form.
+
+Source: Debezium 3.6.1, ``SchemaFactory`` (schemas), ``SinkNotificationChannel`` and ``LogNotificationChannel`` (where
+they go), ``IncrementalSnapshotNotificationService`` and ``InitialSnapshotNotificationService`` (types and members).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from enum import StrEnum
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.field import Lookup
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, Schema, struct
+from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
+from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
+
+log = logging.getLogger(__name__)
+
+INCREMENTAL = "Incremental Snapshot"
+INITIAL = "Initial Snapshot"
+SIGNAL = "Signal"
+"""Of a signal that is no snapshot; Debezium has no such notifications."""
+
+CONNECTOR_NAME = "connector_name"
+DATA_COLLECTIONS = "data_collections"
+SCANNED_COLLECTION = "scanned_collection"
+CURRENT_COLLECTION = "current_collection_in_progress"
+MAXIMUM_KEY = "maximum_key"
+LAST_PROCESSED_KEY = "last_processed_key"
+TOTAL_ROWS = "total_rows_scanned"
+STATUS = "status"
+REASON = "reason"
+"""Why a signal was refused; Debezium says so in its log only."""
+
+MAX_ADDITIONAL = 64 * 1024
+"""Characters of one additional text: the list of a thousand tables must not make a record too large."""
+
+
+class NotificationType(StrEnum):
+    """What a notification tells of."""
+
+    STARTED = "STARTED"
+    PAUSED = "PAUSED"
+    RESUMED = "RESUMED"
+    ABORTED = "ABORTED"
+    IN_PROGRESS = "IN_PROGRESS"
+    TABLE_SCAN_COMPLETED = "TABLE_SCAN_COMPLETED"
+    COMPLETED = "COMPLETED"
+    SKIPPED = "SKIPPED"
+
+
+class ScanStatus(StrEnum):
+    """How the scan of a table ended: ``status`` of TABLE_SCAN_COMPLETED."""
+
+    EMPTY = "EMPTY"
+    NO_PRIMARY_KEY = "NO_PRIMARY_KEY"
+    SKIPPED = "SKIPPED"
+    SQL_EXCEPTION = "SQL_EXCEPTION"
+    SUCCEEDED = "SUCCEEDED"
+    UNKNOWN_SCHEMA = "UNKNOWN_SCHEMA"
+
+
+_COMMON = "io.debezium.connector.common"
+_TEXT: Schema = {"type": "string", "optional": False}
+_MAP: Schema = {"type": "map", "keys": _TEXT, "values": _TEXT, "optional": True}
+_KEY = struct([Member("id").to_schema()], f"{_COMMON}.NotificationKey", version=1)
+_VALUE = struct(
+    [
+        Member("id").to_schema(),
+        Member("type").to_schema(),
+        Member("aggregate_type").to_schema(),
+        Member("additional_data", schema=tuple(_MAP.items())).to_schema(),
+        Member("timestamp", "int64").to_schema(),
+    ],
+    f"{_COMMON}.Notification",
+    version=1,
+)
+
+
+def notification(
+    cfg: ConnectorConfig,
+    aggregate: str,
+    type_: NotificationType,
+    id_: str,
+    additional: Mapping[str, str],
+    ts_ms: int,
+) -> SideRecord | None:
+    """Return the record of a notification; write it into the log as well, where that is asked for.
+
+    Args:
+        cfg: The connector's configuration.
+        aggregate: What it speaks of: ``INCREMENTAL`` or ``INITIAL``.
+        type_: What happened.
+        id_: Id of the signal that led to it, or an id of its own.
+        additional: Members of ``additional_data`` beside the connector's name.
+        ts_ms: Milliseconds since the epoch.
+
+    Returns:
+        Topic, key and value behind the transforms; None when no topic is asked for.
+    """
+    bounded = {name: _cut(text) for name, text in additional.items()}
+    data = {**bounded, CONNECTOR_NAME: cfg[F.TOPIC_PREFIX]}
+    data = {name: data[name] for name in hash_map_order(bounded, [CONNECTOR_NAME])}
+    if "log" in cfg[F.NOTIFICATION_ENABLED_CHANNELS]:
+        shown = ", ".join(f"{name}={text}" for name, text in data.items())
+        log.info(
+            "[Notification Service]  {id='%s', aggregateType='%s', type='%s', additionalData={%s}, timestamp=%d}",
+            id_, aggregate, type_.value, shown, ts_ms,
+        )  # fmt: skip
+    topic = F.notification_topic(Lookup(cfg.values))
+    if not topic:
+        return None
+    value = {"id": id_, "type": type_.value, "aggregate_type": aggregate, "additional_data": data, "timestamp": ts_ms}
+    key = _encoded({"id": id_}, _KEY if cfg[F.KEY_SCHEMAS_ENABLE] else None)
+    return wiring.routed(cfg, topic, key, _encoded(value, _VALUE if cfg[F.VALUE_SCHEMAS_ENABLE] else None))
+
+
+def refusal(cfg: ConnectorConfig, signal: Signal, reason: str, ts_ms: int) -> SideRecord | None:
+    """Return the notification of a signal that cannot be carried out, and say so in the log in any case.
+
+    Whoever waits for a snapshot by its signal's id learns that it has ended.
+
+    Args:
+        cfg: The connector's configuration.
+        signal: The signal.
+        reason: What is wrong with it (``SignalRefused``).
+        ts_ms: Milliseconds since the epoch.
+    """
+    log.warning("signal %s (%s, channel %s) is refused: %s", signal.id, signal.type, signal.channel, reason)
+    aggregate = INCREMENTAL if signal.type.strip().endswith("-snapshot") else SIGNAL
+    return notification(cfg, aggregate, NotificationType.ABORTED, signal.id, {REASON: reason}, ts_ms)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= MAX_ADDITIONAL else text[: MAX_ADDITIONAL - 3] + "..."
+
+
+def _encoded(payload: Mapping[str, object], schema: Schema | None) -> bytes:
+    text = dumps(payload)
+    return (text if schema is None else f'{{"schema":{dumps(schema)},"payload":{text}}}').encode()

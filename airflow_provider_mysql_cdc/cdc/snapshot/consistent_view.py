@@ -1,0 +1,286 @@
+"""One consistent view over many connections, with the global lock held only while they open it.
+
+Sequence: every task connects and says ``ready``; the driver takes the lock; every task runs START TRANSACTION WITH
+CONSISTENT SNAPSHOT and says ``opened``; the driver reads the binlog position and unlocks. SNAP-09 to SNAP-14.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymysql
+
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, gtids_on, settled_offset
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+
+ACCESS_DENIED = {1044, 1045, 1142, 1227}
+LOCK_WAIT_TIMEOUT = 1205
+OPTIMISTIC_TRIES = 50
+GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
+
+
+class Rendezvous:
+    """Let the driver wait for all tasks, and all tasks for the driver.
+
+    Args:
+        tasks: Number of tasks.
+        timeout_s: Longest wait for all tasks, in seconds.
+    """
+
+    def __init__(self, tasks: int, timeout_s: float) -> None:
+        self._tasks, self._timeout = tasks, timeout_s
+        self._cond = threading.Condition()
+        self._arrived: dict[str, set[int]] = {}
+        self._released: dict[str, dict[str, Any]] = {}
+        self._error: CdcError | None = None
+
+    def arrive(self, stage: str, task: int) -> dict[str, Any]:
+        """Say that a task reached a stage; return when the driver releases it, with the driver's reply.
+
+        A task comes to a stage once. One that comes again is another attempt of it, which Spark began because it holds
+        the first for lost; it may still be at work, and the view it belongs to is not the one that would be opened now.
+
+        Raises:
+            CdcError: The job failed meanwhile, or the task has been here before.
+        """
+        with self._cond:
+            arrived = self._arrived.setdefault(stage, set())
+            if task in arrived and self._error is None:
+                self._error = _begun_again(task, stage)
+            arrived.add(task)
+            self._cond.notify_all()
+            self._cond.wait_for(lambda: stage in self._released or self._error is not None)
+            if self._error is not None:
+                raise self._error
+            return self._released[stage]
+
+    def wait(self, stage: str, *, long: bool = False) -> None:
+        """Wait until all tasks have arrived at a stage.
+
+        Args:
+            stage: The stage.
+            long: Whether they may work on the way there for as long as it takes.
+
+        Raises:
+            CdcError: A task was lost, or not all came in time.
+        """
+        with self._cond:
+            done = self._cond.wait_for(
+                lambda: len(self._arrived.get(stage, ())) == self._tasks or self._error is not None,
+                None if long else self._timeout,
+            )
+            if self._error is not None:
+                raise self._error
+            if not done:
+                raise StateError(
+                    f"only {len(self._arrived.get(stage, ()))} of {self._tasks} snapshot tasks reached {stage!r}",
+                    why=f"the others did not come within {self._timeout:.0f} s",
+                    remedy="give the job as many slots as it has tasks (snapshot.parallelism)",
+                    retriable=True,
+                )
+
+    def release(self, stage: str, reply: dict[str, Any]) -> None:
+        """Let the tasks go on from a stage."""
+        with self._cond:
+            self._released[stage] = reply
+            self._cond.notify_all()
+
+    def last_opened(self) -> str:
+        """Return the latest stage named ``opened...`` that tasks have reached."""
+        with self._cond:
+            return max((s for s in self._arrived if s.startswith("opened")), key=lambda s: int(s[6:] or 0))
+
+    def fail(self, error: CdcError) -> None:
+        """End all waiting with an error; the first one counts."""
+        with self._cond:
+            self._error = self._error or error
+            self._cond.notify_all()
+
+
+def _begun_again(task: int, stage: str) -> StateError:
+    return StateError(
+        "a task was begun a second time while the view of its first attempt stands",
+        where=f"task {task}, stage {stage!r}",
+        why="Spark holds the first attempt for lost",
+        remedy="read the executors' logs; run the task again, it reads only what is not committed",
+        retriable=True,
+    )
+
+
+def require_server(conn: Any, server_uuid: str | None) -> None:
+    """Refuse a view on another server than the one whose binlog the driver has looked at.
+
+    Args:
+        conn: A task's connection to the source.
+        server_uuid: The driver's server; None when it is not known.
+
+    Raises:
+        SourceConnectionError: Another server answers.
+    """
+    found = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
+    if server_uuid is not None and found.lower() != server_uuid.lower():
+        raise SourceConnectionError(
+            "a task has reached another server than its driver",
+            where=f"server {found}",
+            why=f"the driver has looked at the binlog of server {server_uuid}; what a replica shows may be older",
+            remedy="let database.hostname and database.port lead to one server, not to several, and run the task again",
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Describe the consistent view.
+
+    Args:
+        offset: The binlog position all connections see.
+        ts_ms: Server time in milliseconds since the epoch, whole seconds as Debezium writes it.
+        locked_ms: How long writers were held, in milliseconds; 0 without a lock, None while the lock is still held.
+        lock: How consistency was reached: ``global``, ``tables`` or ``none``.
+        exact: Whether the rows are exactly those at the position.
+    """
+
+    offset: BinlogOffset
+    ts_ms: int
+    locked_ms: float | None
+    lock: str
+    exact: bool = True
+
+    def __str__(self) -> str:
+        held = "until the last row is read" if self.locked_ms is None else f"{self.locked_ms:.1f} ms"
+        return f"consistent view at {self.offset}, lock={self.lock}, held {held}"
+
+
+def open_view(
+    conn: Any,
+    rendezvous: Rendezvous,
+    tables: list[TableId],
+    mode: str,
+    lock_timeout_s: int,
+    settings: ConnectionSettings,
+) -> tuple[View, Callable[[], None]]:
+    """Open the view on all tasks.
+
+    Args:
+        conn: The driver's lock connection.
+        rendezvous: The meeting of the tasks; all must be ``ready``.
+        tables: Tables to lock where the global lock is refused (SNAP-19).
+        mode: ``snapshot.locking.mode``.
+        lock_timeout_s: Longest wait for locks in seconds (SNAP-35).
+        settings: How to reach the same server.
+
+    Returns:
+        The view, and a function that ends the lock in mode ``extended`` (and does nothing otherwise).
+    """
+    # Before the lock, which should be short. Should the binlog be reset between, a later check refuses the offset.
+    before = end_of_binlog(conn, settings)
+    if mode == "none":
+        return _stamped(_optimistic(conn, rendezvous, lock_timeout_s), before, conn, settings), lambda: None
+    kind = _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, lock_timeout_s)
+    began = time.perf_counter()
+    try:
+        rendezvous.release("ready", {})
+        rendezvous.wait("opened")
+        offset = current_offset(conn)
+    except BaseException:
+        _unlock(conn)
+        raise
+    if mode == "extended":
+        view = _stamped(View(offset, _server_time_ms(conn), None, kind), before, conn, settings)
+        return view, lambda: _unlock(conn)
+    _unlock(conn)
+    held = (time.perf_counter() - began) * 1000
+    return _stamped(View(offset, _server_time_ms(conn), held, kind), before, conn, settings), lambda: None
+
+
+def _stamped(view: View, before: BinlogOffset, conn: Any, settings: ConnectionSettings) -> View:
+    """Return the view with the fingerprint of its binlog file, read before it opened unless the file is a new one."""
+    offset = view.offset
+    known = replace(offset, origin=before.origin) if offset.file == before.file else stamp(conn, settings, offset)
+    return replace(view, offset=known)
+
+
+def _lock(conn: Any, tables: list[TableId] | None, timeout_s: int) -> str:
+    """Take the global read lock; where that is refused lock the tables, unless there are None."""
+    with conn.cursor() as cursor:
+        cursor.execute("SET SESSION lock_wait_timeout = %s", (timeout_s,))
+        try:
+            cursor.execute("FLUSH TABLES WITH READ LOCK")
+            return "global"
+        except pymysql.MySQLError as error:
+            if tables is None or error.args[0] not in ACCESS_DENIED:
+                raise _lock_error(error, timeout_s, tables) from error
+        try:
+            cursor.execute("LOCK TABLES " + ", ".join(f"{t.quoted()} READ" for t in tables))
+            return "tables"
+        except pymysql.MySQLError as error:
+            raise _lock_error(error, timeout_s, tables) from error
+
+
+def _lock_error(error: pymysql.MySQLError, timeout_s: int, tables: list[TableId] | None) -> CdcError:
+    if error.args[0] in ACCESS_DENIED:
+        return SourcePrivilegeError(
+            "the account may take neither a global read lock nor table locks"
+            if tables is not None
+            else "the account may not take the global read lock",
+            where="snapshot.locking.mode" if tables is not None else f"snapshot.locking.mode={GLOBAL_LOCK_ONLY}",
+            why=str(error.args[1]),
+            remedy="GRANT RELOAD ON *.* (or LOCK TABLES where a global lock is refused) to the account, "
+            "or set snapshot.locking.mode=none if no DDL runs meanwhile",
+        )
+    if error.args[0] == LOCK_WAIT_TIMEOUT:
+        return SourceConnectionError(
+            f"the read lock was not obtained within {timeout_s} s",
+            where="snapshot.lock.timeout.ms",
+            why=str(error.args[1]),
+            remedy="wait for the long-running statement that holds the tables, or raise snapshot.lock.timeout.ms",
+        )
+    return SourceConnectionError("taking the read lock failed", why=str(error), remedy="run the task again")
+
+
+def _unlock(conn: Any) -> None:
+    with conn.cursor() as cursor:
+        cursor.execute("UNLOCK TABLES")
+
+
+def _optimistic(conn: Any, rendezvous: Rendezvous, wait_s: int) -> View:
+    """Open the view without any lock: exact when no transaction committed while the tasks opened it.
+
+    All tasks open their view once; the position is read before and after. When it moved, the tasks are asked to open
+    again. After the last try the earlier position is used: nothing is lost, but rows may hold changes that come again
+    as events, so that their keys go back in time for a while; ``View.exact`` tells.
+
+    Raises:
+        SourceConnectionError: A commit before the position did not end in time.
+    """
+    for attempt in range(OPTIMISTIC_TRIES):
+        before, settled = settled_offset(conn, wait_s)
+        if not settled and gtids_on(conn):
+            raise SourceConnectionError(
+                "no view can be opened without a lock",
+                where="snapshot.locking.mode=none",
+                why=f"transactions before {before} were still being committed after {wait_s} s",
+                remedy="run the task again, raise snapshot.lock.timeout.ms, or use another locking mode",
+            )
+        stage = "ready" if attempt == 0 else f"again{attempt}"
+        opened = "opened" if attempt == 0 else f"opened{attempt}"
+        rendezvous.release(stage, {})
+        rendezvous.wait(opened)
+        still = same_place(current_offset(conn), before)
+        if still or attempt == OPTIMISTIC_TRIES - 1:
+            return View(before, _server_time_ms(conn), 0.0, "none", still and settled)
+        rendezvous.release(opened, {"again": f"again{attempt + 1}", "opened": f"opened{attempt + 1}"})
+    raise AssertionError("unreachable")
+
+
+def _server_time_ms(conn: Any) -> int:
+    with conn.cursor() as cursor:
+        cursor.execute("SELECT UNIX_TIMESTAMP(NOW())")
+        return int(cursor.fetchone()[0]) * 1000

@@ -1,0 +1,243 @@
+"""What is left of an interrupted snapshot, and where it stands by now.
+
+Between two views tables are dropped, truncated, renamed and swapped. The chunks that are left belong to the tables that
+stood under their names in the first view, and each such table is followed through the binlog by what it is, not by what
+it is called:
+
+=====================================  =================================================================================
+the table by now                       its chunks that are left
+=====================================  =================================================================================
+stands, under whatever name            are read there; their rows get the name of the table in the new view, or its last
+                                       captured one when it left the captured tables
+dropped; nothing has its name          are passed over: nobody was shown the rows, nobody is told what became of them
+dropped or truncated, and a table of   are passed over: the drain tells all of the new table, from the TRUNCATE on,
+the same name was created              and nothing of the old one's rows
+dropped, and another table was         are read from that one, whose rows are in no event (online schema changes);
+renamed to its name                    unless it is a table of this snapshot, with chunks of its own
+another table was renamed to a name    are read there and from the other table too, each under its name: the topic of
+that it left                           the name ends with all rows (online schema changes between captured names)
+rows came or went by EXCHANGE          cannot be read exactly: refused
+PARTITION or tablespaces
+=====================================  =================================================================================
+
+What a chunk read in a later view contains are the events of its keys up to that view, under every name that the table
+had until then; ``spans`` say which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, Life, Place, TableLives
+
+Span = tuple[TableId, Place, Place | None]
+"""A name, the place after which it held, and the place up to which; None stands for the view."""
+REMEDY = (
+    "give the snapshot up (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot with "
+    "again=true)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedChunk:
+    """Say where a chunk's rows are read.
+
+    Args:
+        chunk: The chunk, under the name of its table in the first view.
+        source: The table to read.
+        table: The name that its rows get.
+        spans: Under which names, from where to where, events of the chunk's keys are contained in it.
+        heirs: Tables that came to names which the chunk's table left; their rows are read as well, under these names.
+    """
+
+    chunk: SnapshotChunk
+    source: TableId
+    table: TableId
+    spans: tuple[Span, ...] = ()
+    heirs: tuple[TableId, ...] = ()
+
+    @property
+    def reads(self) -> list[tuple[TableId, TableId]]:
+        """Return the tables to read, each with the name that its rows get."""
+        return [(self.source, self.table), *((heir, heir) for heir in self.heirs)]
+
+    @classmethod
+    def at_home(cls, chunk: SnapshotChunk) -> PlacedChunk:
+        """Return a chunk whose table stands where it stood."""
+        return cls(chunk, chunk.table, chunk.table)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return plain JSON."""
+        return {
+            "chunk": self.chunk.to_json(),
+            "source": [self.source.db, self.source.table],
+            "table": [self.table.db, self.table.table],
+            "spans": spans_to_json(self.spans),
+            "heirs": [[h.db, h.table] for h in self.heirs],
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> PlacedChunk:
+        """Read what ``to_json`` wrote."""
+        chunk = SnapshotChunk.from_json(data["chunk"])
+        heirs = tuple(TableId(*h) for h in data["heirs"])
+        return cls(chunk, TableId(*data["source"]), TableId(*data["table"]), spans_from_json(data["spans"]), heirs)
+
+
+def spans_to_json(spans: Iterable[Span]) -> list[list[Any]]:
+    """Return spans as plain JSON."""
+    return [[t.db, t.table, list(since), None if until is None else list(until)] for t, since, until in spans]
+
+
+def spans_from_json(data: Iterable[list[Any]]) -> tuple[Span, ...]:
+    """Read what ``spans_to_json`` wrote."""
+
+    def place(pair: Any) -> Place:
+        return int(pair[0]), int(pair[1])
+
+    return tuple(
+        (TableId(db, table), place(since), None if until is None else place(until)) for db, table, since, until in data
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GoneChunk:
+    """Name a chunk whose rows were gone before they were read.
+
+    Args:
+        chunk: The chunk.
+        spans: Under which names, from where to where, events tell of rows that nobody was shown.
+    """
+
+    chunk: SnapshotChunk
+    spans: tuple[Span, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """Hold what is left of a snapshot.
+
+    Args:
+        placed: Chunks to be read, in order.
+        over: Chunks whose rows are gone, with the reason for each of their tables.
+    """
+
+    placed: tuple[PlacedChunk, ...] = ()
+    over: tuple[GoneChunk, ...] = ()
+    reasons: tuple[str, ...] = field(default=())
+
+    @property
+    def sources(self) -> list[TableId]:
+        """Return the tables to be read, each once."""
+        return list(dict.fromkeys(source for p in self.placed for source, _ in p.reads))
+
+
+def place(
+    left: Iterable[SnapshotChunk],
+    lives: TableLives,
+    captures: Callable[[TableId], bool],
+    standing: Container[TableId] | None = None,
+) -> Left:
+    """Find the tables of the chunks that are left.
+
+    Args:
+        left: The chunks.
+        lives: The tables of the first view, followed up to now.
+        captures: Which names are captured.
+        standing: The captured base tables, because RENAME TABLE renames views too; None for all names.
+
+    Raises:
+        SchemaError: Rows of such a table came or went without row events.
+    """
+    by_name = {life.names[0][0]: life for life in lives.lives if life.known}
+    placed, over, reasons = [], [], []
+    for chunk in left:
+        life = by_name[chunk.table]
+        if life.rows_moved is not None:
+            raise SchemaError(
+                "the snapshot cannot be resumed: rows of a table that is not read yet moved without row events",
+                where=f"table {chunk.table}; {life.rows_moved}",
+                why="EXCHANGE PARTITION, DISCARD and IMPORT TABLESPACE leave no trace of the rows in the binlog, and "
+                "the finished part of the snapshot is older than the statement",
+                remedy=REMEDY,
+            )
+        found = _placed(chunk, life, lives, captures, standing)
+        if isinstance(found, str):
+            over.append(GoneChunk(chunk, tuple(s for s in life.spans(START) if captures(s[0]))))
+            reasons.append(found)
+        else:
+            placed.append(found)
+            if found.source != chunk.table:
+                reasons.append(f"{chunk.table} is read as {found.source}, its rows come as {found.table}")
+            reasons += [
+                f"{heir} is another table since the snapshot began, and is read as well" for heir in found.heirs
+            ]
+    return Left(tuple(placed), tuple(over), tuple(dict.fromkeys(reasons)))
+
+
+def _placed(
+    chunk: SnapshotChunk,
+    life: Life,
+    lives: TableLives,
+    captures: Callable[[TableId], bool],
+    standing: Container[TableId] | None,
+) -> PlacedChunk | str:
+    shown = [(name, since) for name, since in life.names if captures(name)]
+    name, since = shown[-1]
+    heirs = [(n, s) for n, s in reversed(shown) if (standing is None or n in standing) and _inherited(n, life, lives)]
+    if life.ended is not None and heirs:
+        name, since = heirs[0]
+    others = list(dict.fromkeys(n for n, _ in heirs if n != name))
+    inherited: list[Span] = [(n, lives.present[n].names[-1][1], None) for n in others]
+    if life.ended is None:
+        *before, (now, since_now, _) = life.spans(START)
+        spans: list[Span] = [s for s in [*before, (now, since_now, None)] if captures(s[0])]
+        return PlacedChunk(chunk, life.name, name, (*spans, *inherited), tuple(others))
+    if heirs:
+        # Whatever had this name in between is not to be told any more: the heir's rows come before the drain.
+        earlier = [(n, s, e) for n, s, e in life.spans(START) if captures(n) and n != name and s < since]
+        return PlacedChunk(chunk, name, name, (*earlier, (name, since, None), *inherited), tuple(others))
+    heir = lives.present.get(name)
+    if heir is None or (standing is not None and name not in standing):
+        return f"{chunk.table} was dropped since the snapshot began"
+    if heir.known:
+        return f"{chunk.table} was dropped since the snapshot began; {name} is another of its tables"
+    return f"{chunk.table} was truncated or created anew since the snapshot began"
+
+
+def _inherited(name: TableId, life: Life, lives: TableLives) -> bool:
+    """Return whether another table was renamed to a name, whose rows no event of the name tells.
+
+    A table of the first view has chunks of its own.
+    """
+    heir = lives.present.get(name)
+    return not (heir is None or heir is life or heir.known or (heir.created and heir.names[0][0] == name))
+
+
+def require_same_keys(placed: Iterable[PlacedChunk], tables: dict[TableId, Table]) -> None:
+    """Check that bounds of chunks mean what they meant in the first view.
+
+    Args:
+        placed: The chunks to be read.
+        tables: The tables as they are now.
+
+    Raises:
+        SchemaError: A column that bounds a table's chunks has another name, type or collation.
+    """
+    reads = [(item.chunk, source) for item in placed for source, _ in item.reads]
+    for chunk, source in reads:
+        table = tables[source]
+        for name, kind in zip(chunk.columns, chunk.kinds, strict=True):
+            if table.column(name) is None or key_kind(table, name) != kind:
+                raise SchemaError(
+                    "the snapshot cannot be resumed: the key of a table that is read in part was changed",
+                    where=f"table {source}, column {name}",
+                    why=f"the parts that are done are bounded by {name} as {kind}"
+                    + ("" if table.column(name) is None else f"; it is {key_kind(table, name)} now"),
+                    remedy=REMEDY,
+                )

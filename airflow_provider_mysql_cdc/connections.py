@@ -1,0 +1,56 @@
+"""Read Airflow's connections."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from airflow.providers.common.compat.sdk import AirflowException, BaseHook
+
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+
+
+def find_connection(conn_id: str, role: str) -> Any:
+    """Return an Airflow connection.
+
+    Args:
+        conn_id: Its id.
+        role: What it is for, in an error's words.
+
+    Raises:
+        ConfigError: It does not exist.
+    """
+    try:
+        return BaseHook.get_connection(conn_id)
+    except AirflowException as error:
+        raise ConfigError(
+            f"the {role} connection does not exist",
+            where=f"connection {conn_id}",
+            why=str(error),
+            remedy="create it under Admin, Connections, or name another one",
+        ) from error
+
+
+def read_extra(conn: Any, example: str = '{"topic.prefix": "shop", ...}') -> dict[str, Any]:
+    """Return what a connection's extra holds, no properties when it is empty.
+
+    Args:
+        conn: Airflow's connection.
+        example: What an extra of its type looks like, for the error.
+
+    Raises:
+        ConfigError: It is not a JSON object.
+    """
+    text = (conn.extra or "").strip()
+    try:
+        data = json.loads(text) if text else {}
+    except (ValueError, RecursionError) as error:
+        data = error
+    if not isinstance(data, dict):
+        raise ConfigError(
+            "the connection's extra is not a JSON object",
+            where=f"connection {conn.conn_id}",
+            why=str(data) if isinstance(data, Exception) else f"it is a {type(data).__name__}",
+            remedy=f"write it as {example}",
+        )
+    return data

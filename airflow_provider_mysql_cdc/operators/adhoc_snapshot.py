@@ -1,0 +1,172 @@
+"""What the operators share that ask for an ad-hoc snapshot and drain until it is done."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError, RunInProgressError
+from airflow_provider_mysql_cdc.operators.arguments import refuse
+from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
+from airflow_provider_mysql_cdc.operators.common import generation_of, owner_of
+
+if TYPE_CHECKING:
+    from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
+    from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+    from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
+
+WAIT_S = 5.0
+"""Seconds between two looks at the ledger while another run drives the snapshot, or while it rests."""
+OF_ANOTHER_RUN = (RunInProgressError, OffsetConflictError)
+
+
+class MySqlCdcAskingOperator(MySqlCdcSparkOperator):
+    """Ask for an ad-hoc snapshot, and drain until its tables are read; base of the operators that do so.
+
+    Args:
+        kwargs: As for ``MySqlCdcSparkOperator``.
+    """
+
+    useless: ClassVar[Mapping[str, str]] = {
+        **MySqlCdcSparkOperator.useless,
+        "run_for": "it goes on until its tables are read",
+    }
+    channel: str = "airflow"
+    give_up: ClassVar[str] = ""
+
+    def __init__(self, **kwargs: Any) -> None:
+        refuse(type(self).__name__, kwargs, self.useless)
+        super().__init__(**kwargs)
+        self._signal_id = ""
+        self._rests = self._time_over = False
+
+    def prepare_round(self, cfg: ConnectorConfig, store: OffsetStore, owner: str) -> PreparedJob | None:
+        """Plan a drain whose rounds read the tables; there is one to plan as long as the snapshot is not done.
+
+        Args:
+            cfg: The connector's configuration.
+            store: Where the offset is kept.
+            owner: ``dag_id/run_id/task_id/map_index``.
+        """
+        from airflow_provider_mysql_cdc.cdc.job import run_lock
+        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+
+        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
+        # While it rests only what is new, or a signal, is worth a Spark job.
+        return prepare_drain(cfg, store, owner, self.log.info, even_empty=not self._rests)
+
+    def on_kill(self) -> None:
+        """End the driver; what is read already stays read, and the snapshot stays asked for."""
+        super().on_kill()
+        self.log.info("%s", self._left())
+
+    def _drive_until_done(
+        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float = math.inf
+    ) -> dict[str, Any]:
+        """Drain until the snapshot that was asked for is done; return what it has read."""
+        result: dict[str, Any] = {}
+        while not self._over(status := self._status(cfg)):
+            if time.monotonic() >= deadline:
+                raise self._time_is_over()
+            self._rests = status.state == "paused"
+            with self._until(deadline):
+                result = self._drive(cfg, store, context) or result
+        rows = {name: table.rows for name, table in status.tables.items()}
+        self.log.info("The snapshot is done: %s rows of %s table(s).", sum(rows.values()), len(rows))
+        return {**result, "signal_id": self._signal_id, "state": status.state, "rows": rows}
+
+    def _ask(self, cfg: ConnectorConfig, context: Any, data: dict[str, Any]) -> None:
+        """Send the signal, unless an earlier try has done so."""
+        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import status_in
+        from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import asked_before, look_at_ledger
+
+        ledger = look_at_ledger(cfg)
+        self._signal_id = asked_before(ledger, owner_of(context), generation_of(context))
+        if (state := status_in(ledger, self._signal_id).state) != "unknown":
+            self.log.info("Signal %s was sent before; its snapshot is %s.", self._signal_id, state)
+            return
+        self._check_tables(cfg, data)
+        send_signal(cfg, "execute-snapshot", data, channel=self.channel, id_=self._signal_id)
+        self.log.info("Asked for a snapshot of %s: signal %s.", ", ".join(data["data-collections"]), self._signal_id)
+
+    def _check_tables(self, cfg: ConnectorConfig, data: dict[str, Any]) -> None:
+        """Refuse what no driver could read, before it is asked for."""
+
+    def _status(self, cfg: ConnectorConfig) -> SnapshotStatus:
+        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import status_in
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger
+
+        return status_in(look_at_ledger(cfg), self._signal_id)
+
+    def _over(self, status: SnapshotStatus) -> bool:
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import over
+
+        return over(status, self._signal_id)
+
+    def _drive(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> dict[str, Any] | None:
+        """Run one drain with its rounds; wait a little when another run does, or when there is nothing to do."""
+        try:
+            done = self._one_job(cfg, store, context, time.monotonic())
+        except (AirflowException, CdcError) as error:
+            if self._time_over:
+                raise self._time_is_over() from error
+            if not of_another_run(error):
+                raise
+            self.log.info("Another run is at work and may read the tables meanwhile: %s", error)
+            done = None
+        else:
+            if done is None:
+                self.log.info("The snapshot %s.", "rests" if self._rests else "waits for a drain")
+        if done is None:
+            self._wait()
+        return done
+
+    def _wait(self) -> None:
+        time.sleep(WAIT_S)
+        self._stop_if_killed()
+
+    def _time_is_over(self) -> AirflowFailException:
+        return AirflowFailException(f"The time is over. {self._left()}")
+
+    @contextmanager
+    def _until(self, deadline: float) -> Iterator[None]:
+        """End the driver at the deadline: a round goes on as long as there is something to read."""
+        if deadline == math.inf:
+            yield
+            return
+        timer = threading.Timer(max(0.0, deadline - time.monotonic()), self._end_driver)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
+    def _end_driver(self) -> None:
+        self._time_over = True
+        if self._hook is not None:
+            self._hook.on_kill()
+
+    def _left(self) -> str:
+        if not self._signal_id:
+            return "Nothing was asked for yet."
+        kept = f"Signal {self._signal_id}: what was read is kept, and the next drain goes on with the rest"
+        return f"{kept}{self.give_up}."
+
+
+def of_another_run(error: Exception) -> bool:
+    """Return whether an error says that another run is at work; the driver's errors come as text.
+
+    Args:
+        error: What a job ended with.
+    """
+    names = tuple(kind.__name__ for kind in OF_ANOTHER_RUN)
+    return isinstance(error, OF_ANOTHER_RUN) or (isinstance(error, AirflowException) and str(error).startswith(names))
