@@ -243,7 +243,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
 
     def _wait_for_work(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, deadline: float) -> None:
         """Look for something to do until there may be something, or until the deadline."""
-        from airflow_provider_mysql_cdc.cdc.operate.idle import worth_planning
+        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import worth_planning
 
         left = deadline - time.monotonic()
         self.log.info("Nothing to do yet; looking every %s s for up to %.0f s.", IDLE_POLL_S, left)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -21,7 +23,7 @@ GRACE_S = 30.0
 
 
 @contextmanager
-def following(cfg: ConnectorConfig, store: OffsetStore, log: Callable[[str], None]) -> Iterator[None]:
+def following(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iterator[None]:
     """Let the stored offset follow the ledger inside; what goes wrong is left to the settling afterwards.
 
     Args:
@@ -39,7 +41,7 @@ def following(cfg: ConnectorConfig, store: OffsetStore, log: Callable[[str], Non
         thread.join(GRACE_S)
 
 
-def _follow(cfg: ConnectorConfig, store: OffsetStore, log: Callable[[str], None], end: threading.Event) -> None:
+def _follow(cfg: ConnectorConfig, store: OffsetStore, log: Log, end: threading.Event) -> None:
     from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow
 
     pause = EVERY_S

@@ -8,15 +8,16 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
-_JOBS: dict[str, Callable[[JobSpec, TaskRunner, Callable[[str], None]], Any]] = {
+_JOBS: dict[str, Callable[[JobSpec, TaskRunner, Log], Any]] = {
     "drain": run_drain,
     "snapshot": run_snapshot,
 }
 
 
-def run_job(spec: JobSpec, runner: TaskRunner, log: Callable[[str], None]) -> Any:
+def run_job(spec: JobSpec, runner: TaskRunner, log: Log) -> Any:
     """Run the job that the spec asks for.
 
     Args:

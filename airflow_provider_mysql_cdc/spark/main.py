@@ -13,6 +13,7 @@ from airflow_provider_mysql_cdc.cdc.job.job_error import last_words
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.job_names import CREDENTIAL, KEY_VARIABLE
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, refused_settings
 from airflow_provider_mysql_cdc.spark.jvm_watchdog import end_with_parent
 from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
@@ -20,7 +21,7 @@ from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require
 EXIT_RETRY, EXIT_FAIL = 75, 78
 """Exit codes: a retry can help (EX_TEMPFAIL), or a person is needed (EX_CONFIG)."""
 
-Run = Callable[[JobSpec, TaskRunner, Callable[[str], None]], Any]
+Run = Callable[[JobSpec, TaskRunner, Log], Any]
 _STARTED_BY_JVM = "PYSPARK_GATEWAY_PORT"
 
 

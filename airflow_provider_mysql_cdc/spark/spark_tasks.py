@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.spark.errors import MARK, application_error, executor_error, named_error
 from airflow_provider_mysql_cdc.spark.executor_failures import MOST, RETRIES, ExecutorEnds
 from airflow_provider_mysql_cdc.spark.starvation import told_while_starving
@@ -46,7 +47,7 @@ class SparkRunner:
         log: Takes one line of text.
     """
 
-    def __init__(self, context: SparkContext, log: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(self, context: SparkContext, log: Log = lambda line: None) -> None:
         self._context, self._log = context, log
         conf = context.getConf()
         self.endpoint = endpoint(conf)

@@ -177,7 +177,7 @@ def test_run_for_waits_for_work_before_it_starts_spark(
         return bool(found)
 
     monkeypatch.setattr("airflow_provider_mysql_cdc.operators.base.IDLE_POLL_S", 0.01)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.idle.worth_planning", worth_planning)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.prepare_drain.worth_planning", worth_planning)
     pipeline.nothing = 3
     assert run(run_for=60).state == "success"
     assert [name for name, _ in pipeline.calls] == ["drain"] * 4 + ["settle"]

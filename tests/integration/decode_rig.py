@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pymysql
+from create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.ddl.apply import parse_create
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from create_statement import parse_create
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply, parse_create
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
 from airflow_provider_mysql_cdc.cdc.ddl.collations import BY_NAME, COLLATIONS, MAX_BYTES
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState

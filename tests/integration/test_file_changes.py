@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit import execute, rows
+from memory_kafka import MemoryKafka, MemoryWriter
 from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
@@ -20,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 
 TOPIC = "p.d.t"
 

@@ -17,9 +17,9 @@ from kit import Pipeline, execute
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.idle import worth_planning
 from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle
 from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow, left_untold, note_told, tally_of
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import worth_planning
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROUTED = {

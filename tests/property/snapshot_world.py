@@ -11,8 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from memory_kafka import MemoryKafka, MemoryWriter
+from memory_ledger import MemoryLedger
+
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     CHUNK_PREFIX,
@@ -27,7 +29,6 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import done_record, finished_chunks
 

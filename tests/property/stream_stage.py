@@ -28,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
 from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, topic_guard, topic_partitions
+from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, topic_guard
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
@@ -283,14 +283,14 @@ def _outside(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "connect", _of_source("connect"))
     patch.setattr(wiring, "record_writer", _of_world("writer"))
     patch.setattr(wiring, "ledger", lambda _: ModelTask.world.ledger)
-    for module in (job_ledger, topic_guard, topic_partitions, topics_ahead):
+    for module in (job_ledger, topic_guard, topics_ahead):
         patch.setattr(module, "make_admin", _nothing)
     for module in (job_ledger, topics_ahead):
         patch.setattr(module, "ensure_topics", _of_world("create"))
     for module in (topic_guard, topics_ahead):
         patch.setattr(module, "describe_topics", _of_world("describe"), raising=False)
         patch.setattr(module, "describe_made", _of_world("describe_made"), raising=False)
-    patch.setattr(topic_partitions, "all_partition_counts", _of_world("counts"))
+    patch.setattr(topic_guard, "all_partition_counts", _of_world("counts"))
 
 
 def _jobs(patch: pytest.MonkeyPatch) -> None:

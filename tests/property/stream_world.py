@@ -15,11 +15,12 @@ from functools import lru_cache
 from typing import Any
 
 import greenlet
+from memory_kafka import MemoryKafka, MemoryWriter
+from memory_ledger import MemoryLedger
 from stream_oracle import Entry, Oracle
 from stream_source import KEYS, Source
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -27,7 +28,6 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWriter, SideRecord, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec
 

@@ -29,15 +29,15 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 from memo import read_once
+from memory_kafka import MemoryKafka, MemoryWriter
+from memory_ledger import MemoryLedger
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 
 TOPICS = {"p.d.a": 2, "p.d.b": 1}

@@ -42,7 +42,8 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.history import replay
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate, typed_literal
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of
 from airflow_provider_mysql_cdc.spark.errors import MARK, named_error
 
 pytestmark = pytest.mark.quick
@@ -405,7 +406,7 @@ def used_chunk(data: Any) -> None:
     assert SnapshotChunk.from_json(chunk.to_json()) == chunk
     texts = [predicate(chunk)]
     for bound in (chunk.low, chunk.high):
-        texts += [typed_literal(v, k) for v, k in zip(bound or (), chunk.kinds, strict=False)]
+        texts += [kind.apart(v) for v, kind in zip(bound or (), map(key_kind_of, chunk.kinds), strict=False) if kind]
     assert all(SQL.fullmatch(text) for text in texts)
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from memory_kafka import MemoryKafka, MemoryWriter
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -16,7 +17,6 @@ from airflow_provider_mysql_cdc.cdc.drain import committer as committer_module
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 
 GIVEN = {
     "topic.prefix": "p",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from memory_kafka import MemoryKafka, MemoryWriter
+from memory_ledger import MemoryLedger
 
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 
 PROPERTIES = {
     "topic.prefix": "p",

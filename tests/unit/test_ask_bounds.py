@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from memory_job import config, memory_job
+from memory_kafka import MemoryKafka
 
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
@@ -13,7 +14,6 @@ from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import book_records
 from airflow_provider_mysql_cdc.cdc.incremental.window_driver import TABLES_AT_ONCE, chosen
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 TABLES = [TableId("d" * 64, f"{n:04}".rjust(64, "t")) for n in range(1000)]
 """Names as long as MySQL allows."""

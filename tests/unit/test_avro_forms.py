@@ -10,10 +10,10 @@ from uuid import UUID
 import fastavro
 import pytest
 from avro_rig import avro
+from create_statement import parse_create
 from fake_registry import guid_of
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.apply import parse_create
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError

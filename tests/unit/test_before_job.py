@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from memory_job import config, memory_job
+from memory_kafka import MemoryKafka
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
@@ -21,7 +22,6 @@ from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 CFG = config()
 OWNER = "dag/run/task/-1"

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from memory_job import config, memory_job
+from memory_kafka import MemoryKafka
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
@@ -15,7 +16,6 @@ from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
     done_record,

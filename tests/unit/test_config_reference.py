@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import jsonschema
-import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import form_fields as form
@@ -60,14 +59,3 @@ def test_the_form_offers_the_marked_fields_with_schemas_from_the_declarations() 
     assert "database.password" not in fields, "Airflow's own field holds it"
     for field in fields.values():
         jsonschema.Draft202012Validator.check_schema(field["schema"])
-
-
-def test_the_json_schema_accepts_a_configuration_and_refuses_another() -> None:
-    schema = form.json_schema()
-    jsonschema.Draft202012Validator.check_schema(schema)
-    good = {"topic.prefix": "a", "database.hostname": "h", "database.user": "u", "database.port": 1}
-    jsonschema.validate(good, schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({**good, "snapshot.mode": "sometimes"}, schema)
-    with pytest.raises(jsonschema.ValidationError):
-        jsonschema.validate({"topic.prefix": "a"}, schema)

@@ -6,11 +6,11 @@ import base64
 from typing import Any
 
 import pytest
+from create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import connect_type
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
-from airflow_provider_mysql_cdc.cdc.ddl.apply import parse_create
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import (
     BIGINT_UNSIGNED_MODES,

@@ -6,10 +6,11 @@ import pickle
 from collections.abc import Callable
 
 import pytest
+from create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import decimal_precision
 from airflow_provider_mysql_cdc.cdc.convert.type_names import declared_length, jdbc_type, type_expression
-from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, apply, parse_create
+from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, apply
 from airflow_provider_mysql_cdc.cdc.ddl.classify import classify
 from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from decode_builder import body, column, image, table, table_map
+from memory_kafka import MemoryKafka, MemoryWriter
 from test_drain_routes import AS_IT_IS, make
 from ticdc_identity import AT, TICDC, FlatSides
 
@@ -31,7 +32,6 @@ from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import FlatRows
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import Pace
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource, in_json
 

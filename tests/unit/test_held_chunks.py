@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, chunk_columns, predicate, typed_literal
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, chunk_columns, kinds_of, predicate
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of, kind_name
 
 READ = ReadAt(BinlogOffset("binlog.000001", 100))
@@ -158,7 +158,8 @@ def test_what_a_record_says_of_a_key_is_of_a_closed_form(kind: str, value: Any) 
 def test_literals() -> None:
     chunk = chunks_at("TIME 1", "-01:00:00.5")[1]
     assert predicate(chunk) == "(`k` > TIME'-01:00:00.5')"
-    assert typed_literal("-01:00:00.5", "TIME 1") == "-3600500000"
+    (kind,) = kinds_of(chunk)
+    assert kind.apart("-01:00:00.5") == "-3600500000"
     assert predicate(chunks_at("VARBINARY", "")[0]) == "(`k` <= x'')"
     assert predicate(chunks_at("TIMESTAMP 0", "0000-00-00 00:00:00")[0]) == "(`k` <= '0000-00-00 00:00:00')"
     assert predicate(chunks_at("DECIMAL 4 1", "-0.5")[0]) == "(`k` <= -0.5)"

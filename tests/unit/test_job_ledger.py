@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 from memory_job import config, memory_job, transactions
+from memory_kafka import MemoryKafka
+from memory_ledger import MemoryLedger
 from store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job import job_ledger
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 CFG = config()
 

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from memory_kafka import MemoryKafka, MemoryWriter
+from memory_ledger import MemoryLedger
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_known
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import join, read_as_planner
@@ -20,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMissingError
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.operate import job_lifecycle as around_job
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 
 BLIND = 3
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from memory_job import config, memory_job, transactions
+from memory_kafka import MemoryKafka
 from store_contract import END, START, UUID, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, SignalsTaken
@@ -32,7 +33,6 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import Polled
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 CFG = config()
 MIDDLE = START.at(START.file, 900)

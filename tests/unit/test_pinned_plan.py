@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from memory_job import config, memory_job
+from memory_kafka import MemoryKafka
 from store_contract import START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
@@ -12,7 +13,6 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 BEFORE, AFTER = config(), config(message__key__columns="d.t:a")
 

@@ -10,17 +10,17 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from memory_kafka import MemoryKafka
+from memory_ledger import MemoryLedger
 from store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
 from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, encode, topics_digest
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records, stored_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, FencedError, StateError
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 LIMIT = 200_000
 

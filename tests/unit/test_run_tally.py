@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 from memory_job import config, memory_job
+from memory_kafka import MemoryKafka
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
@@ -24,7 +25,6 @@ from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.operate import ledger_follower as following
 from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow, tally_of
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 CFG = config()
 SECOND = END.at(END.file, END.pos + 500)

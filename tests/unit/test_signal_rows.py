@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from decode_builder import column
 from drain_rig import START, Rig
+from memory_kafka import MemoryKafka
 from signal_stream import BINARY, FILE, LATIN1, Binlog, log_signals, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
@@ -23,7 +24,6 @@ from airflow_provider_mysql_cdc.cdc.model.offset import Reached
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals import table_rows
 from airflow_provider_mysql_cdc.cdc.signals.signal import SignalRefused, read_action, waiting
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 LEDGER = "ledger.p"
 GIVEN = {

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from decode_builder import column, packet, table
 from memory_job import config
+from memory_kafka import MemoryKafka, MemoryWriter
 from row_blocks import each_alone
 from store_contract import END, plan
 
@@ -16,7 +17,6 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.decode import text_decoder as text
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

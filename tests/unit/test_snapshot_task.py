@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from decode_builder import column, packet, table
 from memory_job import config, transactions
+from memory_kafka import MemoryKafka, MemoryWriter
 from row_blocks import block_of
 from store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk

@@ -17,7 +17,6 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import (
     BatchPlan,
     Marker,
     bounded_counts,
-    chunk_key,
     encode,
     reset_plan,
     writer_key,
@@ -93,7 +92,7 @@ def test_a_record_holds_the_largest_counts_singly_and_the_others_together() -> N
 
 
 def test_names() -> None:
-    assert (writer_key(2), chunk_key("d.t", 4), transactional_id("shop", 2)) == ("writer/2", "chunk/d.t/4", "shop.2")
+    assert (writer_key(2), transactional_id("shop", 2)) == ("writer/2", "shop.2")
 
 
 def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from decode_builder import column, packet, table
 from memory_job import config
+from memory_kafka import MemoryKafka, MemoryWriter
 from row_blocks import block_of, each_alone
 from store_contract import plan
 
@@ -19,7 +20,6 @@ from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stret
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import StretchReader
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import Stretch
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")

@@ -7,17 +7,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from memory_kafka import MemoryKafka, MemoryWriter
+from memory_ledger import MemoryLedger
 from store_contract import END, START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.memory_ledger import MemoryLedger
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import begin_epoch, join
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, LedgerMissingError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.model.offset import Reached
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka, MemoryWriter
 
 TOPIC = "ledger.p"
 

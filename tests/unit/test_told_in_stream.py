@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from drain_rig import Rig
+from memory_kafka import MemoryKafka
 from signal_stream import Binlog
 from test_signal_rows import handed_over, run
 
@@ -20,7 +21,6 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import replay
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 
 HISTORY = "schemahistory.p"
 FLAT = {"value.converter.schemas.enable": "false", "include.schema.changes": "true"}

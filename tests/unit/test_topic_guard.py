@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from memory_job import config, memory_job
+from memory_kafka import MemoryKafka
 from store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, BatchPlan
@@ -14,7 +15,6 @@ from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.sink.memory import MemoryKafka
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
 CFG = config()

@@ -30,7 +30,7 @@ from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import share_of
-from airflow_provider_mysql_cdc.cdc.job import topic_partitions
+from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.routing import Rewrite, replacement
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -325,11 +325,11 @@ def test_a_topic_of_tables_and_schema_changes_belongs_to_the_first_writer() -> N
 
 def test_a_plan_knows_the_topics_to_which_tables_are_routed(monkeypatch: pytest.MonkeyPatch) -> None:
     found = {"p": 1, "p.d.x": 2, "all": 5, "stranger": 9}
-    monkeypatch.setattr(topic_partitions, "make_admin", lambda settings: None)
-    monkeypatch.setattr(topic_partitions, "all_partition_counts", lambda admin: found)
+    monkeypatch.setattr(topic_guard, "make_admin", lambda settings: None)
+    monkeypatch.setattr(topic_guard, "all_partition_counts", lambda admin: found)
     tables = [TableId("d", "t"), TableId("mysql", "user")]
-    assert topic_partitions.topic_partitions(config({}), tables) == {"p.d.x": 2}
-    assert topic_partitions.topic_partitions(config(steps(a=regex(".*\\.t", "all"))), tables) == {"p.d.x": 2, "all": 5}
+    assert topic_guard.topic_partitions(config({}), tables) == {"p.d.x": 2}
+    assert topic_guard.topic_partitions(config(steps(a=regex(".*\\.t", "all"))), tables) == {"p.d.x": 2, "all": 5}
 
 
 def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,9 @@
-"""One event of the binlog."""
+"""One event of the binlog, and what a reader may do with whole transactions before their events are split."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
 
 
 class Event(NamedTuple):
@@ -38,3 +39,24 @@ class Event(NamedTuple):
     def where(self) -> str:
         """Return ``file:position`` for messages."""
         return f"{self.file}:{self.start_pos}"
+
+
+class Walked(Protocol):
+    """What a stream reads of a walk (``decode.native_transactions``)."""
+
+    @property
+    def at(self) -> int:
+        """Offset behind the transactions that were walked."""
+
+    @property
+    def pos(self) -> int:
+        """Position behind them."""
+
+    @property
+    def cut(self) -> bool:
+        """Whether more bytes may bring more of them."""
+
+
+Walk = Callable[[bytes, int, str, int, int, int], Walked]
+"""Deals with the transactions that it knows: chunk, offset of the packet with the first one's GTID event, file,
+position, the position behind which no event ends, bytes of checksum behind each event."""

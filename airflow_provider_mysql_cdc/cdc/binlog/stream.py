@@ -12,12 +12,11 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import control_events as control
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
-from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event, Walk
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_rotate
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_made, require_origin
 from airflow_provider_mysql_cdc.cdc.binlog.packets import LARGEST_PACKET, raise_for_error
 from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
-from airflow_provider_mysql_cdc.cdc.binlog.walk import Walk
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number

@@ -51,11 +51,6 @@ def writer_key(writer: int) -> str:
     return f"{WRITER_PREFIX}{writer}"
 
 
-def chunk_key(table: str, number: int) -> str:
-    """Return the ledger key of a snapshot chunk: ``chunk/<db.table>/<n>``."""
-    return f"{CHUNK_PREFIX}{table}/{number}"
-
-
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
     """Fix what one batch will read and who writes what, before anything is read.

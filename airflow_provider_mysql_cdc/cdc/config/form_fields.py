@@ -1,4 +1,4 @@
-"""The declared properties as form fields and as a JSON schema."""
+"""The declared properties as fields of Airflow's connection form."""
 
 from __future__ import annotations
 
@@ -40,13 +40,3 @@ def label(declared: Field[Any]) -> str:
     """Return the name for people: ``topic.prefix`` is ``Topic prefix (topic.prefix)``, marked when it is required."""
     words = declared.name.replace(".", " ")
     return f"{words[0].upper()}{words[1:]} ({declared.name}{', required' if declared.required else ''})"
-
-
-def json_schema() -> dict[str, Any]:
-    """Return a JSON schema of a whole configuration; families and undeclared names are left to ``ConnectorConfig``."""
-    return {
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "type": "object",
-        "properties": {f.name: {**schema_of(f), "description": f.doc} for f in F.ALL},
-        "required": [f.name for f in F.ALL if f.required],
-    }

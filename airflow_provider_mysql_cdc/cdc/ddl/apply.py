@@ -312,29 +312,3 @@ _APPLIERS: dict[type[Any], Callable[[_Step, Any], SchemaState]] = {
     DatabaseStatement: _database,
     SetServer: _server,
 }
-
-
-def parse_create(sql: str, context: DdlContext, defaults: DbDefaults | None = None) -> Table:
-    """Return the table that one CREATE TABLE statement makes, for example the output of SHOW CREATE TABLE.
-
-    That output is escaped with backslashes whatever the session's sql_mode is, and spells out what
-    explicit_defaults_for_timestamp implies: leave NO_BACKSLASH_ESCAPES out and keep explicit defaults on for it.
-
-    Args:
-        sql: The statement.
-        context: Session context; a name without database belongs to ``default_db``.
-        defaults: Character set of the database; utf8mb4 when None.
-
-    Raises:
-        DdlParseError: It is no CREATE TABLE with a column list, or is not understood.
-    """
-    parts = split(sql, context.sql_mode)
-    statement = parse(sql, parts[0][1], context.sql_mode) if len(parts) == 1 else None
-    if not isinstance(statement, CreateTable) or statement.like is not None:
-        raise DdlParseError("not a CREATE TABLE statement with a column list", where=sql[:80])
-    return created(statement, full_name(statement.name, context), defaults or SERVER_DEFAULTS, context)[0]
-
-
-def drop_text(table_id: TableId) -> str:
-    """Return the DROP TABLE IF EXISTS statement that a snapshot records before a table's CREATE TABLE."""
-    return f"DROP TABLE IF EXISTS {table_id.quoted()}"

@@ -165,10 +165,6 @@ class Cursor:
                 depth += (token.text == "(") - (token.text == ")")
         return self.sql[start : self.tokens[self.pos - 1].end]
 
-    def skip_to_end(self) -> None:
-        """Step to END."""
-        self.pos = len(self.tokens) - 1
-
     def fail(self, why: str) -> NoReturn:
         """Raise DdlParseError that shows the place.
 

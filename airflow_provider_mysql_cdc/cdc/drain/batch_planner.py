@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
 from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.job.topic_partitions import is_elsewhere, topic_partitions
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import is_elsewhere, topic_partitions
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, order
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables

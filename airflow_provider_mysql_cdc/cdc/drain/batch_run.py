@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,11 +29,10 @@ from airflow_provider_mysql_cdc.cdc.job.history_guard import learn_history, requ
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
 from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.schema.history import load_state
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import finished_chunks, forget_chunks
-
-Log = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ first has to fit as well (``original_commit_timestamp``, MySQL 8.0.1 and later, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -17,6 +17,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import held_back
 
@@ -89,7 +90,7 @@ def filters_in_force(
     conn: Any,
     entries: Sequence[dict[str, Any]],
     start: BinlogOffset,
-    log: Callable[[str], None],
+    log: Log,
 ) -> list[dict[str, Any]]:
     """Return the filters of a snapshot that still mean something for a stream, as the writers take them.
 
@@ -135,9 +136,7 @@ def passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
     )
 
 
-def _in_force(
-    cfg: ConnectorConfig, conn: Any, view: tuple[BinlogOffset, int], start: BinlogOffset, log: Callable[[str], None]
-) -> bool:
+def _in_force(cfg: ConnectorConfig, conn: Any, view: tuple[BinlogOffset, int], start: BinlogOffset, log: Log) -> bool:
     offset, ts_ms = view
     read = ReadAt.after(start, offset, ts_ms)
     note = f"rows that the snapshot read at {offset} of server {offset.server_uuid}"

@@ -29,8 +29,7 @@ from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
 from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config, sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
-
-Log = Callable[[str], None]
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
 @dataclass(frozen=True, slots=True)

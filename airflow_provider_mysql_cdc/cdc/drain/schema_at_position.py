@@ -7,7 +7,7 @@ table was changed between the place and now.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
 from airflow_provider_mysql_cdc.cdc.schema.history import reaches, read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
@@ -129,7 +130,7 @@ def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset,
     return tables
 
 
-def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Callable[[str], None]) -> None:
+def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Log) -> None:
     """Rebuild a lost schema history for a batch that is not finished, so that the drain can go on with it.
 
     Args:

@@ -20,6 +20,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.stream import Event, open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, UnsupportedEventError
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
@@ -137,7 +138,7 @@ def find_prepared(
     cfg: ConnectorConfig,
     xid: str,
     before: BinlogOffset,
-    log: Callable[[str], None],
+    log: Log,
     on_wait: Callable[[], None] | None = None,
 ) -> PreparedXa | None:
     """Search the whole binlog for a transaction that was prepared before the stream began.

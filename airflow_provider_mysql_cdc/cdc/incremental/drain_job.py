@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import work_waits
 from airflow_provider_mysql_cdc.cdc.incremental.window_loop import run_rounds
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
-def run_drain(spec: JobSpec, runner: TaskRunner, log: Callable[[str], None]) -> dict[str, int]:
+def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     """Drain batch after batch, carrying out signals in between; return records per topic.
 
     Args:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneStretch, Stretch, TableScan, gaps
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, beyond, chunk_columns, key_kind
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored, kept_as_shown, key_kind_of
@@ -57,7 +58,7 @@ def going_on(
     *,
     captured: bool = True,
     void: bool = False,
-    tell: Callable[[str], None] = lambda why: None,
+    tell: Log = lambda why: None,
 ) -> TableScan:
     """Return a scan with its range: found now, kept, or found anew when the table's key is another one by now.
 
@@ -253,7 +254,7 @@ class StretchQueue:
     conn: Any
     chunk_rows: int
     deadline: float
-    log: Callable[[str], None]
+    log: Log
     lines: list[_Line] = field(default_factory=list)
     ends: dict[str, tuple[int, int]] = field(default_factory=dict)
     done: list[DoneStretch] = field(default_factory=list)

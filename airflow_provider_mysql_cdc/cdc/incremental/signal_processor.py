@@ -32,6 +32,7 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import (
     taken_records,
 )
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history import load_state
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
@@ -55,7 +56,6 @@ from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
-Log = Callable[[str], None]
 MAX_CONDITIONS = 16 * 2**20
 """Bytes of the conditions of all scans at work: the record of each scan holds its own, and each run reads them all."""
 

@@ -21,9 +21,9 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
-Log = Callable[[str], None]
 SLOTS = 64
 """Keys of the ledger that hold last words: it does not grow with the number of runs that failed."""
 TELL_S = 20.0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 
 LINE_SECONDS = 5.0
@@ -20,7 +20,7 @@ class JobLog:
         log: Takes one line of text.
     """
 
-    def __init__(self, log: Callable[[str], None]) -> None:
+    def __init__(self, log: Log) -> None:
         self._log, self._said = log, set[str]()
 
     def __call__(self, line: str) -> None:

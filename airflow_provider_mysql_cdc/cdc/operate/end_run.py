@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
@@ -10,6 +9,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
 def at_work(cfg: ConnectorConfig, owner: str) -> bool:
@@ -53,7 +53,7 @@ def clock(cfg: ConnectorConfig) -> float:
         return float(cursor.fetchone()[0])
 
 
-def end_run(cfg: ConnectorConfig, owner: str, log: Callable[[str], None], only: int | None = None) -> bool:
+def end_run(cfg: ConnectorConfig, owner: str, log: Log, only: int | None = None) -> bool:
     """End the driver of a run, wherever it works; return whether there was one.
 
     Its plan is put in force once more, for an attempt that nobody carries out: from then on none of its writers can

@@ -7,7 +7,7 @@ moves the stream back, one of another stream is refused, and without a ledger no
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
@@ -18,14 +18,13 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, StateError
 from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, stored_at
 
 FORM = "mysql-cdc-offsets"
 VERSION = 1
 HISTORY = 1000
 """Past offsets written out."""
-
-Log = Callable[[str], None]
 
 
 @runtime_checkable

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,9 +31,9 @@ from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_error import told
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
 
-Log = Callable[[str], None]
 FENCE_AFTER_S = 5.0
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
@@ -14,11 +13,12 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_error import TELL_S
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 
-def follow(cfg: ConnectorConfig, store: OffsetStore, log: Callable[[str], None]) -> BinlogOffset | None:
+def follow(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> BinlogOffset | None:
     """Move the stored offset to the end of the last batch that stands in Kafka; return it when it has moved.
 
     The ledger is read up to its oldest open transaction, which belongs to the job: nothing waits and no writer is
@@ -79,7 +79,7 @@ def left_untold(cfg: ConnectorConfig, owner: str) -> RunTally | None:
     return untold(ledger) if ledger.plan is not None and ledger.complete() else None
 
 
-def note_told(cfg: ConnectorConfig, tally: RunTally, run: str, log: Callable[[str], None]) -> None:
+def note_told(cfg: ConnectorConfig, tally: RunTally, run: str, log: Log) -> None:
     """Write down that a task that succeeds has told of a tally; who comes next would tell of it again.
 
     Args:

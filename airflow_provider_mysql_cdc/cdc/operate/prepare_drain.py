@@ -20,13 +20,14 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
 )
+from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import work_waits
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_known_history
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import (
-    Log,
     PreparedJob,
     look_at_signal_table,
     synchronise,
@@ -34,6 +35,7 @@ from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import (
     whole,
     wrap,
 )
+from airflow_provider_mysql_cdc.cdc.operate.lag import Drained, Thresholds, judge, look
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
 from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
@@ -165,3 +167,26 @@ def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
         why="neither the offset store nor the ledger knows this topic.prefix",
         remedy="run the snapshot first (DAG mysql_cdc_snapshot; snapshot.mode=no_data reads only the structures)",
     )
+
+
+def worth_planning(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool:
+    """Return whether a drain that had nothing to do may have something now.
+
+    Args:
+        cfg: The connector's configuration.
+        store: Airflow's offset store.
+        owner: ``dag_id/run_id/task_id/map_index`` of this run.
+
+    Raises:
+        CdcError: It cannot be found out; planning names what is wrong.
+    """
+    if str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
+        return False
+    settings = cfg.connection_settings()
+    try:
+        run_lock.require_nobody_else(settings, cfg.topic_prefix, owner)
+    except RunInProgressError:
+        return False
+    if judge(Drained.of(store.load()), look(settings), Thresholds()).reached:
+        return True
+    return work_waits(cfg, wiring.ledger(cfg).peek())

@@ -40,9 +40,8 @@ from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import taken
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import difference
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-
-Log = Callable[[str], None]
 
 TRIES = 5
 STORED, CURRENT, EARLIEST = "stored", "current", "earliest"

@@ -6,7 +6,7 @@ It is a blocking ad-hoc snapshot: a drain to the end of the binlog, and behind i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
 from airflow_provider_mysql_cdc.cdc.job.history_guard import require_known_history
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import synchronise
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import nothing_of
@@ -30,7 +31,6 @@ from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import streams
 
-Log = Callable[[str], None]
 LISTS = (F.DATABASE_INCLUDE_LIST, F.DATABASE_EXCLUDE_LIST, F.TABLE_INCLUDE_LIST, F.TABLE_EXCLUDE_LIST)
 ALL = ".*"
 _SHOWN = 5

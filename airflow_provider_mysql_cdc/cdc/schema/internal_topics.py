@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
@@ -17,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
 from airflow_provider_mysql_cdc.cdc.sink.topics import broker_count, describe_topics
 
 
-def require_kept(cfg: ConnectorConfig, log: Callable[[str], None]) -> None:
+def require_kept(cfg: ConnectorConfig, log: Log) -> None:
     """Check both topics, as far as they exist, and say what a failing broker would take away.
 
     Args:

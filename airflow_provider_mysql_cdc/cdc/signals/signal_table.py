@@ -5,7 +5,7 @@ Watermarks are rows of it, or GTID sets with ``read.only``; what they rest on is
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 _VARIABLES = (
@@ -67,7 +68,7 @@ class TableFacts:
     refused: Mapping[str, str] | None = None
 
 
-def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Callable[[str], None]) -> None:
+def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
     """Check what signals of the table, and watermarks, need; create the table where that is allowed.
 
     Args:

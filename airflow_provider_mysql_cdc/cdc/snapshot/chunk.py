@@ -139,19 +139,6 @@ def _known(name: str) -> KeyKind:
     return found
 
 
-def typed_literal(value: KeyValue, kind: str) -> str:
-    """Return a key value as SQL that compares with others of its kind as the column would, without the column.
-
-    Args:
-        value: The value.
-        kind: From ``key_kind``.
-
-    Raises:
-        ValueError: There is no such kind.
-    """
-    return _known(kind).apart(value)
-
-
 def compare(left: Sequence[str], right: Sequence[str], *, greater: bool) -> str:
     """Return SQL for ``left > right`` or ``left <= right``, in a form whose first term can use an index.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,8 +28,8 @@ from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
 from airflow_provider_mysql_cdc.cdc.job.task_config import sealed_properties
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics
-from airflow_provider_mysql_cdc.cdc.job.topic_partitions import topic_partitions
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import ready_topics, topic_partitions
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, lowest, order
 from airflow_provider_mysql_cdc.cdc.model.stored_record import members
@@ -67,7 +66,6 @@ from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewOpener, ViewUse, lock_seconds, lost
 
-Log = Callable[[str], None]
 GANG_TIMEOUT_S = 120.0
 LOOKS = 5
 """How often tables, definitions and view are looked at anew before the run gives up."""

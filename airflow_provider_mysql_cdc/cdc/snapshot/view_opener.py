@@ -14,6 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, StateError
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import Rendezvous, View, open_view
 
@@ -36,7 +37,7 @@ class ViewUse:
 
     moved: Callable[[View], list[str]]
     record: Callable[[View], None]
-    log: Callable[[str], None]
+    log: Log
 
 
 class ViewOpener(threading.Thread):

@@ -28,9 +28,3 @@ def decimal_double(unscaled: int, scale: int) -> float:
     """Return the double nearest to ``unscaled * 10**-scale``."""
     power: int = 10**scale
     return unscaled / power
-
-
-def parse_unscaled(text: str, scale: int) -> int:
-    """Return the unscaled value of MySQL's text of a DECIMAL."""
-    whole, _, fraction = text.partition(".")
-    return int(whole + fraction.ljust(scale, "0"))
