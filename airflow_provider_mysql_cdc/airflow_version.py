@@ -16,14 +16,14 @@ def require_airflow() -> None:
         RuntimeError: The installed Airflow is older than 3.3.
     """
     try:
-        found = metadata.version("apache-airflow-task-sdk")
+        installed = metadata.version("apache-airflow-task-sdk")
     except metadata.PackageNotFoundError:
-        found = "none"
-    numbers = tuple(int(number) for number in re.findall(r"\d+", found)[:2])
-    if numbers >= TASK_SDK:
+        installed = "none"
+    version = tuple(int(number) for number in re.findall(r"\d+", installed)[:2])
+    if version >= TASK_SDK:
         return
     raise RuntimeError(
-        f"airflow-provider-mysql-cdc needs Apache Airflow 3.3 or later; the installed task SDK is {found}"
+        f"airflow-provider-mysql-cdc needs Apache Airflow 3.3 or later; the installed task SDK is {installed}"
         f" (Airflow 3.3 has {TASK_SDK[0]}.{TASK_SDK[1]}). Upgrade Airflow or remove this provider: the asset state"
         " that keeps the offset came with 3.3"
     )

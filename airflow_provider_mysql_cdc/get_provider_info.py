@@ -61,7 +61,7 @@ def _connection_type() -> dict[str, Any]:
             "placeholders": {"host": "mysql.example.com", "port": "3306", "login": "cdc"},
         },
         "conn-fields": {
-            **_form(),
+            **_connection_fields(),
             "kafka_conn_id": {
                 "label": "Kafka connection",
                 "description": "Id of a connection of type kafka; its extra gives the Kafka client's settings.",
@@ -78,9 +78,9 @@ def _connection_type() -> dict[str, Any]:
 
 def _registry_type() -> dict[str, Any]:
     from airflow_provider_mysql_cdc.cdc.config.form_fields import form_fields
-    from airflow_provider_mysql_cdc.cdc.config.registry_fields import form_of_registry, without_converter
+    from airflow_provider_mysql_cdc.cdc.config.registry_fields import registry_form_fields, registry_property_name
 
-    declared = [replace(field, name=without_converter(field)) for field in form_of_registry()]
+    declared = [replace(field, name=registry_property_name(field)) for field in registry_form_fields()]
     return {
         "connection-type": "schema_registry",
         "hook-class-name": f"{_PACKAGE}.hooks.schema_registry.SchemaRegistryHook",
@@ -90,11 +90,11 @@ def _registry_type() -> dict[str, Any]:
             "relabeling": {"login": "User", "host": "Address"},
             "placeholders": {"host": "https://registry.example.com:8081", "login": "for basic authentication"},
         },
-        "conn-fields": {field["name"]: _asked(field) for field in form_fields(declared)},
+        "conn-fields": {field["name"]: _form_field(field) for field in form_fields(declared)},
     }
 
 
-def _form() -> dict[str, dict[str, Any]]:
+def _connection_fields() -> dict[str, dict[str, Any]]:
     """Return the properties of the form, without those that have one of Airflow's own fields.
 
     No field is obligatory and none has a default here: what a person leaves empty may stand in the task's properties,
@@ -103,21 +103,21 @@ def _form() -> dict[str, dict[str, Any]]:
     from airflow_provider_mysql_cdc.cdc.config.form_fields import form_fields
     from airflow_provider_mysql_cdc.cdc.config.property_sources import STANDARD_FIELDS
 
-    form = {}
+    fields = {}
     for field in form_fields():
         if field["name"] in STANDARD_FIELDS.values():
             continue
-        form[field["name"]] = _asked(field)
-    return form
+        fields[field["name"]] = _form_field(field)
+    return fields
 
 
-def _asked(field: Mapping[str, Any]) -> dict[str, Any]:
+def _form_field(field: Mapping[str, Any]) -> dict[str, Any]:
     schema = dict(field["schema"])
     default = schema.pop("default", None)
     if isinstance(schema["type"], str):
         schema["type"] = [schema["type"], "null"]
-    told = "" if default in (None, "") else f" Default: {default}."
-    return {"label": field["label"], "description": field["description"] + told, "schema": schema}
+    default_note = "" if default in (None, "") else f" Default: {default}."
+    return {"label": field["label"], "description": field["description"] + default_note, "schema": schema}
 
 
 def _options() -> dict[str, Any]:

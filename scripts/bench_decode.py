@@ -37,10 +37,15 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.emit import source_block as source
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource, direct_rows, snapshot_source, text_rows
+from airflow_provider_mysql_cdc.cdc.emit import source_block
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import (
+    SnapshotSource,
+    create_avro_rows,
+    create_text_rows,
+    snapshot_source,
+)
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
@@ -181,11 +186,11 @@ def context() -> EventContext:
 def measure(name: str, seconds: float, rows: int, run: Callable[[], Any]) -> None:
     """Print rows a CPU-second of a function that decodes ``rows`` rows; the first call is not counted."""
     run()
-    done, begun = 0, time.process_time()
+    decoded, begun = 0, time.process_time()
     while (spent := time.process_time() - begun) < seconds:
         run()
-        done += rows
-    print(f"{name:42s} {done / spent:10,.0f} rows/CPU-s")
+        decoded += rows
+    print(f"{name:42s} {decoded / spent:10,.0f} rows/CPU-s")
 
 
 def events(decode: Callable[..., int], bodies: list[bytes], skip: int) -> Callable[[], None]:
@@ -205,7 +210,7 @@ def decoder(table: Table, table_map: Any, schema: bool) -> RowDecoder:
     return compile_decoder(table, table_map, DecoderOptions(), texts)
 
 
-def text_rows_of(rows: int) -> list[bytes]:
+def make_text_rows(rows: int) -> list[bytes]:
     """Return rows of ``orders`` in the text protocol."""
     out = []
     for i in range(rows):
@@ -218,7 +223,7 @@ def text_rows_of(rows: int) -> list[bytes]:
     return out
 
 
-class Ways:
+class DecodePaths:
     """Write one table's rows as JSON, as Avro at once, and as Avro by way of JSON.
 
     Args:
@@ -232,14 +237,14 @@ class Ways:
         avro |= {f"{part}.converter.schema.registry.url": "http://registry:1" for part in ("key", "value")}
         self.cfg = ConnectorConfig.from_properties(base | avro)
         self.table = table
-        self.options = wiring.table_options(self.cfg, table)
-        self.envelope = wiring.envelope_text(self.cfg, table, self.options)
-        self.form = Forms(self.cfg, lambda *_: SchemaId(7)).of_table(table, self.options, "topic")
+        self.options = table_options.table_options(self.cfg, table)
+        self.envelope = table_options.envelope_text(self.cfg, table, self.options)
+        self.form = RecordFormats(self.cfg, lambda *_: SchemaId(7)).table_format(table, self.options, "topic")
         self.json = compile_decoder(table, table_map, self.options, self.envelope)
-        direct = direct_rows(self.cfg, self.form, table, table_map, self.options, self.envelope)
+        direct = create_avro_rows(self.cfg, self.form, table, table_map, self.options, self.envelope)
         assert direct is not None
         self.avro = direct
-        self.block = wiring.table_source(self.cfg, table.id)
+        self.block = table_options.table_source_block(self.cfg, table.id)
         self.avro_block = avro_source.avro_source(table.id, "cap", self.block)
 
     def events(self, kind: str, bodies: list[bytes], skip: int) -> dict[str, Callable[[], None]]:
@@ -262,15 +267,15 @@ class Ways:
 
         plain, direct = getattr(self.json, kind), getattr(self.avro, kind)
         return {
-            "JSON": partial(run, source.fill, self.block, plain, None),
+            "JSON": partial(run, source_block.fill, self.block, plain, None),
             "Avro": partial(run, avro_source.fill, self.avro_block, direct, None),
-            "Avro by way of JSON": partial(run, source.fill, self.block, plain, self.form),
+            "Avro by way of JSON": partial(run, source_block.fill, self.block, plain, self.form),
         }
 
     def rows(self, packets: list[bytes]) -> dict[str, Callable[[], None]]:
         """Return what decodes rows of the text protocol, by way."""
         plain = compile_text_decoder(self.table, self.options, self.envelope)
-        direct = text_rows(self.cfg, self.form, self.table, self.options).decode
+        direct = create_text_rows(self.cfg, self.form, self.table, self.options).decode
         place = BinlogOffset("binlog.000001", 182177), 1_795_246_498_878
 
         def run(texts: SnapshotSource, decode: Callable[..., None], form: Any) -> None:
@@ -299,39 +304,41 @@ class Ways:
             ("Avro", True, direct, None),
             ("Avro by way of JSON", False, plain, self.form),
         ):
-            texts = snapshot_source(self.cfg, self.table.id, direct=is_direct)
+            texts = snapshot_source(self.cfg, self.table.id, writes_avro=is_direct)
             ways[name] = partial(run, texts, decode, form)
             if form is None and hasattr(decode, "many"):
                 ways[f"{name} in blocks"] = partial(in_blocks, texts, decode.many)
         return ways
 
 
-def by_turns(name: str, seconds: float, rows: int, ways: dict[str, Callable[[], None]]) -> None:
+def measure_in_turns(name: str, seconds: float, rows: int, paths: dict[str, Callable[[], None]]) -> None:
     """Print microseconds of CPU a row of each way, the least of several turns: other load only adds to it."""
-    best = dict.fromkeys(ways, float("inf"))
+    best = dict.fromkeys(paths, float("inf"))
     begun = time.process_time()
     while time.process_time() - begun < seconds:
-        for way, run in ways.items():
+        for way, run in paths.items():
             start = time.process_time()
             run()
             best[way] = min(best[way], (time.process_time() - start) / rows * 1e6)
     print(f"{name:34s} " + "   ".join(f"{way} {us:6.2f} us" for way, us in best.items()))
 
 
-def avro_beside_json(rows: int, seconds: float, orders: list[bytes], wide: list[bytes]) -> None:
+def compare_avro_with_json(rows: int, seconds: float, orders: list[bytes], wide: list[bytes]) -> None:
     """Measure Avro and JSON by turns."""
     one, three = full_bitmap(7), full_bitmap(20)
-    narrow, broad = Ways(ORDERS, ORDERS_MAP), Ways(WIDE, WIDE_MAP)
+    narrow, broad = DecodePaths(ORDERS, ORDERS_MAP), DecodePaths(WIDE, WIDE_MAP)
     batches = [one + b"".join(orders[i : i + 100]) for i in range(0, rows, 100)]
     single, pairs = [one + r for r in orders], [one + one + r + r for r in orders]
-    by_turns("orders insert, 100 rows an event", seconds, rows, narrow.events("write", batches, 1))
-    by_turns("orders insert, 1 row an event", seconds, rows, narrow.events("write", single, 1))
-    by_turns("orders update, 1 row an event", seconds, rows, narrow.events("update", pairs, 2))
-    by_turns("orders delete, 100 rows an event", seconds, rows, narrow.events("delete", batches, 1))
-    by_turns("wide insert, 1 row an event", seconds, len(wide), broad.events("write", [three + r for r in wide], 3))
+    measure_in_turns("orders insert, 100 rows an event", seconds, rows, narrow.events("write", batches, 1))
+    measure_in_turns("orders insert, 1 row an event", seconds, rows, narrow.events("write", single, 1))
+    measure_in_turns("orders update, 1 row an event", seconds, rows, narrow.events("update", pairs, 2))
+    measure_in_turns("orders delete, 100 rows an event", seconds, rows, narrow.events("delete", batches, 1))
+    measure_in_turns(
+        "wide insert, 1 row an event", seconds, len(wide), broad.events("write", [three + r for r in wide], 3)
+    )
     tens = [three + b"".join(wide[i : i + 10]) for i in range(0, len(wide), 10)]
-    by_turns("wide insert, 10 rows an event", seconds, len(wide), broad.events("write", tens, 3))
-    by_turns("orders snapshot, text protocol", seconds, rows, narrow.rows(text_rows_of(rows)))
+    measure_in_turns("wide insert, 10 rows an event", seconds, len(wide), broad.events("write", tens, 3))
+    measure_in_turns("orders snapshot, text protocol", seconds, rows, narrow.rows(make_text_rows(rows)))
 
 
 def shared_topics(rows: int, seconds: float, orders: list[bytes], wide: list[bytes]) -> None:
@@ -349,9 +356,9 @@ def shared_topics(rows: int, seconds: float, orders: list[bytes], wide: list[byt
             found[name] = events(getattr(made, kind), bodies, skip)
         return found
 
-    by_turns("orders insert, 100 rows an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "write", batches, 1))
-    by_turns("orders update, 1 row an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "update", pairs, 2))
-    by_turns("wide insert, 1 row an event", seconds, len(wide), ways(WIDE, WIDE_MAP, "write", single, 3))
+    measure_in_turns("orders insert, 100 rows an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "write", batches, 1))
+    measure_in_turns("orders update, 1 row an event", seconds, rows, ways(ORDERS, ORDERS_MAP, "update", pairs, 2))
+    measure_in_turns("wide insert, 1 row an event", seconds, len(wide), ways(WIDE, WIDE_MAP, "write", single, 3))
 
 
 def main() -> None:
@@ -366,7 +373,7 @@ def main() -> None:
     orders = [order_row(i) for i in range(rows)]
     wide = [wide_row(i) for i in range(rows // 5)]
     if given.avro:
-        avro_beside_json(rows, seconds, orders, wide)
+        compare_avro_with_json(rows, seconds, orders, wide)
         return
     if given.shared:
         shared_topics(rows, seconds, orders, wide)
@@ -387,7 +394,7 @@ def main() -> None:
         measure(
             f"wide insert, 1 row an event{suffix}", seconds, len(wide), events(made.write, [three + r for r in wide], 3)
         )
-    texts = text_rows_of(rows)
+    texts = make_text_rows(rows)
     read = compile_text_decoder(ORDERS, DecoderOptions(), EnvelopeText())
     ctx = context()
     measure("orders snapshot, text protocol", seconds, rows, lambda: [read(t, 0, ctx, []) for t in texts])

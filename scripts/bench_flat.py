@@ -14,32 +14,32 @@ from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
-from bench_decode import ORDERS, ORDERS_MAP, WIDE, WIDE_MAP, by_turns, order_row, wide_row
+from bench_decode import ORDERS, ORDERS_MAP, WIDE, WIDE_MAP, measure_in_turns, order_row, wide_row
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import full_bitmap
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.emit import source_block as source
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.emit import source_block
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import flat_rows
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import create_ticdc_rows
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source as flat_source
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
+from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
-GIVEN = {
+PROPERTIES = {
     "topic.prefix": "cap", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1",
     "value.format": "ticdc-avro", "schema-registry": "http://registry:1", "enable-tidb-extension": "true",
     "dispatchers": '[{"matcher": ["*.*"], "topic": "{schema}{table}", "partition": "index-value"}]',
 }  # fmt: skip
 
 
-class FlatWays:
+class FlatDecodePaths:
     """Write one table's rows at once and by way of JSON.
 
     Args:
@@ -49,14 +49,14 @@ class FlatWays:
     """
 
     def __init__(self, table: Table, table_map: Any, count: int) -> None:
-        cfg = ConnectorConfig.from_properties(GIVEN)
-        options = wiring.table_options(cfg, table)
-        envelope = wiring.envelope_text(cfg, table, options)
-        self.form = TicdcForm(cfg, table, options, "topic", lambda *_: SchemaId(7))
+        cfg = ConnectorConfig.from_properties(PROPERTIES)
+        options = table_options.table_options(cfg, table)
+        envelope = table_options.envelope_text(cfg, table, options)
+        self.form = TicdcFormat(cfg, table, options, "topic", lambda *_: SchemaId(7))
         self.json = compile_decoder(table, table_map, options, envelope)
-        direct = flat_rows(self.form, table, table_map, options, envelope, count)
+        direct = create_ticdc_rows(self.form, table, table_map, options, envelope, count)
         assert direct is not None
-        self.direct, self.block = direct, wiring.table_source(cfg, table.id)
+        self.direct, self.block = direct, table_options.table_source_block(cfg, table.id)
         self.share = TopicShare("topic", count, frozenset(range(count)), True)
 
     def events(self, kind: str, bodies: list[bytes], skip: int) -> dict[str, Callable[[], None]]:
@@ -72,12 +72,12 @@ class FlatWays:
                 out: list[Any] = []
                 decode(body, skip, len(body), ctx, out)
                 if formed:
-                    formed_rows(self.form, out, self.share, ctx.where, tolerant=False)
+                    format_rows(self.form, out, self.share, ctx.where, tolerant=False)
 
-        flat = FlatSource(self.block, extension=True)
+        flat = TicdcSource(self.block, extension=True)
         return {
-            "at once": partial(run, flat_source.fill, flat, getattr(self.direct, kind), formed=False),
-            "by way of JSON": partial(run, source.fill_time, self.block, getattr(self.json, kind), formed=True),
+            "at once": partial(run, ticdc_source.fill, flat, getattr(self.direct, kind), formed=False),
+            "by way of JSON": partial(run, source_block.fill_time, self.block, getattr(self.json, kind), formed=True),
         }
 
 
@@ -94,14 +94,14 @@ def main() -> None:
     single, pairs = [one + r for r in orders], [one + one + r + r for r in orders]
     print(f"rows are decoded by {kernel().text}")
     for count in (1, 8):
-        narrow, broad = FlatWays(ORDERS, ORDERS_MAP, count), FlatWays(WIDE, WIDE_MAP, count)
+        narrow, broad = FlatDecodePaths(ORDERS, ORDERS_MAP, count), FlatDecodePaths(WIDE, WIDE_MAP, count)
         on = f", {count} partition{'s' if count > 1 else ''}"
-        by_turns(f"orders insert, 100 rows an event{on}", seconds, rows, narrow.events("write", batches, 1))
-        by_turns(f"orders insert, 1 row an event{on}", seconds, rows, narrow.events("write", single, 1))
-        by_turns(f"orders update, 1 row an event{on}", seconds, rows, narrow.events("update", pairs, 2))
-        by_turns(f"orders delete, 100 rows an event{on}", seconds, rows, narrow.events("delete", batches, 1))
+        measure_in_turns(f"orders insert, 100 rows an event{on}", seconds, rows, narrow.events("write", batches, 1))
+        measure_in_turns(f"orders insert, 1 row an event{on}", seconds, rows, narrow.events("write", single, 1))
+        measure_in_turns(f"orders update, 1 row an event{on}", seconds, rows, narrow.events("update", pairs, 2))
+        measure_in_turns(f"orders delete, 100 rows an event{on}", seconds, rows, narrow.events("delete", batches, 1))
         triples = [three + r for r in wide]
-        by_turns(f"wide insert, 1 row an event{on}", seconds, len(wide), broad.events("write", triples, 3))
+        measure_in_turns(f"wide insert, 1 row an event{on}", seconds, len(wide), broad.events("write", triples, 3))
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests")]
 
 from benchlib import many_tables  # noqa: E402
 from benchlib.ours import properties  # noqa: E402
-from benchlib.source import Source, load  # noqa: E402
+from benchlib.source import MySqlSource, load  # noqa: E402
 from kit import Pipeline  # noqa: E402
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     """Run the measurement and print a JSON line."""
     options = arguments()
     host, port = options.mysql.rsplit(":", 1)
-    source = Source(host, int(port), options.user, options.password)
+    source = MySqlSource(host, int(port), options.user, options.password)
     more = dict(text.split("=", 1) for text in options.property)
     pipeline = Pipeline(properties(source, options.kafka, f"bench{int(time.time())}", more))
     load(source, many_tables.ROWS)

@@ -34,7 +34,7 @@ COLUMNS = (
     "amount DECIMAL(12,2), note VARCHAR(80), made DATETIME(3), changed TIMESTAMP NULL"
 )
 VALUES = "(1, 'new', 12.34, 'some text', '2024-01-02 03:04:05.678', '2024-01-02 03:04:05')"
-FEW = 10
+WARM_UP_TABLES = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ class Bench:
         with self._conn.cursor() as cursor:
             cursor.execute(sql)
 
-    def make(self, first: int, count: int) -> None:
+    def create_tables(self, first: int, count: int) -> None:
         """Make tables."""
         for n in range(first, first + count):
             self.run(f"CREATE TABLE {self.name}.table_of_usual_length_{n:05d} ({COLUMNS})")
@@ -169,20 +169,24 @@ def measure(bench: Bench, tables: int, rows: int) -> Iterator[dict[str, Any]]:
         tables: Number of new tables.
         rows: Rows of each.
     """
-    bench.make(0, FEW)
+    bench.create_tables(0, WARM_UP_TABLES)
     bench.pipeline.snapshot()
-    bench.write(0, FEW, 1)
+    bench.write(0, WARM_UP_TABLES, 1)
     bench.drain()
-    bench.write(0, FEW, tables * rows // FEW)
-    few = bench.drain()
-    yield {"step": f"as many events of {FEW} tables", "events": tables * rows, "wall_s": round(few.wall_s, 1)}
-    bench.make(FEW, tables)
-    bench.write(FEW, tables, rows)
+    bench.write(0, WARM_UP_TABLES, tables * rows // WARM_UP_TABLES)
+    warm_up = bench.drain()
+    yield {
+        "step": f"as many events of {WARM_UP_TABLES} tables",
+        "events": tables * rows,
+        "wall_s": round(warm_up.wall_s, 1),
+    }
+    bench.create_tables(WARM_UP_TABLES, tables)
+    bench.write(WARM_UP_TABLES, tables, rows)
     met = bench.drain()
-    yield {"step": "a new table", "each": (met - few).each(tables), "wall_s": round(met.wall_s, 1)}
-    bench.write(FEW, tables, rows)
+    yield {"step": "a new table", "each": (met - warm_up).each(tables), "wall_s": round(met.wall_s, 1)}
+    bench.write(WARM_UP_TABLES, tables, rows)
     again = bench.drain()
-    yield {"step": "a known table with rows in the batch", "each": (again - few).each(tables)}
+    yield {"step": "a known table with rows in the batch", "each": (again - warm_up).each(tables)}
     bench.write(0, 1, 1)
     one = bench.drain()
     yield {"step": "one row, beside the known tables", "whole_batch": one.each(1)}

@@ -42,17 +42,17 @@ QUADS = [
 ]
 
 
-def ask(cursor: Any, name: str, sequences: list[bytes]) -> list[str | None]:
+def ask_server(cursor: Any, name: str, sequences: list[bytes]) -> list[str | None]:
     """Return what the server converts each sequence to; None where it is not well formed."""
-    found: list[str | None] = []
+    decoded: list[str | None] = []
     for start in range(0, len(sequences), 1000):
         part = sequences[start : start + 1000]
         rows = ",".join(f"ROW({i}, 0x{s.hex()})" for i, s in enumerate(part))
         cursor.execute(
             f"SELECT i, HEX(CONVERT(CONVERT(b USING {name}) USING utf8mb4)) FROM (VALUES {rows}) AS t (i, b) ORDER BY i"
         )
-        found += [None if text is None else bytes.fromhex(text).decode() for _, text in cursor.fetchall()]
-    return found
+        decoded += [None if text is None else bytes.fromhex(text).decode() for _, text in cursor.fetchall()]
+    return decoded
 
 
 def python_decode(codec: str, data: bytes) -> str | None:
@@ -67,10 +67,10 @@ def overrides(cursor: Any, name: str, codec: str) -> dict[bytes, str]:
     """Return the well-formed sequences that the server decodes differently from Python's codec."""
     out: dict[bytes, str] = {}
     sequences = [*PAIRS, *(TRIPLES if name in ("ujis", "eucjpms") else ()), *(QUADS if name == "gb18030" else ())]
-    for data, text in zip(sequences, ask(cursor, name, sequences), strict=True):
-        known = python_decode(codec, data)
+    for data, text in zip(sequences, ask_server(cursor, name, sequences), strict=True):
+        python_text = python_decode(codec, data)
         # One character only: a pair that is two characters is no sequence. "?" stands for a code without a character.
-        if text is not None and len(text) == 1 and text != known and not (text == "?" and known is None):
+        if text is not None and len(text) == 1 and text != python_text and not (text == "?" and python_text is None):
             out[data] = text
     return out
 
@@ -124,7 +124,7 @@ def main() -> None:
         ]
         for name in SINGLE:
             low = range(0x80) if name == "swe7" else range(0x80, 0x100)
-            texts = ask(cursor, name, [bytes([i]) for i in low])
+            texts = ask_server(cursor, name, [bytes([i]) for i in low])
             characters = "".join(text if text is not None and len(text) == 1 else "?" for text in texts)
             lines += [f'    "{name}": (', *_chunks(characters), "    ),"]
         lines += [

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.avro import avro_source, native_avro_text
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
 from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeDirect
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeAvroDecoder
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import NativeAvroText
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
@@ -28,8 +28,8 @@ from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_deco
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaError
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroForm, RowForm
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows, DirectDecoder, NotDirect, by_way_of_json
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat, AvroSerializer
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRowDecoder, AvroRows, FallbackToJson, via_json
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -68,10 +68,10 @@ class Sides:
         self.schemas = [None if s is None else json.loads(s) for s in (plain.key_schema, plain.value_schema)]
         self.avro = [None if s is None else avro_schema(json.loads(s)) for s in (found.key_schema, found.value_schema)]
         key, value = (
-            None if s is None else AvroForm(head, compiled_encoder(s), "table")
+            None if s is None else AvroSerializer(head, compiled_encoder(s), "table")
             for s, head in zip(self.schemas, (KEY_HEAD, VALUE_HEAD), strict=True)
         )
-        self.form = RowForm(key, value)
+        self.form = AvroFormat(key, value)
         self.block = source.source_block(
             table.id,
             prefix="p",
@@ -82,7 +82,7 @@ class Sides:
         self.avro_block = avro_source.avro_source(table.id, "p", self.block)
 
     def heads(self) -> tuple[str, str]:
-        heads = self.form.heads(keyed=self.form.key is not None)
+        heads = self.form.prefixes(keyed=self.form.key is not None)
         assert heads is not None
         return heads
 
@@ -108,7 +108,7 @@ class Sides:
     def event(self, kind: str, table_map: Any, buf: bytes, pos: int, end: int, first_row: int = 0) -> Outcome | None:
         """Compare the records of a row event; return them, or the error's text; None when the table is declined."""
         try:
-            direct = DirectDecoder(self.table, wire_types(table_map), self.options, self.texts, AVRO, self.heads())
+            direct = AvroRowDecoder(self.table, wire_types(table_map), self.options, self.texts, AVRO, self.heads())
         except Declined:
             return None
         decoder = compile_decoder(self.table, table_map, self.options, self.texts)
@@ -123,7 +123,7 @@ class Sides:
             try:
                 at_once = _outcome(lambda out: getattr(direct, kind)(buf, pos, end, ctx, out))
                 self._compare(wanted, at_once)
-            except NotDirect as reason:
+            except FallbackToJson as reason:
                 assert reason.error is None, f"by way of JSON, and not by intent: {reason.error!r}"
         return wanted
 
@@ -136,7 +136,7 @@ class Sides:
             return
         try:
             given = (self.table, wire_types(table_map), self.options, self.texts, module, None, AVRO, self.heads())
-            native = NativeDirect(*given)
+            native = NativeAvroDecoder(*given)
         except Declined:
             return
         if native.natively({"write": "c", "update": "u", "delete": "d"}.get(kind, ""), buf, pos, end, ctx, out) >= 0:
@@ -151,7 +151,7 @@ class Sides:
         plain_decode = compile_text_decoder(self.table, self.options, self.texts)
         plain, ctx = self.contexts(snapshot)
         wanted = _outcome(lambda out: plain_decode(packet, 0, plain, out), self.form, plain, numbered=False)
-        rescue = never if wanted[0] == "records" else by_way_of_json(plain_decode, self.form)
+        rescue = never if wanted[0] == "records" else via_json(plain_decode, self.form)
         try:
             decode = compile_text_decoder(self.table, self.options, self.texts, None, AVRO, self.heads(), rescue)
         except Declined:
@@ -201,7 +201,7 @@ def _plain(schema: Any) -> Any:
     return {k: _plain(v) if k in ("type", "items", "fields") else v for k, v in schema.items() if k != "logicalType"}
 
 
-def _outcome(run: Any, form: RowForm | None = None, ctx: EventContext | None = None, **more: bool) -> Outcome:
+def _outcome(run: Any, form: AvroFormat | None = None, ctx: EventContext | None = None, **more: bool) -> Outcome:
     out: list[Any] = []
     try:
         run(out)

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.packets import LARGEST_PACKET, PacketReader
+from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD, PacketReader
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
@@ -35,10 +35,10 @@ def packets(payload: bytes, sequence: int = 0) -> bytes:
     """Return a payload as one packet, or as several when it is too long for one."""
     out = bytearray()
     while True:
-        part, payload = payload[:LARGEST_PACKET], payload[LARGEST_PACKET:]
+        part, payload = payload[:MAX_PACKET_PAYLOAD], payload[MAX_PACKET_PAYLOAD:]
         out += len(part).to_bytes(3, "little") + bytes([sequence & 0xFF]) + part
         sequence += 1
-        if len(part) < LARGEST_PACKET:
+        if len(part) < MAX_PACKET_PAYLOAD:
             return bytes(out)
 
 

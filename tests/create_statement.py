@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.ddl.alter_table import created
+from airflow_provider_mysql_cdc.cdc.ddl.alter_table import create_structure
 from airflow_provider_mysql_cdc.cdc.ddl.classify import full_name
-from airflow_provider_mysql_cdc.cdc.ddl.parse import parse, split
-from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext
+from airflow_provider_mysql_cdc.cdc.ddl.parse import parse_statement, split_statements
+from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import CreateTable
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 
-def parse_create(sql: str, context: DdlContext, defaults: DbDefaults | None = None) -> Table:
+def parse_create(sql: str, context: DdlContext, defaults: DefaultCharset | None = None) -> Table:
     """Return the table that one CREATE TABLE statement makes, for example the output of SHOW CREATE TABLE.
 
     That output is escaped with backslashes whatever the session's sql_mode is, and spells out what
@@ -25,8 +25,8 @@ def parse_create(sql: str, context: DdlContext, defaults: DbDefaults | None = No
     Raises:
         DdlParseError: It is no CREATE TABLE with a column list, or is not understood.
     """
-    parts = split(sql, context.sql_mode)
-    statement = parse(sql, parts[0][1], context.sql_mode) if len(parts) == 1 else None
+    parts = split_statements(sql, context.sql_mode)
+    statement = parse_statement(sql, parts[0][1], context.sql_mode) if len(parts) == 1 else None
     if not isinstance(statement, CreateTable) or statement.like is not None:
         raise DdlParseError("not a CREATE TABLE statement with a column list", where=sql[:80])
-    return created(statement, full_name(statement.name, context), defaults or SERVER_DEFAULTS, context)[0]
+    return create_structure(statement, full_name(statement.name, context), defaults or SERVER_DEFAULTS, context)[0]

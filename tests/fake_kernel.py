@@ -66,8 +66,8 @@ def installed(monkeypatch: pytest.MonkeyPatch, module: Any, name: str) -> Iterat
     made = FakeKernel()
     plain = next(c for c in getattr(module, name).__mro__ if c.__module__ == module.__name__)
     monkeypatch.setattr(module, name, plain)
-    monkeypatch.delenv(native_kernel.VARIABLE, raising=False)
+    monkeypatch.delenv(native_kernel.ENV_VARIABLE, raising=False)
     monkeypatch.setitem(sys.modules, native_kernel.MODULE, made)  # type: ignore[arg-type]
-    native_kernel._installed.cache_clear()
+    native_kernel._load_kernel.cache_clear()
     yield made
-    native_kernel._installed.cache_clear()
+    native_kernel._load_kernel.cache_clear()

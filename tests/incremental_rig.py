@@ -11,10 +11,14 @@ from typing import Any
 import pymysql
 from kit import Pipeline, compacted, duplicates, payload, rows
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
+    IncrementalState,
+    read_incremental_state,
+    state_changes,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -27,18 +31,18 @@ FLAT = {
 """One task reads sixteen chunks at once, so stretches have sixteen rows."""
 
 
-def books(pipeline: Pipeline) -> Books:
+def books(pipeline: Pipeline) -> IncrementalState:
     """Return what the ledger says of ad-hoc snapshots."""
-    return books_of(wiring.ledger(pipeline.cfg).read() or LedgerState())
+    return read_incremental_state(kafka_clients.ledger(pipeline.cfg).read() or LedgerState())
 
 
 def ask_for(pipeline: Pipeline, tables: Iterable[str], name: str = "s1", **more: Any) -> None:
     """Queue scans of tables of the pipeline's database, as a signal does."""
     db = pipeline.properties["database.include.list"]
-    wanted = Wanted(name, more.pop("kind", "incremental"), [TableId(db, t) for t in tables], {}, **more)
+    wanted = ScanRequest(name, more.pop("kind", "incremental"), [TableId(db, t) for t in tables], {}, **more)
     with JobLedger(pipeline.cfg) as job:
-        before = books_of(job.read())
-        job.put_all(changes(before, ask(before, wanted, 1)))
+        before = read_incremental_state(job.read())
+        job.put_all(state_changes(before, queue_scans(before, wanted, 1)))
 
 
 def reads(pipeline: Pipeline, table: str, marker: str = "incremental") -> Counter[str]:

@@ -20,12 +20,12 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, PreparedJob, settle
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import JobOutcome, PreparedJob, settle_offset
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
-from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, topics_there
+from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts, existing_topics
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,18 +58,18 @@ class Pipeline:
     def log(self, line: str) -> None:
         self.lines.append(line)
 
-    def snapshot(self, **kwargs: Any) -> Outcome:
+    def snapshot(self, **kwargs: Any) -> JobOutcome:
         job = prepare_snapshot(self.cfg, self.store, self.owner, self.log, **kwargs)
         assert job is not None, self.lines
         run_snapshot(job.spec, ThreadRunner(self.slots), self.log)
-        return settle(self.cfg, self.store, self.log)
+        return settle_offset(self.cfg, self.store, self.log)
 
-    def drain(self) -> Outcome | None:
+    def drain(self) -> JobOutcome | None:
         job = prepare_drain(self.cfg, self.store, self.owner, self.log)
         if job is None:
             return None
         run_drain(job.spec, ThreadRunner(self.slots), self.log)
-        return settle(self.cfg, self.store, self.log)
+        return settle_offset(self.cfg, self.store, self.log)
 
     def snapshot_is_refused(self) -> bool:
         """Return whether preparing a snapshot finds that none is needed."""
@@ -96,8 +96,8 @@ class Pipeline:
         output, _ = child.communicate(timeout=300)
         return subprocess.CompletedProcess(child.args, child.returncode, output, "")
 
-    def settle(self) -> Outcome:
-        return settle(self.cfg, self.store, self.log)
+    def settle(self) -> JobOutcome:
+        return settle_offset(self.cfg, self.store, self.log)
 
     def topics(self) -> dict[str, int]:
         prefix = self.properties["topic.prefix"]
@@ -206,7 +206,7 @@ def delete_topics(kafka_settings: Mapping[str, Any], *topics: str) -> None:
     admin = make_admin(kafka_settings)
     for future in admin.delete_topics(list(topics)).values():
         future.result(30)
-    while topics_there(admin, topics):
+    while existing_topics(admin, topics):
         time.sleep(0.02)
 
 

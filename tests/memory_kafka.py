@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import HeadedRecord, Headers, Row, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWithHeaders
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 
@@ -128,20 +129,22 @@ class MemoryWriter:
         log.append((producer.current, TopicRecord(partition, len(log), key, value, 0, tuple(headers or ()))))
         self.bytes_pending += len(key or b"") + len(value or b"")
 
-    def meet(self, topic: str, partition: int) -> None:
+    def note_partition(self, topic: str, partition: int) -> None:
         """Note where rows go, which makes no difference here."""
 
-    def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
+    def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction."""
         for key, value, _, _, own in records:
             part = own if isinstance(own, int) else partition
             self.produce(topic, key, value, part, headers if own is None or part is own else [own, *headers])
 
-    def produce_plain(self, topic: str, records: Sequence[Row], headers: Headers, partition: int, size: int) -> None:
+    def produce_plain(
+        self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
+    ) -> None:
         """Add records with neither header nor partition of their own to the current transaction."""
         self.produce_all(topic, records, headers, partition)
 
-    def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord | RecordWithHeaders] = ()) -> None:
         """Add side records and commit."""
         for topic, key, value, *headers in records:
             self.produce(topic, key, value, 0, *headers)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping
 
 from memory_kafka import MemoryKafka, MemoryWriter
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
+from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
@@ -58,24 +58,26 @@ class MemoryLedger:
                 raise
             before_fence()
             everything = {(r.key or b"").decode(): r.value for _, r in self._kafka.logs[self.topic, 0]}
-            seen = ledger_state(everything, whole=False)
+            seen = build_ledger_state(everything, require_parts=False)
             self.fence((*seen.writer_ids(1), *([PLANNER] if fence_planner else [])))
             records = self._kafka.committed(self.topic, wait=True)
-        return ledger_state({(r.key or b"").decode(): r.value for r in records}, topic_id)
+        return build_ledger_state({(r.key or b"").decode(): r.value for r in records}, topic_id)
 
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction; see ``Ledger.peek``."""
         records = self._kafka.committed(self.topic)
-        return ledger_state({(r.key or b"").decode(): r.value for r in records})
+        return build_ledger_state({(r.key or b"").decode(): r.value for r in records})
 
     def fence(self, writers: Iterable[int | str]) -> None:
         """Fence writers; twin of ``fence.fence``."""
         for writer in writers:
             MemoryWriter(self._kafka, transactional_id(self._prefix, writer)).init()
 
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Beside = ()) -> LedgerState:
+    def begin(
+        self, plan: BatchPlan, planner: RecordWriter | None = None, extra_records: ExtraRecords = ()
+    ) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``."""
-        return begin_epoch(self, planner or self.planner(), plan, self.fence, beside)
+        return begin_epoch(self, planner or self.planner(), plan, self.fence, extra_records)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write other keys in one transaction."""

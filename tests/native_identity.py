@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.avro import native_avro_text
 from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
-from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
+from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event
 from airflow_provider_mysql_cdc.cdc.decode import native_keys, native_rows, native_text
@@ -26,17 +26,17 @@ from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import INCOMPLETE, KEY_CHANGE, PANIC
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import Marked
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import MarkedContext
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader
 from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import FlatDecoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowDecoder
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 TABLES = re.compile(
     r"a converter handles column .*"
@@ -64,7 +64,7 @@ class _Both:
     python: Any = RowDecoder
     natively: Any
     _native: Any
-    _complete: Any
+    _images_complete: Any
 
     def __init__(self, *given: Any, **named: Any) -> None:
         try:
@@ -109,24 +109,24 @@ class _Both:
         asked = op in self._native and type(ctx.first_row) is int and ctx.stamp >= 0
         why = {
             KEY_CHANGE: lambda: any(record[3] == 2 for record in records),
-            INCOMPLETE: lambda: not self._complete(buf, pos, 2 if op == "u" else 1),
+            INCOMPLETE: lambda: not self._images_complete(buf, pos, 2 if op == "u" else 1),
         }.get(rows, lambda: not asked)
         if not why():
             raise Difference(f"the kernel declines rows that Python decodes ({rows}): {records!r}")
 
 
-class BothDecoders(_Both, native_rows.NativeDecoder):
+class BothDecoders(_Both, native_rows.NativeRowDecoder):
     """Compare records in JSON."""
 
 
-class BothDirect(_Both, native_avro.NativeDirect):
+class BothDirect(_Both, native_avro.NativeAvroDecoder):
     """Compare records in Avro."""
 
 
-class BothFlat(_Both, native_flat.NativeFlat):
+class BothFlat(_Both, native_flat.NativeTicdcDecoder):
     """Compare flat rows."""
 
-    python = FlatDecoder
+    python = TicdcRowDecoder
 
 
 class _Texts:
@@ -188,7 +188,7 @@ class _Texts:
         ctx.tail = block.op_tail(self.now)
 
 
-class BothTexts(_Texts, native_text.NativeText):
+class BothTexts(_Texts, native_text.NativeTextDecoder):
     """Compare records in JSON."""
 
 
@@ -196,7 +196,7 @@ class BothAvroTexts(_Texts, native_avro_text.NativeAvroText):
     """Compare records in Avro."""
 
 
-class BothKeys(native_keys.NativeKeys):
+class BothKeys(native_keys.NativeKeyReader):
     """Read keys of rows in Python, and see that the kernel gives the same."""
 
     compared = 0
@@ -228,7 +228,7 @@ def at_time(tail: str, now: int, sign: str = native_walk.JSON_MARK) -> str:
     return tail
 
 
-class BothWalks(native_walk.NativeWalker):
+class BothWalks(native_walk.NativeTransactionDecoder):
     """Read what was walked event by event in Python, and see that the kernel gives the same."""
 
     compared = 0
@@ -237,7 +237,9 @@ class BothWalks(native_walk.NativeWalker):
         super().__init__(*given, **named)
         self.routes: dict[bytes, Any] = {}
 
-    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None, partitions: int = 1) -> None:
+    def learn(
+        self, table_map: bytes, route: Any, decoder: Any, around: MarkedContext | None, partitions: int = 1
+    ) -> None:
         super().learn(table_map, route, decoder, around, partitions)
         self.routes.setdefault(table_map, (route, partitions))
 
@@ -245,10 +247,12 @@ class BothWalks(native_walk.NativeWalker):
         super().forget()
         self.routes.clear()
 
-    def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> native_walk.Walked:
+    def decode_transactions(
+        self, chunk: bytes, at: int, file: str, pos: int, limit: int, checksum_size: int
+    ) -> native_walk.NativeTransactions:
         self.now = time.time_ns()
-        found = super().walk(chunk, at, file, pos, limit, tail)
-        if found.why == PANIC:
+        found = super().decode_transactions(chunk, at, file, pos, limit, checksum_size)
+        if found.end_reason == PANIC:
             raise Difference("the walk panicked")
         if found.at != at:
             records: dict[int, list[Any]] = {}
@@ -257,18 +261,18 @@ class BothWalks(native_walk.NativeWalker):
                     raise Difference(f"{size} bytes were told of {some!r}")
                 records.setdefault(partition, []).extend((of.path, record, *event) for record in some)
             with_python = _Reading(self, file, pos)
-            with_python.read(chunk[at : found.at], found.pos, tail)
+            with_python.read(chunk[at : found.at], found.pos, checksum_size)
             if records != with_python.records:
                 raise Difference(f"Python: {with_python.records!r}\nwalked: {records!r}")
-            if found.last != with_python.last:
-                raise Difference(f"Python: {with_python.last!r}\nwalked: {found.last!r}")
+            if found.last_transaction != with_python.last:
+                raise Difference(f"Python: {with_python.last!r}\nwalked: {found.last_transaction!r}")
             tracker = GtidTracker("")
             for run in found.gtids:
-                tracker.add_run(*run)
+                tracker.add_range(*run)
             if tracker.text() != with_python.tracker.text():
                 raise Difference(f"Python: {with_python.tracker.text()}\nwalked: {found.gtids!r}")
             BothWalks.compared += 1
-        elif found.segments or found.gtids or found.last:
+        elif found.segments or found.gtids or found.last_transaction:
             raise Difference(f"nothing was walked, and yet there is {found!r}")
         return found
 
@@ -285,7 +289,7 @@ class _Reading:
 
     def read(self, data: bytes, end: int, tail: int) -> None:
         stream = BinlogStream(None, BinlogOffset(self.file, self.pos))  # type: ignore[arg-type]
-        stream._chunk, stream._tail = data, tail
+        stream._chunk, stream._checksum_length = data, tail
         for event in stream.events(BinlogOffset(self.file, end)):
             self._event(event)
         if stream._at != len(data):
@@ -299,13 +303,13 @@ class _Reading:
             self.order = str(parsed.sequence_number)
             self.at.gtid, self.at.commit_us, self.server = parsed.gtid, parsed.commit_us, event.server_id
         elif event.type == c.QUERY_EVENT:
-            thread = begin_thread(event)
+            thread = begin_thread_id(event)
             assert thread is not None
             self.at.thread = thread
         elif event.type == c.TABLE_MAP_EVENT:
             number = int.from_bytes(event.buf[event.body : event.body + 6], "little")
             self.tables[number] = self.walker.routes[event.buf[event.body + 6 : event.end]]
-        elif event.type in c.ROWS_VERSIONS:
+        elif event.type in c.ROW_EVENT_KINDS:
             self._rows(event)
         elif event.type == c.XID_EVENT:
             self.last = self.server, self.at.gtid, self.at.commit_us, self.at.thread
@@ -322,14 +326,14 @@ class _Reading:
         if decoder is None:
             return
         check_rows(event, header, len(decoder.table.columns))
-        flat = isinstance(route.source, FlatSource)
+        flat = isinstance(route.source, TicdcSource)
         ctx, out = EventContext(transaction=self.order if flat else "null"), list[Any]()
         route.fill(ctx, route.source, event, self.at)
-        python: Any = FlatDecoder if flat else RowDecoder
+        python: Any = TicdcRowDecoder if flat else RowDecoder
         # Flat rows do not tell when they were written.
         if not flat:
             ctx.tail = route.source.op_tail(self.walker.now)
-        decode = (python.write, python.update, python.delete)[c.ROWS_VERSIONS[event.type]]
+        decode = (python.write, python.update, python.delete)[c.ROW_EVENT_KINDS[event.type]]
         decode(decoder, event.buf, header.pos, event.end, ctx, out)
         place = (self.at.gtid, self.events) if self.walker.by_event else (None, 0)
         for record in out:
@@ -339,10 +343,10 @@ class _Reading:
 
 def watch() -> None:
     """Put the decoders that compare in the place of the native ones."""
-    native_rows.NativeDecoder = BothDecoders  # type: ignore[misc]
-    native_text.NativeText = BothTexts  # type: ignore[misc]
-    native_keys.NativeKeys = BothKeys  # type: ignore[misc]
-    native_avro.NativeDirect = BothDirect  # type: ignore[misc]
+    native_rows.NativeRowDecoder = BothDecoders  # type: ignore[misc]
+    native_text.NativeTextDecoder = BothTexts  # type: ignore[misc]
+    native_keys.NativeKeyReader = BothKeys  # type: ignore[misc]
+    native_avro.NativeAvroDecoder = BothDirect  # type: ignore[misc]
     native_avro_text.NativeAvroText = BothAvroTexts  # type: ignore[misc]
-    native_flat.NativeFlat = BothFlat  # type: ignore[misc]
-    native_walk.NativeWalker = BothWalks  # type: ignore[misc]
+    native_flat.NativeTicdcDecoder = BothFlat  # type: ignore[misc]
+    native_walk.NativeTransactionDecoder = BothWalks  # type: ignore[misc]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from airflow_provider_mysql_cdc.commands.spark_classes import keep_classes
+from airflow_provider_mysql_cdc.commands.spark_classes import archive_classes
 
 
 def options(folder: Path, home: Path) -> str:
@@ -24,5 +24,5 @@ def options(folder: Path, home: Path) -> str:
     file = folder / f"spark-{hashlib.sha256(repr((str(home), jars)).encode()).hexdigest()[:16]}.jsa"
     with exclusive(folder / ".spark.lock", "putting Spark's classes into one file"):
         if not file.exists():
-            keep_classes(file)
+            archive_classes(file)
     return f"-XX:SharedArchiveFile={file}"

@@ -36,7 +36,7 @@ class StoreContract:
     def test_what_is_saved_is_loaded_again_by_another_handle(self, make_store: Callable[[str], OffsetStore]) -> None:
         full = StoredState().with_plan(plan(partitions={"p.d.t": 3}, assignment={"p.d.t": (0, 1, 0)}), "ledger-id")
         full = full.commit(END, 1_700_000_000_000, {"epoch": 1, "status": "done", "offset": END.to_json()})
-        full = full.with_plan(plan(2, END, END.at("binlog.000011", 4)))
+        full = full.with_plan(plan(2, END, END.with_position("binlog.000011", 4)))
         stored = make_store("p").save(full, None)
         again = make_store("p").load()
         assert again == stored

@@ -16,19 +16,19 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.decoders import decoder as decoder_of
+from airflow_provider_mysql_cdc.cdc.decode.decoders import choose_decoder as decoder_of
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import FlatRows, flat_text
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows, ticdc_row_plan
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source as flat_source
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import row_options
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 EVENT = SimpleNamespace(timestamp=1_700_000_000, server_id=223344, file="binlog.000007", start_pos=4711)
 AT = SimpleNamespace(gtid=None, commit_us=1_700_000_000_123_456, thread=9, query=None)
@@ -69,13 +69,13 @@ class FlatSides:
             given |= {"dispatchers": json.dumps([{"matcher": ["*.*"], "topic": "{schema}{table}", **rule}])}
         cfg, self.schemas = ConnectorConfig.from_properties(given), list[Any]()
         self.table, self.count, self.wires = table, count, tuple(wires)
-        found = wiring.table_options(cfg, table)
-        self.options = found if options is None else row_options(options, wiring.ticdc_modes(cfg))
-        self.form = TicdcForm(cfg, table, self.options, "topic", self._ask)
+        found = table_options.table_options(cfg, table)
+        self.options = found if options is None else row_options(options, table_options.ticdc_modes(cfg))
+        self.form = TicdcFormat(cfg, table, self.options, "topic", self._ask)
         self.envelope = EnvelopeText()
-        self.text = flat_text(self.form, table, self.wires, self.options, self.envelope, count)
-        self.block = wiring.table_source(cfg, table.id)
-        self.source = FlatSource(self.block, self.text.modes.extension)
+        self.text = ticdc_row_plan(self.form, table, self.wires, self.options, self.envelope, count)
+        self.block = table_options.table_source_block(cfg, table.id)
+        self.source = TicdcSource(self.block, self.text.modes.extension)
 
     def _ask(self, part: str, subject: str, text: str, about: str) -> SchemaId:
         self.schemas.append(fastavro.parse_schema(_plain(json.loads(text))))
@@ -105,7 +105,7 @@ class FlatSides:
         told = EventContext(transaction=ctx.transaction, first_row=ctx.first_row)
         source.fill_time(told, *(ctx.plain or ())[1:])
         wanted = self._outcome(plain, kind, (buf, pos, end), told)
-        found = self._outcome(FlatRows(decoder, lambda: plain, self.form), kind, (buf, pos, end), ctx)
+        found = self._outcome(TicdcRows(decoder, lambda: plain, self.form), kind, (buf, pos, end), ctx)
         assert found == wanted
         if wanted[0] == "records":
             self._readable(wanted[1])
@@ -115,7 +115,7 @@ class FlatSides:
         share, out = TopicShare("topic", self.count, frozenset(range(self.count)), True), list[Any]()
         try:
             getattr(decoder, kind)(*event, ctx, out)
-            return "records", formed_rows(self.form, out, share, ctx.where, tolerant=False)[0]
+            return "records", format_rows(self.form, out, share, ctx.where, tolerant=False)[0]
         except CdcError as error:
             return type(error).__name__, error.message()
 

@@ -10,14 +10,14 @@ from typing import Any
 from binlog_bytes import UUID, event_bytes, packets
 
 from airflow_provider_mysql_cdc.cdc.avro import avro_source
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeDirect
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import NativeAvroDecoder
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.rows_header import usual_headers
-from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import around_of, decoder_of
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import common_headers
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import decoder_of, row_context
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source_of
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.ticdc import ticdc_source as flat_source
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
 
 COMMIT_US = 1_763_900_000_123_456
 
@@ -44,19 +44,19 @@ def map_body(number: int, text: bytes) -> bytes:
 
 def rows_body(number: int, kind: int, columns: int, rows: bytes) -> bytes:
     """Return the body of a row event."""
-    return number.to_bytes(6, "little") + b"\1\0" + usual_headers(columns)[kind] + rows
+    return number.to_bytes(6, "little") + b"\1\0" + common_headers(columns)[kind] + rows
 
 
 def route(decoder: Any, **more: Any) -> Any:
     """Return what a walk gives back with the rows of a table."""
     table = decoder.table
     block = source_block(table.id, prefix="p", **more)
-    flat: Any = getattr(decoder, "flat", None)
+    flat: Any = getattr(decoder, "row_plan", None)
     if flat is not None:
-        told = FlatSource(block, flat.modes.extension)
+        told = TicdcSource(block, flat.modes.extension)
         fill = flat_source.fill
         return SimpleNamespace(path=table.id.path(), source=told, decoder=decoder, fill=fill, signals=None)
-    direct = isinstance(decoder, NativeDirect)
+    direct = isinstance(decoder, NativeAvroDecoder)
     source = avro_source.avro_source(table.id, "p", block) if direct else block
     fill = avro_source.fill if direct else source_of.fill
     return SimpleNamespace(path=table.id.path(), source=source, decoder=decoder, fill=fill, signals=None)
@@ -64,7 +64,7 @@ def route(decoder: Any, **more: Any) -> Any:
 
 def learn(walker: Any, table_map: bytes, of: Any, partitions: int = 1) -> None:
     """Let a walker know a table as a writer does."""
-    walker.learn(table_map, of, decoder_of(of), around_of(of), partitions)
+    walker.learn(table_map, of, decoder_of(of), row_context(of), partitions)
 
 
 @dataclass

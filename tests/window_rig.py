@@ -35,7 +35,7 @@ class Places:
         self._steps: dict[str, list[Step]] = {}
         self._lock = threading.Lock()
         monkeypatch.setattr(faults, "fault_point", self._point)
-        for name, place in (("take_low", "low"), ("take_high", "high")):
+        for name, place in (("take_low_watermark", "low"), ("close_window", "high")):
             monkeypatch.setattr(round_driver, name, self._around(getattr(round_driver, name), place))
         held = round_task.stream_rows
         monkeypatch.setattr(round_task, "stream_rows", lambda *a: (self.reach("view"), held(*a))[1])

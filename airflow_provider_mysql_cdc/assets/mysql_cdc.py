@@ -84,16 +84,16 @@ def sanitize_uri(uri: SplitResult) -> SplitResult:
     path = [part for part in uri.path.split("/") if part]
     if not uri.hostname or not 1 <= len(path) <= 2:
         raise ValueError(f"{uri.geturl()}: write {SCHEME}://host:port/prefix or {SCHEME}://host:port/prefix/db.table")
-    found = pipeline_uri(uri.hostname, unquote(path[0]), uri.port or MYSQL_PORT)
+    sanitized = pipeline_uri(uri.hostname, unquote(path[0]), uri.port or MYSQL_PORT)
     if len(path) == 2:
         db, _, table = path[1].partition(".")
         if not db or not table or "." in table:
             raise ValueError(
                 f"{uri.geturl()}: {path[1]} is not db.table; a dot inside a name is written %2E (table_asset does so)"
             )
-        found += f"/{TableId(unquote(db), unquote(table)).path()}"
-    place, _, rest = found.removeprefix(f"{SCHEME}://").partition("/")
-    return uri._replace(scheme=SCHEME, netloc=place, path=f"/{rest}", query="", fragment="")
+        sanitized += f"/{TableId(unquote(db), unquote(table)).path()}"
+    authority, _, resource_path = sanitized.removeprefix(f"{SCHEME}://").partition("/")
+    return uri._replace(scheme=SCHEME, netloc=authority, path=f"/{resource_path}", query="", fragment="")
 
 
 def create_asset(

@@ -42,7 +42,7 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar
 
-_DAG = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain)\b")
+_DAG_NAME = re.compile(r"\bmysql_cdc_(reset_offset|snapshot|drain)\b")
 
 
 class CdcError(Exception):
@@ -72,7 +72,7 @@ class CdcError(Exception):
             parts.append(f"Why: {self.why.rstrip('.')}.")
         if self.remedy:
             # A DAG folder has the DAGs that somebody put there.
-            source = " (DAGs of airflow_provider_mysql_cdc.example_dags)" if _DAG.search(self.remedy) else ""
+            source = " (DAGs of airflow_provider_mysql_cdc.example_dags)" if _DAG_NAME.search(self.remedy) else ""
             parts.append(f"What to do: {self.remedy.rstrip('.')}{source}.")
         parts.append("A retry can help." if self.can_retry else "A retry will not help.")
         return " ".join(parts)
@@ -242,7 +242,7 @@ class NoOffsetError(StateError):
     """There is no offset and the configuration forbids to choose one."""
 
 
-ERRORS: dict[str, type[CdcError]] = {
+ERROR_TYPES: dict[str, type[CdcError]] = {
     c.__name__: c
     for c in (
         CdcError, ConfigError, SourceError, SourceConnectionError, SourceAuthError, SourcePrivilegeError,
@@ -262,9 +262,9 @@ def from_json(data: object) -> CdcError:
     Args:
         data: What was recorded or sent.
     """
-    given = data if isinstance(data, dict) else {"what": f"an error without its text: {data!r:.200}"}
-    texts = {name: given.get(name, "") for name in ("what", "where", "why", "remedy")}
-    shown = {name: text if isinstance(text, str) else f"{text!r:.200}" for name, text in texts.items()}
-    cls = ERRORS.get(str(given.get("type")), CdcError)
-    what = shown["what"] or "an error whose text was not recorded"
-    return _rebuild(cls, what, shown["where"], shown["why"], shown["remedy"], given.get("retriable") is True)
+    fields = data if isinstance(data, dict) else {"what": f"an error without its text: {data!r:.200}"}
+    values = {name: fields.get(name, "") for name in ("what", "where", "why", "remedy")}
+    texts = {name: text if isinstance(text, str) else f"{text!r:.200}" for name, text in values.items()}
+    cls = ERROR_TYPES.get(str(fields.get("type")), CdcError)
+    what = texts["what"] or "an error whose text was not recorded"
+    return _rebuild(cls, what, texts["where"], texts["why"], texts["remedy"], fields.get("retriable") is True)

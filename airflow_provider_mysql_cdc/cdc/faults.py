@@ -50,7 +50,7 @@ class FaultRaised(RuntimeError):
     """Raised by the action ``raise``."""
 
 
-def set_driver(pids: list[int]) -> None:
+def set_driver_pids(pids: list[int]) -> None:
     """Tell which processes make up the Spark driver (JVM and Python).
 
     Args:
@@ -59,13 +59,13 @@ def set_driver(pids: list[int]) -> None:
     _driver_pids[:] = pids
 
 
-def set_this_driver() -> None:
+def set_current_driver() -> None:
     """Take this process and its parent, the JVM, for the driver; in a test without Spark there is none."""
-    set_driver([os.getppid(), os.getpid()] if os.environ.get("MYSQL_CDC_SPARK_DRIVER") else [])
+    set_driver_pids([os.getppid(), os.getpid()] if os.environ.get("MYSQL_CDC_SPARK_DRIVER") else [])
 
 
 def driver_pids() -> list[int]:
-    """Return the process ids given to ``set_driver``."""
+    """Return the process ids given to ``set_driver_pids``."""
     return list(_driver_pids)
 
 
@@ -76,9 +76,9 @@ def fault_point(name: str, writer: int | None = None) -> None:
         name: One of ``POINTS``.
         writer: The writer or task index that passes, if any.
     """
-    text = os.environ.get("MYSQL_CDC_FAULT")
-    if text:
-        _pass(json.loads(text), name, writer)
+    configured = os.environ.get("MYSQL_CDC_FAULT")
+    if configured:
+        _pass(json.loads(configured), name, writer)
 
 
 def _pass(fault: dict[str, Any], name: str, writer: int | None) -> None:
@@ -108,8 +108,8 @@ def _kill_driver(fault: dict[str, Any]) -> None:
 
 
 def _wait(fault: dict[str, Any]) -> None:
-    end = time.monotonic() + float(fault.get("seconds", 600))
-    while not os.path.exists(fault["until"]) and time.monotonic() < end:
+    deadline = time.monotonic() + float(fault.get("seconds", 600))
+    while not os.path.exists(fault["until"]) and time.monotonic() < deadline:
         time.sleep(0.05)
 
 

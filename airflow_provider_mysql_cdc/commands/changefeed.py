@@ -39,9 +39,11 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
         raise ConfigError(
             "the file cannot be read", where=f"--config {arguments.config}", why=str(error), remedy="correct the path"
         ) from None
-    found = changefeed_properties(arguments.sink_uri, arguments.schema_registry, text)
-    _require_no_account(found["schema-registry"], f"--config {arguments.config}", "properties are printed in clear")
-    print(json.dumps(found, indent=2), file=out)
+    properties = changefeed_properties(arguments.sink_uri, arguments.schema_registry, text)
+    _require_no_account(
+        properties["schema-registry"], f"--config {arguments.config}", "properties are printed in clear"
+    )
+    print(json.dumps(properties, indent=2), file=out)
     return 0
 
 

@@ -20,15 +20,20 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
+from airflow_provider_mysql_cdc.cdc.config import property_sources
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.operate.export_offsets import bring_in, document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
+    export_document,
+    import_offsets,
+    past_offsets,
+    read_document,
+)
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 
-URL = "MYSQL_CDC_OFFSET_URL"
+OFFSET_URL_VARIABLE = "MYSQL_CDC_OFFSET_URL"
 """Environment variable with the offset database's SQLAlchemy address; an address holds a password."""
-CONTEXT = "_AIRFLOW_PROCESS_CONTEXT"
+PROCESS_CONTEXT_VARIABLE = "_AIRFLOW_PROCESS_CONTEXT"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,24 +44,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """
     commands = parser.add_subparsers(dest="action", required=True)
     for name, (text, _) in ACTIONS.items():
-        one = commands.add_parser(name, help=text, description=text)
-        _add_places(one)
+        subparser = commands.add_parser(name, help=text, description=text)
+        _add_stream_options(subparser)
         if name == "history":
-            one.add_argument("--limit", type=int, default=20, help="most offsets shown (%(default)s)")
+            subparser.add_argument("--limit", type=int, default=20, help="most offsets shown (%(default)s)")
         if name == "export":
-            one.add_argument("--output", default="-", metavar="FILE", help="file to write (default: standard output)")
+            subparser.add_argument(
+                "--output", default="-", metavar="FILE", help="file to write (default: standard output)"
+            )
         if name == "import":
-            one.add_argument("file", help="what export wrote; - is standard input")
-            one.add_argument("--replace", action="store_true", help="take the place of a state that is there already")
+            subparser.add_argument("file", help="what export wrote; - is standard input")
+            subparser.add_argument(
+                "--replace", action="store_true", help="take the place of a state that is there already"
+            )
         if name == "set":
-            one.add_argument("offset", help="stored, current, earliest, or file:position at a transaction boundary")
+            subparser.add_argument(
+                "offset", help="stored, current, earliest, or file:position at a transaction boundary"
+            )
         if name in ("set", "import"):
-            one.add_argument("--confirm", required=True, metavar="PREFIX", help="the stream's topic.prefix once more")
+            subparser.add_argument(
+                "--confirm", required=True, metavar="PREFIX", help="the stream's topic.prefix once more"
+            )
 
 
-def _add_places(parser: argparse.ArgumentParser) -> None:
+def _add_stream_options(parser: argparse.ArgumentParser) -> None:
     store = parser.add_argument_group("where the offset is kept").add_mutually_exclusive_group()
-    store.add_argument("--offset-conn-id", metavar="ID", help=f"connection of a database (else ${URL}, when it is set)")
+    store.add_argument(
+        "--offset-conn-id", metavar="ID", help=f"connection of a database (else ${OFFSET_URL_VARIABLE}, when it is set)"
+    )
     store.add_argument("--asset", metavar="NAME", help="asset in whose state it is kept (else mysql_cdc_offsets)")
     stream = parser.add_argument_group("which stream; what is not named comes from MYSQL_CDC_* in the environment")
     stream.add_argument("--mysql-cdc-conn-id", metavar="ID", help="connection of type mysql_cdc")
@@ -82,13 +97,13 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
 @contextmanager
 def _as_server() -> Iterator[None]:
     """Let Airflow look for connections in its metadata database too, as ``airflow connections get`` does."""
-    before = os.environ.get(CONTEXT)
-    os.environ[CONTEXT] = before or "server"
+    previous = os.environ.get(PROCESS_CONTEXT_VARIABLE)
+    os.environ[PROCESS_CONTEXT_VARIABLE] = previous or "server"
     try:
         yield
     finally:
-        if before is None:
-            del os.environ[CONTEXT]
+        if previous is None:
+            del os.environ[PROCESS_CONTEXT_VARIABLE]
 
 
 def _show(arguments: argparse.Namespace, out: TextIO) -> int:
@@ -100,23 +115,23 @@ def _show(arguments: argparse.Namespace, out: TextIO) -> int:
             file=sys.stderr,
         )
         return 1
-    shown = {name: value for name, value in state.to_json().items() if name not in ("history", "stamp", "version")}
-    json.dump({"topic.prefix": prefix, **shown}, out, indent=2)
+    visible = {name: value for name, value in state.to_json().items() if name not in ("history", "stamp", "version")}
+    json.dump({"topic.prefix": prefix, **visible}, out, indent=2)
     print(file=out)
     return 0
 
 
 def _history(arguments: argparse.Namespace, out: TextIO) -> int:
     prefix = _prefix(arguments)
-    for past in past_offsets(_store(arguments, prefix), arguments.limit):
-        at = datetime.fromtimestamp(past.at_ms / 1000, UTC).isoformat(timespec="seconds")
-        print(f"{at}  epoch {past.epoch}  {past.offset}", file=out)
+    for entry in past_offsets(_store(arguments, prefix), arguments.limit):
+        at = datetime.fromtimestamp(entry.at_ms / 1000, UTC).isoformat(timespec="seconds")
+        print(f"{at}  epoch {entry.epoch}  {entry.offset}", file=out)
     return 0
 
 
 def _export(arguments: argparse.Namespace, out: TextIO) -> int:
     prefix = _prefix(arguments)
-    text = json.dumps(document(_store(arguments, prefix), prefix), indent=1) + "\n"
+    text = json.dumps(export_document(_store(arguments, prefix), prefix), indent=1) + "\n"
     if arguments.output == "-":
         out.write(text)
     else:
@@ -130,18 +145,18 @@ def _export(arguments: argparse.Namespace, out: TextIO) -> int:
 
 
 def _import(arguments: argparse.Namespace, out: TextIO) -> int:
-    cfg = _confirmed(arguments)
-    carried = read_document(_json(arguments.file), arguments.file)
+    cfg = _confirmed_config(arguments)
+    imported = read_document(_read_json(arguments.file), arguments.file)
     store = _store(arguments, cfg.topic_prefix)
-    state = bring_in(cfg, store, carried, _owner("import"), _log, replace=arguments.replace)
-    return _told(state, out)
+    state = import_offsets(cfg, store, imported, _owner("import"), _log, replace=arguments.replace)
+    return _print_committed(state, out)
 
 
 def _set(arguments: argparse.Namespace, out: TextIO) -> int:
-    cfg = _confirmed(arguments)
+    cfg = _confirmed_config(arguments)
     store = _store(arguments, cfg.topic_prefix)
     reset_offset(cfg, store, _owner("set"), _log, to=arguments.offset)
-    return _told(store.load(), out)
+    return _print_committed(store.load(), out)
 
 
 ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, TextIO], int]]] = {
@@ -153,7 +168,7 @@ ACTIONS: dict[str, tuple[str, Callable[[argparse.Namespace, TextIO], int]]] = {
 }
 
 
-def _told(state: StoredState | None, out: TextIO) -> int:
+def _print_committed(state: StoredState | None, out: TextIO) -> int:
     print(state.committed if state else None, file=out)
     return 0
 
@@ -167,31 +182,34 @@ def _owner(action: str) -> str:
     return f"mysql-cdc offsets/{getpass.getuser()}@{socket.gethostname()} {time.time_ns()}/{action}/-1"
 
 
-def _json(place: str) -> Any:
+def _read_json(path: str) -> Any:
     try:
-        return json.loads(sys.stdin.read() if place == "-" else Path(place).read_text(encoding="utf-8"))
+        return json.loads(sys.stdin.read() if path == "-" else Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise ConfigError(
-            "the file cannot be read as JSON", where=place, why=str(error), remedy="give a JSON file"
+            "the file cannot be read as JSON", where=path, why=str(error), remedy="give a JSON file"
         ) from None
 
 
 def _config(arguments: argparse.Namespace) -> ConnectorConfig:
-    given = _json(arguments.properties) if arguments.properties else {}
-    if not isinstance(given, dict):
+    properties = _read_json(arguments.properties) if arguments.properties else {}
+    if not isinstance(properties, dict):
         raise ConfigError("the properties are no JSON object", where=arguments.properties, remedy="give an object")
     if arguments.topic_prefix:
-        given["topic.prefix"] = arguments.topic_prefix
+        properties["topic.prefix"] = arguments.topic_prefix
     if arguments.mysql_cdc_conn_id:
         from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 
-        return MySqlCdcHook(arguments.mysql_cdc_conn_id, arguments.kafka_conn_id).get_config(given)
-    return sources.load(
-        [sources.params(given, arguments.properties or "--topic-prefix"), sources.environment(os.environ)]
+        return MySqlCdcHook(arguments.mysql_cdc_conn_id, arguments.kafka_conn_id).get_config(properties)
+    return property_sources.load_config(
+        [
+            property_sources.params_source(properties, arguments.properties or "--topic-prefix"),
+            property_sources.environment_source(os.environ),
+        ]
     )
 
 
-def _confirmed(arguments: argparse.Namespace) -> ConnectorConfig:
+def _confirmed_config(arguments: argparse.Namespace) -> ConnectorConfig:
     cfg = _config(arguments)
     if arguments.confirm != cfg.topic_prefix:
         raise ConfigError(
@@ -208,7 +226,7 @@ def _prefix(arguments: argparse.Namespace) -> str:
 
 
 def _url(arguments: argparse.Namespace) -> str | None:
-    return None if arguments.offset_conn_id or arguments.asset else os.environ.get(URL)
+    return None if arguments.offset_conn_id or arguments.asset else os.environ.get(OFFSET_URL_VARIABLE)
 
 
 def _store(arguments: argparse.Namespace, prefix: str) -> OffsetStore:
@@ -224,7 +242,7 @@ def _store(arguments: argparse.Namespace, prefix: str) -> OffsetStore:
             why = str(error) if isinstance(error, ImportError) else "it is no SQLAlchemy address"
             raise ConfigError(
                 "the offset database's address cannot be used",
-                where=URL,
+                where=OFFSET_URL_VARIABLE,
                 why=why,
                 remedy="write dialect+driver://account:password@host:port/database; in account and password @ : / % "
                 "are written %40 %3A %2F %25",

@@ -10,9 +10,9 @@ from contextlib import redirect_stdout
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.commands import changefeed, offsets, spark_classes
-from airflow_provider_mysql_cdc.environment import __main__ as environment
+from airflow_provider_mysql_cdc.environment import __main__
 
-_DOCUMENTS = {"offsets": offsets.run, "changefeed": changefeed.run, "spark-classes": spark_classes.run}
+_DOCUMENT_COMMANDS = {"offsets": offsets.run, "changefeed": changefeed.run, "spark-classes": spark_classes.run}
 """Commands whose standard output is a document or a setting to copy."""
 
 
@@ -24,7 +24,7 @@ def command_line() -> argparse.ArgumentParser:
     text = "Show and move the stored offset of a stream."
     offsets.add_arguments(commands.add_parser("offsets", help=text, description=text))
     text = "Pack the Python environment of Spark's drivers and executors, without Airflow."
-    environment.add_arguments(commands.add_parser("environment", help=text, description=text))
+    __main__.add_arguments(commands.add_parser("environment", help=text, description=text))
     text = "Print the properties that write what a TiCDC changefeed writes."
     changefeed.add_arguments(commands.add_parser("changefeed", help=text, description=text))
     text = "Keep the classes of Spark's driver in a file, from which its JVM starts with less work."
@@ -40,12 +40,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = command_line().parse_args(argv)
     if arguments.command == "environment":
-        return environment.run(arguments)
+        return __main__.run(arguments)
     out = sys.stdout
     try:
         # Airflow logs to standard output; what the command prints must stay a document.
         with redirect_stdout(sys.stderr):
-            return _DOCUMENTS[arguments.command](arguments, out)
+            return _DOCUMENT_COMMANDS[arguments.command](arguments, out)
     except CdcError as error:
         print(f"{type(error).__name__}: {error.message()}", file=sys.stderr)
         return 1

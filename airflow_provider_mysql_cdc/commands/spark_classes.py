@@ -18,11 +18,11 @@ from typing import TextIO
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-_JOB = Path(__file__).resolve().parent.parent / "spark" / "empty_job.py"
+_EMPTY_JOB = Path(__file__).resolve().parent.parent / "spark" / "empty_job.py"
 # Folders that Spark's launcher puts behind its jars; a classpath may have more than the file knows at its end.
-_BEHIND = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
-_PATIENCE_S = 600
-_SHOWN = 5
+_CLASSPATH_VARIABLES = ("HADOOP_CONF_DIR", "YARN_CONF_DIR")
+_JOB_TIMEOUT_S = 600
+_ERROR_LINES = 5
 """Last lines of a job's output that an error shows."""
 
 
@@ -44,16 +44,16 @@ def run(arguments: argparse.Namespace, out: TextIO) -> int:
         out: Takes the text.
 
     Raises:
-        ConfigError: See ``keep_classes``.
+        ConfigError: See ``archive_classes``.
     """
     path = arguments.output.resolve()
-    keep_classes(path)
+    archive_classes(path)
     conf = {"conf": {"spark.driver.defaultJavaOptions": f"-XX:SharedArchiveFile={path}"}}
     print(f"use it with this in the extra of the Spark connection: {json.dumps(conf)}", file=out)
     return 0
 
 
-def keep_classes(path: Path) -> None:
+def archive_classes(path: Path) -> None:
     """Run an empty job on this host that leaves its classes in a file, and one that has to start from it.
 
     Args:
@@ -66,13 +66,15 @@ def keep_classes(path: Path) -> None:
     _require_no_settings(env)
     try:
         with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as folder:
-            made = Path(folder) / path.name
-            _submit(env, f"-XX:ArchiveClassesAtExit={made}")
-            if not made.is_file():
-                raise _refused(env, "it left no file", "use Java 17 or newer, with the archive of its own classes")
+            archive = Path(folder) / path.name
+            _submit(env, f"-XX:ArchiveClassesAtExit={archive}")
+            if not archive.is_file():
+                raise _archive_error(
+                    env, "it left no file", "use Java 17 or newer, with the archive of its own classes"
+                )
             # Without "on" a JVM that cannot map the file goes on without.
-            _submit(env, f"-XX:SharedArchiveFile={made} -Xshare:on")
-            made.replace(path)
+            _submit(env, f"-XX:SharedArchiveFile={archive} -Xshare:on")
+            archive.replace(path)
     except OSError as error:
         raise ConfigError(
             "the file cannot be written", where=str(path), why=str(error), remedy="name another with --output"
@@ -80,10 +82,10 @@ def keep_classes(path: Path) -> None:
 
 
 def _env() -> dict[str, str]:
-    from airflow_provider_mysql_cdc.hooks.spark_python import driver_env, python_of, require_programs
+    from airflow_provider_mysql_cdc.hooks.spark_python import choose_python, driver_env, require_programs
 
-    inherited = {name: value for name, value in os.environ.items() if name not in _BEHIND}
-    env = python_of("local[1]", "client", env=driver_env(inherited, {"SPARK_LOCAL_IP": "127.0.0.1"}), conf={}).env
+    inherited = {name: value for name, value in os.environ.items() if name not in _CLASSPATH_VARIABLES}
+    env = choose_python("local[1]", "client", env=driver_env(inherited, {"SPARK_LOCAL_IP": "127.0.0.1"}), conf={}).env
     require_programs("spark-submit", env)
     return env
 
@@ -103,24 +105,26 @@ def _require_no_settings(env: Mapping[str, str]) -> None:
 def _submit(env: Mapping[str, str], option: str) -> None:
     from airflow_provider_mysql_cdc.hooks.spark_defaults import DEFAULT_CONF, JAVA_OPTIONS, with_defaults
 
-    conf = with_defaults(DEFAULT_CONF, cluster={}, asked={"spark.ui.enabled": "false"}, env=env)
+    conf = with_defaults(DEFAULT_CONF, cluster={}, requested={"spark.ui.enabled": "false"}, env=env)
     # Each class that cannot be kept is a warning.
     conf[JAVA_OPTIONS] += f" -Xlog:cds=error -Xlog:cds+dynamic=error {option}"
     settings = [word for name, value in conf.items() for word in ("--conf", f"{name}={value}")]
-    command = ["spark-submit", "--master", "local[1]", *settings, str(_JOB)]
+    command = ["spark-submit", "--master", "local[1]", *settings, str(_EMPTY_JOB)]
     with tempfile.TemporaryDirectory() as folder:
         try:
-            ended = subprocess.run(
-                command, env=dict(env), cwd=folder, capture_output=True, text=True, timeout=_PATIENCE_S, check=False
+            result = subprocess.run(
+                command, env=dict(env), cwd=folder, capture_output=True, text=True, timeout=_JOB_TIMEOUT_S, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise _refused(env, f"an empty job took more than {_PATIENCE_S} s", "run it again") from error
-    if ended.returncode:
-        lines = (ended.stdout + ended.stderr).strip().splitlines()[-_SHOWN:]
-        raise _refused(env, " | ".join(lines), "run spark-submit by hand; jobs that do not name the file run without")
+            raise _archive_error(env, f"an empty job took more than {_JOB_TIMEOUT_S} s", "run it again") from error
+    if result.returncode:
+        lines = (result.stdout + result.stderr).strip().splitlines()[-_ERROR_LINES:]
+        raise _archive_error(
+            env, " | ".join(lines), "run spark-submit by hand; jobs that do not name the file run without"
+        )
 
 
-def _refused(env: Mapping[str, str], why: str, remedy: str) -> ConfigError:
+def _archive_error(env: Mapping[str, str], why: str, remedy: str) -> ConfigError:
     where = f"SPARK_HOME={env.get('SPARK_HOME', '')}, JAVA_HOME={env.get('JAVA_HOME', '(not set)')}"
     return ConfigError(
         "Spark's classes could not be kept in a file, or not used from it", where=where, why=why, remedy=remedy

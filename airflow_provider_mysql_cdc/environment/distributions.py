@@ -10,19 +10,19 @@ from pathlib import Path
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-OWN = "airflow-provider-mysql-cdc"
+OWN_DISTRIBUTION = "airflow-provider-mysql-cdc"
 PACKAGE = Path(__file__).resolve().parent.parent
 # What of this package drivers and executors run.
-_PARTS = ("__init__.py", "py.typed", "cdc", "spark", "spark_jobs")
+_PACKAGE_PARTS = ("__init__.py", "py.typed", "cdc", "spark", "spark_jobs")
 # Only Airflow's side needs these; pyspark comes with the cluster's Spark (SPARK_HOME/python).
-_NOT_NEEDED = re.compile(r"apache-airflow.*|pyspark.*|sqlalchemy")
+_EXCLUDED = re.compile(r"apache-airflow.*|pyspark.*|sqlalchemy")
 # Extras that drivers and executors use: packed where they are installed.
-_OF_DRIVERS = ("avro", "native")
-Wanted = tuple[str, frozenset[str]]
+_DRIVER_EXTRAS = ("avro", "native")
+NameAndExtras = tuple[str, frozenset[str]]
 """A distribution and its extras."""
 
 
-def needed(more: Iterable[str] = ()) -> dict[str, metadata.Distribution]:
+def required_distributions(more: Iterable[str] = ()) -> dict[str, metadata.Distribution]:
     """Return the installed distributions that the core needs, by name, with all they need themselves.
 
     Args:
@@ -31,27 +31,30 @@ def needed(more: Iterable[str] = ()) -> dict[str, metadata.Distribution]:
     Raises:
         ConfigError: One is not installed.
     """
-    own = _installed(OWN)
-    found = _with_all(
-        [*_required(own, frozenset(), _NOT_NEEDED), *((_normal(name), frozenset[str]()) for name in more)]
+    own_distribution = _installed(OWN_DISTRIBUTION)
+    distributions = _with_dependencies(
+        [
+            *_requirements_of(own_distribution, frozenset(), _EXCLUDED),
+            *((_normalized_name(name), frozenset[str]()) for name in more),
+        ]
     )
-    for extra in _OF_DRIVERS:
+    for extra in _DRIVER_EXTRAS:
         with contextlib.suppress(ConfigError):
-            found |= _with_all(_required(own, frozenset((extra,)), _NOT_NEEDED))
-    return dict(sorted(found.items()))
+            distributions |= _with_dependencies(_requirements_of(own_distribution, frozenset((extra,)), _EXCLUDED))
+    return dict(sorted(distributions.items()))
 
 
-def _with_all(wanted: Iterable[Wanted]) -> dict[str, metadata.Distribution]:
-    found: dict[str, metadata.Distribution] = {}
-    done: set[Wanted] = set()
-    waiting = list(wanted)
-    while waiting:
-        one = waiting.pop()
-        if one not in done:
-            done.add(one)
-            found[one[0]] = _installed(one[0])
-            waiting += _required(found[one[0]], one[1], None)
-    return found
+def _with_dependencies(requirements: Iterable[NameAndExtras]) -> dict[str, metadata.Distribution]:
+    distributions: dict[str, metadata.Distribution] = {}
+    done: set[NameAndExtras] = set()
+    queue = list(requirements)
+    while queue:
+        requirement = queue.pop()
+        if requirement not in done:
+            done.add(requirement)
+            distributions[requirement[0]] = _installed(requirement[0])
+            queue += _requirements_of(distributions[requirement[0]], requirement[1], None)
+    return distributions
 
 
 def _installed(name: str) -> metadata.Distribution:
@@ -65,19 +68,21 @@ def _installed(name: str) -> metadata.Distribution:
         ) from error
 
 
-def _required(
-    distribution: metadata.Distribution, extras: frozenset[str], without: re.Pattern[str] | None
-) -> list[Wanted]:
+def _requirements_of(
+    distribution: metadata.Distribution, extras: frozenset[str], excluded: re.Pattern[str] | None
+) -> list[NameAndExtras]:
     # Airflow brings it; it is needed only here.
     from packaging.requirements import Requirement
 
-    named = [Requirement(text) for text in distribution.requires or ()]
-    wanted = [r for r in named if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in ("", *extras))]
-    names = [(_normal(r.name), frozenset(r.extras)) for r in wanted]
-    return [(name, more) for name, more in names if without is None or not without.fullmatch(name)]
+    declared = [Requirement(text) for text in distribution.requires or ()]
+    applicable = [
+        r for r in declared if r.marker is None or any(r.marker.evaluate({"extra": e}) for e in ("", *extras))
+    ]
+    names = [(_normalized_name(r.name), frozenset(r.extras)) for r in applicable]
+    return [(name, more) for name, more in names if excluded is None or not excluded.fullmatch(name)]
 
 
-def _normal(name: str) -> str:
+def _normalized_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -85,7 +90,7 @@ def own_files() -> Iterator[tuple[str, Path]]:
     """Yield each file of this package that drivers and executors run: name among the packages, and path."""
     # In a checkout the applications stand beside the package.
     jobs = {} if (PACKAGE / "spark_jobs").is_dir() else {"spark_jobs": PACKAGE.parent / "spark_jobs"}
-    for part in _PARTS:
+    for part in _PACKAGE_PARTS:
         root = jobs.get(part, PACKAGE / part)
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_file() and "__pycache__" not in path.parts:

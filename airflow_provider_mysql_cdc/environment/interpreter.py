@@ -12,7 +12,7 @@ from pathlib import Path
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-_ASK = """
+_DESCRIBE_SCRIPT = """
 import json, os, site, sys, sysconfig
 print(json.dumps({
     "version": list(sys.version_info[:3]),
@@ -25,12 +25,12 @@ print(json.dumps({
 }))
 """
 # Tests, editors and what only builds other programs.
-_LEFT_OUT = re.compile(
+_EXCLUDED = re.compile(
     r"(test|idlelib|tkinter|turtledemo|turtle\.py|lib2to3|ensurepip|pydoc_data|site-packages|dist-packages|config-.*)(/|$)"
     r"|(.*/)?(__pycache__|tests?|idle_test)(/|$)"
 )
 # Of the C library, which must be that of the machine the program runs on (ld.so(8)).
-_OF_THE_MACHINE = re.compile(
+_SYSTEM_LIBRARY = re.compile(
     r"(linux-vdso|ld-linux.*|libc|libm|libdl|librt|libpthread|libutil|libresolv|libnsl)\.so\b.*"
 )
 _LIBRARY = re.compile(r"^\s*(\S+) => (/\S+) \(", re.MULTILINE)
@@ -63,12 +63,12 @@ class Interpreter:
         """Return for example ``3.11``: PySpark wants the same on the driver and on the executors."""
         return f"{self.version[0]}.{self.version[1]}"
 
-    def runs_packages_of(self, other: Interpreter) -> bool:
+    def is_compatible_with(self, other: Interpreter) -> bool:
         """Return whether packages installed for another interpreter run in this one."""
         return (self.tag, self.platform) == (other.tag, other.platform)
 
 
-def ask(program: str) -> Interpreter:
+def describe_interpreter(program: str) -> Interpreter:
     """Ask an interpreter what it is; one of a virtual environment answers for the one it was made from.
 
     Args:
@@ -78,8 +78,10 @@ def ask(program: str) -> Interpreter:
         ConfigError: It cannot be run.
     """
     try:
-        done = subprocess.run([program, "-c", _ASK], capture_output=True, text=True, timeout=60, check=True)
-        told = json.loads(done.stdout)
+        result = subprocess.run(
+            [program, "-c", _DESCRIBE_SCRIPT], capture_output=True, text=True, timeout=60, check=True
+        )
+        description = json.loads(result.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise ConfigError(
             "the interpreter cannot be run",
@@ -87,52 +89,52 @@ def ask(program: str) -> Interpreter:
             why=str(getattr(error, "stderr", "") or error).strip(),
             remedy="name one with --python, as a path or as a version such as 3.12",
         ) from error
-    paths = {name: Path(told[name]) for name in ("program", "prefix", "stdlib", "packages")}
-    return Interpreter(tuple(told["version"]), told["tag"], told["platform"], **paths)
+    paths = {name: Path(description[name]) for name in ("program", "prefix", "stdlib", "packages")}
+    return Interpreter(tuple(description["version"]), description["tag"], description["platform"], **paths)
 
 
-def find(wanted: str) -> str:
+def find_interpreter(path_or_version: str) -> str:
     """Return the program of an interpreter that is named by path or by version.
 
     Args:
-        wanted: A path, or a version such as ``3.12``; uv also knows those that it manages.
+        path_or_version: A path, or a version such as ``3.12``; uv also knows those that it manages.
 
     Raises:
         ConfigError: There is none.
     """
-    if not re.fullmatch(r"\d+(\.\d+)*", wanted):
-        return wanted
+    if not re.fullmatch(r"\d+(\.\d+)*", path_or_version):
+        return path_or_version
     if uv := shutil.which("uv"):
-        done = subprocess.run([uv, "python", "find", wanted], capture_output=True, text=True, check=False)
-        if done.returncode == 0:
-            return done.stdout.strip()
-    found = shutil.which(f"python{wanted}")
-    if found is None:
+        result = subprocess.run([uv, "python", "find", path_or_version], capture_output=True, text=True, check=False)
+        if result.returncode == 0:
+            return result.stdout.strip()
+    program = shutil.which(f"python{path_or_version}")
+    if program is None:
         raise ConfigError(
-            f"there is no Python {wanted}",
+            f"there is no Python {path_or_version}",
             where="PATH",
-            remedy=f"install it (uv python install {wanted}), or name its path with --python",
+            remedy=f"install it (uv python install {path_or_version}), or name its path with --python",
         )
-    return found
+    return program
 
 
-def files(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
+def interpreter_files(interpreter: Interpreter) -> Iterator[tuple[str, Path]]:
     """Yield each file of an interpreter's program and standard library: name in the archive, and path.
 
     Raises:
         ConfigError: Its standard library is not where its program would find it after a move.
     """
     yield f"bin/python{interpreter.minor}", interpreter.program
-    inside = within(interpreter, interpreter.stdlib)
+    stdlib_name = relative_to_prefix(interpreter, interpreter.stdlib)
     for path in sorted(interpreter.stdlib.rglob("*")):
         name = path.relative_to(interpreter.stdlib).as_posix()
-        if path.is_file() and not _LEFT_OUT.match(name):
-            yield f"{inside}/{name}", path
-    for name, library in libraries(interpreter):
+        if path.is_file() and not _EXCLUDED.match(name):
+            yield f"{stdlib_name}/{name}", path
+    for name, library in shared_libraries(interpreter):
         yield f"shared/{name}", library
 
 
-def within(interpreter: Interpreter, path: Path) -> str:
+def relative_to_prefix(interpreter: Interpreter, path: Path) -> str:
     """Return a path relative to the interpreter's prefix.
 
     Raises:
@@ -149,7 +151,7 @@ def within(interpreter: Interpreter, path: Path) -> str:
     )
 
 
-def libraries(interpreter: Interpreter) -> list[tuple[str, Path]]:
+def shared_libraries(interpreter: Interpreter) -> list[tuple[str, Path]]:
     """Return the shared libraries that program and standard library load, without those of the C library.
 
     Source: ldd(1); a library that is not found is left to the machine that runs it.
@@ -158,8 +160,8 @@ def libraries(interpreter: Interpreter) -> list[tuple[str, Path]]:
     if ldd is None:
         return []
     modules = sorted((interpreter.stdlib / "lib-dynload").glob("*.so"))
-    left_out = re.compile(r"(_test\w*|_tkinter|_ctypes_test|_xxtestfuzz|_curses\w*|_dbm|_gdbm|nis|readline)\..*")
-    programs = [interpreter.program, *(m for m in modules if not left_out.match(m.name))]
-    done = subprocess.run([ldd, *map(str, programs)], capture_output=True, text=True, check=False)
-    found = {name: Path(path) for name, path in _LIBRARY.findall(done.stdout)}
-    return sorted((name, path) for name, path in found.items() if not _OF_THE_MACHINE.match(name))
+    excluded = re.compile(r"(_test\w*|_tkinter|_ctypes_test|_xxtestfuzz|_curses\w*|_dbm|_gdbm|nis|readline)\..*")
+    programs = [interpreter.program, *(m for m in modules if not excluded.match(m.name))]
+    result = subprocess.run([ldd, *map(str, programs)], capture_output=True, text=True, check=False)
+    library_paths = {name: Path(path) for name, path in _LIBRARY.findall(result.stdout)}
+    return sorted((name, path) for name, path in library_paths.items() if not _SYSTEM_LIBRARY.match(name))

@@ -21,12 +21,13 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.environment import distributions, interpreter
 from airflow_provider_mysql_cdc.environment.interpreter import Interpreter
 
@@ -40,7 +41,7 @@ LD_LIBRARY_PATH="$here/../shared${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}" PYTHONN
   exec "$here/python{minor}" "$@"
 """
 # Nobody else looks which Python the machines of the cluster have; Spark brings the words to the driver.
-_LINKED = """\
+_NODE_LAUNCHER = """\
 #!/bin/sh
 here=$(cd "$(dirname "$0")" && pwd)
 found=$({program} -c 'import sys; print("%d.%d" % sys.version_info[:2])') || exit 78
@@ -51,8 +52,7 @@ fi
 PYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}$here/../packages" PYTHONNOUSERSITE=1 exec {program} "$@"
 """
 # Level 6 packs 138 MB to 46 instead of 49 and takes three seconds more (measured).
-_LEVEL = 3
-Log = Callable[[str], None]
+_COMPRESSION_LEVEL = 3
 
 
 def pack(
@@ -70,34 +70,38 @@ def pack(
     Raises:
         ConfigError: Something is missing, or cannot be packed.
     """
-    here = interpreter.ask(sys.executable)
-    wanted = interpreter.ask(interpreter.find(python)) if python else here
-    found = distributions.needed(more)
-    versions = {name: d.version for name, d in found.items()}
+    own_interpreter = interpreter.describe_interpreter(sys.executable)
+    packed_interpreter = (
+        interpreter.describe_interpreter(interpreter.find_interpreter(python)) if python else own_interpreter
+    )
+    required = distributions.required_distributions(more)
+    versions = {name: d.version for name, d in required.items()}
     manifest = {
         "package": __version__,
-        "python": ".".join(map(str, wanted.version)),
-        "platform": wanted.platform,
+        "python": ".".join(map(str, packed_interpreter.version)),
+        "platform": packed_interpreter.platform,
         "interpreter": on_nodes or "packed",
         "packages": versions,
     }
     with tempfile.TemporaryDirectory(prefix="mysql-cdc-environment-") as scratch:
         root = Path(scratch, "root")
-        packages = root / ("packages" if on_nodes else interpreter.within(wanted, wanted.packages))
+        packages = root / (
+            "packages" if on_nodes else interpreter.relative_to_prefix(packed_interpreter, packed_interpreter.packages)
+        )
         if not on_nodes:
-            _copy(root, interpreter.files(wanted))
-        if wanted.runs_packages_of(here):
-            for distribution in found.values():
+            _copy(root, interpreter.interpreter_files(packed_interpreter))
+        if packed_interpreter.is_compatible_with(own_interpreter):
+            for distribution in required.values():
                 _copy(packages, distributions.installed_files(distribution))
         else:
-            log(f"installing {len(found)} packages for Python {wanted.minor}")
-            _install(wanted, packages, versions)
+            log(f"installing {len(required)} packages for Python {packed_interpreter.minor}")
+            _install(packed_interpreter, packages, versions)
         _copy(packages, distributions.own_files())
-        _write_launchers(root / "bin", wanted.minor, on_nodes)
-        _compile(root, wanted, here)
-        _check(root, wanted, on_nodes)
-        _write(output, root, manifest)
-    log(f"{output}: {output.stat().st_size / 1e6:.1f} MB, Python {manifest['python']}, {len(found)} packages")
+        _write_launchers(root / "bin", packed_interpreter.minor, on_nodes)
+        _compile(root, packed_interpreter, own_interpreter)
+        _check_environment(root, packed_interpreter, on_nodes)
+        _write_archive(output, root, manifest)
+    log(f"{output}: {output.stat().st_size / 1e6:.1f} MB, Python {manifest['python']}, {len(required)} packages")
     return manifest
 
 
@@ -111,60 +115,62 @@ def read_manifest(archive: Path) -> dict[str, Any] | None:
         with tarfile.open(archive, "r:*") as tar:
             first = tar.next()
             content = tar.extractfile(first) if first is not None and first.name == MANIFEST else None
-            found = json.loads(content.read()) if content else None
+            manifest = json.loads(content.read()) if content else None
     except (OSError, EOFError, tarfile.TarError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return manifest if isinstance(manifest, dict) else None
 
 
-def _copy(root: Path, found: Iterator[tuple[str, Path]]) -> None:
-    for name, path in found:
+def _copy(root: Path, files: Iterator[tuple[str, Path]]) -> None:
+    for name, path in files:
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, target)
 
 
-def _install(wanted: Interpreter, target: Path, versions: dict[str, str]) -> None:
+def _install(packed_interpreter: Interpreter, target: Path, versions: dict[str, str]) -> None:
     """Install packages for another interpreter with uv, or with its own pip; their settings and caches hold."""
     pinned = [f"{name}=={version}" for name, version in versions.items()]
     uv = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
-    program = str(wanted.program)
+    program = str(packed_interpreter.program)
     command = [uv, "pip", "install", "--python", program] if uv else [program, "-m", "pip", "install"]
-    done = subprocess.run(
+    result = subprocess.run(
         [*command, "--target", str(target), *pinned],
         capture_output=True,
         text=True,
         check=False,
         stdin=subprocess.DEVNULL,
     )
-    if done.returncode:
+    if result.returncode:
         raise ConfigError(
-            f"the packages for Python {wanted.minor} cannot be installed",
+            f"the packages for Python {packed_interpreter.minor} cannot be installed",
             where=" ".join(command),
-            why=done.stderr.strip()[-2000:],
+            why=result.stderr.strip()[-2000:],
             remedy="see whether the package index can be reached (UV_* and PIP_* variables are passed on)",
         )
 
 
 def _write_launchers(folder: Path, minor: str, on_nodes: str | None) -> None:
-    text = (_LINKED if on_nodes else _LAUNCHER).format(program=shlex.quote(on_nodes or ""), minor=minor)
+    text = (_NODE_LAUNCHER if on_nodes else _LAUNCHER).format(program=shlex.quote(on_nodes or ""), minor=minor)
     folder.mkdir(parents=True, exist_ok=True)
     for name in ("python", "python3"):
         (folder / name).write_text(text, encoding="utf-8")
         (folder / name).chmod(0o755)
 
 
-def _compile(root: Path, wanted: Interpreter, here: Interpreter) -> None:
+def _compile(root: Path, packed_interpreter: Interpreter, own_interpreter: Interpreter) -> None:
     """Compile all modules once here; unpacked files have other times, which must not matter (PEP 552)."""
-    if wanted.version[:2] == here.version[:2] and wanted.tag == here.tag:
+    if packed_interpreter.version[:2] == own_interpreter.version[:2] and packed_interpreter.tag == own_interpreter.tag:
         mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
         compileall.compile_dir(str(root), quiet=2, stripdir=str(root), invalidation_mode=mode)
         return
     options = ["-q", "-q", "-s", str(root), "--invalidation-mode", "unchecked-hash"]
-    subprocess.run([str(wanted.program), "-m", "compileall", *options, str(root)], capture_output=True, check=False)
+    subprocess.run(
+        [str(packed_interpreter.program), "-m", "compileall", *options, str(root)], capture_output=True, check=False
+    )
 
 
-def _check(root: Path, wanted: Interpreter, on_nodes: str | None) -> None:
+def _check_environment(root: Path, packed_interpreter: Interpreter, on_nodes: str | None) -> None:
     """Run the packed interpreter and import the core with it.
 
     Raises:
@@ -175,32 +181,33 @@ def _check(root: Path, wanted: Interpreter, on_nodes: str | None) -> None:
     code = "import airflow_provider_mysql_cdc.spark.jobs, sys; print('%d.%d' % sys.version_info[:2])"
     env = {"PATH": os.environ.get("PATH", os.defpath)}
     program = str(root / "bin" / "python")
-    done = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False, env=env)
-    if done.returncode or done.stdout.strip() != wanted.minor:
+    result = subprocess.run([program, "-c", code], capture_output=True, text=True, check=False, env=env)
+    if result.returncode or result.stdout.strip() != packed_interpreter.minor:
         raise ConfigError(
             "the packed environment does not work",
-            where=on_nodes or str(wanted.program),
-            why=done.stderr.strip()[-2000:] or f"it is Python {done.stdout.strip()}, wanted was {wanted.minor}",
+            where=on_nodes or str(packed_interpreter.program),
+            why=result.stderr.strip()[-2000:]
+            or f"it is Python {result.stdout.strip()}, wanted was {packed_interpreter.minor}",
             remedy="name an interpreter of this minor version with --on-nodes, or let --python name theirs"
             if on_nodes
             else "name another interpreter with --python; those of uv (uv python install) can be moved",
         )
 
 
-def _write(output: Path, root: Path, manifest: dict[str, Any]) -> None:
+def _write_archive(output: Path, root: Path, manifest: dict[str, Any]) -> None:
     partial = output.with_name(f".{output.name}.{os.getpid()}")
     try:
         with (
             partial.open("wb") as raw,
-            gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=_LEVEL, mtime=0) as packed,
+            gzip.GzipFile(filename="", mode="wb", fileobj=raw, compresslevel=_COMPRESSION_LEVEL, mtime=0) as packed,
             tarfile.open(fileobj=packed, mode="w") as tar,
         ):
             text = json.dumps(manifest, indent=1).encode()
-            head = tarfile.TarInfo(MANIFEST)
-            head.size, head.mode = len(text), 0o644
-            tar.addfile(head, io.BytesIO(text))
+            header = tarfile.TarInfo(MANIFEST)
+            header.size, header.mode = len(text), 0o644
+            tar.addfile(header, io.BytesIO(text))
             for path in sorted(root.rglob("*")):
-                tar.add(path, path.relative_to(root).as_posix(), recursive=False, filter=_plain)
+                tar.add(path, path.relative_to(root).as_posix(), recursive=False, filter=_reproducible_member)
         partial.replace(output)
     except OSError as error:
         raise ConfigError("the archive cannot be written", where=str(output), why=str(error)) from error
@@ -208,7 +215,7 @@ def _write(output: Path, root: Path, manifest: dict[str, Any]) -> None:
         partial.unlink(missing_ok=True)
 
 
-def _plain(member: tarfile.TarInfo) -> tarfile.TarInfo:
+def _reproducible_member(member: tarfile.TarInfo) -> tarfile.TarInfo:
     member.uid = member.gid = member.mtime = 0
     member.uname = member.gname = ""
     member.mode = 0o755 if member.isdir() or member.mode & 0o100 else 0o644

@@ -9,7 +9,7 @@ from airflow.sdk import DAG, CronDataIntervalTimetable, Variable, get_current_co
 from airflow_provider_mysql_cdc.operators.dag_params import (
     BACKFILL_VARIABLE,
     DEFAULT_ARGS,
-    backfill_of,
+    backfill_arguments,
     backfill_params,
     connection_params,
     operator_arguments,
@@ -57,7 +57,7 @@ with DAG(
         context: Any = get_current_context()
         stored = Variable.get(BACKFILL_VARIABLE, default={}, deserialize_json=True)
         bounds = (context.get("data_interval_start"), context.get("data_interval_end"))
-        return backfill_of(context["params"], stored, bounds)
+        return backfill_arguments(context["params"], stored, bounds)
 
     # A backfill has a max_active_runs of its own, so the task itself says that there is one at a time.
     MySqlCdcIncrementalSnapshotOperator.partial(

@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from airflow_provider_mysql_cdc.cdc.model.job_names import CREDENTIAL
+from airflow_provider_mysql_cdc.cdc.model.job_names import YARN_CREDENTIAL
 
-VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
+TOKEN_FILE_VARIABLE = "HADOOP_TOKEN_FILE_LOCATION"
 """A list of files, by commas; source: org.apache.hadoop.security.UserGroupInformation.createLoginUser (3.5)."""
 _MAGIC, _WRITABLE = b"HDTS", b"\0"
 
 
-def encoded(secret: str) -> bytes:
+def encode_credentials(secret: str) -> bytes:
     """Return a file of credentials with one secret.
 
     Source: org.apache.hadoop.security.Credentials.writeTokenStorageToStream and write (3.5): magic, format, number of
@@ -28,12 +28,12 @@ def encoded(secret: str) -> bytes:
     Args:
         secret: The secret, of at most 127 bytes: then a VInt is one byte.
     """
-    name, value = CREDENTIAL.encode(), secret.encode()
+    name, value = YARN_CREDENTIAL.encode(), secret.encode()
     return _MAGIC + _WRITABLE + b"\0\1" + bytes([len(name)]) + name + bytes([len(value)]) + value
 
 
 @contextmanager
-def readable(secret: str, folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
+def credentials_file(secret: str, folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Make a file of credentials that a child process can read; where the system has that, one without a name.
 
     Args:
@@ -43,7 +43,7 @@ def readable(secret: str, folder: Path) -> Iterator[tuple[str, tuple[int, ...]]]
     Yields:
         The file's path for the child, and the descriptors that it must inherit.
     """
-    data = encoded(secret)
+    data = encode_credentials(secret)
     if hasattr(os, "memfd_create"):
         fd = os.memfd_create("mysql-cdc")
         try:

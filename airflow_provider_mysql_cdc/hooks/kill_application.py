@@ -22,59 +22,59 @@ log = logging.getLogger(__name__)
 
 TIMEOUT_S = (1.0, 2.0)
 """Seconds to reach a server, and to wait for its answer."""
-BIRTH_S = 1.0
+CREATION_WAIT_S = 1.0
 """Seconds within which what spark-submit has just asked for comes into being."""
 KILL_GRACE_S = 3.0
 """Seconds for a driver to end by itself, of the five that Airflow gives ``on_kill``."""
-ACTIVE = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
+ACTIVE_STATES = "NEW,NEW_SAVING,SUBMITTED,ACCEPTED,RUNNING"
 
 
-def end_group(leader: int, lives: Callable[[], bool], grace_s: float = KILL_GRACE_S) -> None:
+def kill_process_group(leader: int, is_alive: Callable[[], bool], grace_s: float = KILL_GRACE_S) -> None:
     """Ask a process group to end, then end it.
 
     Args:
         leader: Process id of its leader.
-        lives: Tells whether the leader is still there.
+        is_alive: Tells whether the leader is still there.
         grace_s: Seconds between the two.
     """
-    for sig, patience in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 0.5)):
+    for sig, wait_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, 0.5)):
         try:
             os.killpg(leader, sig)
         except (ProcessLookupError, PermissionError):
             return
-        deadline = time.monotonic() + patience
-        while lives() and time.monotonic() < deadline:
+        deadline = time.monotonic() + wait_s
+        while is_alive() and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
-def end_in_cluster(
+def kill_in_cluster(
     driver: Mapping[str, str], *, auth: Any = None, application: str | None = None, env: Mapping[str, str] | None = None
 ) -> None:
     """End a driver on a cluster, from any process.
 
     Args:
-        driver: What ``CdcSparkSubmitHook.in_cluster`` tells; empty for a driver that runs on no cluster.
+        driver: What ``CdcSparkSubmitHook.cluster_driver`` tells; empty for a driver that runs on no cluster.
         auth: Authentication at YARN's resource manager.
         application: YARN's id of the application, when it is known.
         env: Environment of the program ``yarn``.
     """
     if "pod" in driver:
-        end_pod(driver["namespace"], driver["pod"])
-        kubernetes_secret.forget(kubernetes_secret.core_api(), driver["namespace"], driver["secret"], TIMEOUT_S)
+        delete_driver_pod(driver["namespace"], driver["pod"])
+        kubernetes_secret.delete_secret(kubernetes_secret.core_api(), driver["namespace"], driver["secret"], TIMEOUT_S)
     elif driver.get("address"):
-        end_over_rm(driver["address"], auth, application, driver["tag"])
+        kill_with_rest_api(driver["address"], auth, application, driver["tag"])
     elif driver:
-        end_with_program(application, driver["tag"], env or {})
+        kill_with_yarn_program(application, driver["tag"], env or {})
 
 
-def end_pod(namespace: str, name: str) -> None:
+def delete_driver_pod(namespace: str, name: str) -> None:
     """Delete a driver's pod; its executors' pods belong to it and go with it.
 
     Args:
         namespace: Its namespace.
         name: Its name, which is known before spark-submit has made it.
     """
-    api, deadline = kubernetes_secret.core_api(), time.monotonic() + BIRTH_S
+    api, deadline = kubernetes_secret.core_api(), time.monotonic() + CREATION_WAIT_S
     while True:
         try:
             # The driver has nothing to tidy up: whoever comes next takes over what it has begun.
@@ -92,7 +92,7 @@ def end_pod(namespace: str, name: str) -> None:
         return
 
 
-def end_over_rm(address: str, auth: Any, application: str | None, tag: str) -> None:
+def kill_with_rest_api(address: str, auth: Any, application: str | None, tag: str) -> None:
     """Kill an application over the REST API of YARN's resource manager.
 
     Source: Hadoop's ResourceManager REST APIs, "Cluster Applications API" and "Cluster Application State API".
@@ -106,26 +106,26 @@ def end_over_rm(address: str, auth: Any, application: str | None, tag: str) -> N
     import requests
 
     try:
-        found = [application] if application else _tagged(address, auth, tag)
-        for id_ in found:
+        application_ids = [application] if application else _applications_with_tag(address, auth, tag)
+        for id_ in application_ids:
             url = f"{address}/ws/v1/cluster/apps/{id_}/state"
             reply = requests.put(url, json={"state": "KILLED"}, auth=auth, timeout=TIMEOUT_S)
             reply.raise_for_status()
             log.info("Killed application %s.", id_)
-        if not found:
+        if not application_ids:
             log.info("There is no application with the tag %s.", tag)
     except requests.RequestException as error:
         log.error("The application goes on: yarn application -kill %s (%s)", application or f"ID of tag {tag}", error)
 
 
-def _tagged(address: str, auth: Any, tag: str) -> list[str]:
+def _applications_with_tag(address: str, auth: Any, tag: str) -> list[str]:
     import requests
 
-    deadline = time.monotonic() + BIRTH_S
+    deadline = time.monotonic() + CREATION_WAIT_S
     while True:
         reply = requests.get(
             f"{address}/ws/v1/cluster/apps",
-            params={"applicationTags": tag, "states": ACTIVE},
+            params={"applicationTags": tag, "states": ACTIVE_STATES},
             auth=auth,
             timeout=TIMEOUT_S,
         )
@@ -136,7 +136,7 @@ def _tagged(address: str, auth: Any, tag: str) -> list[str]:
         time.sleep(0.2)
 
 
-def end_with_program(application: str | None, tag: str, env: Mapping[str, str]) -> None:
+def kill_with_yarn_program(application: str | None, tag: str, env: Mapping[str, str]) -> None:
     """Kill an application with the program ``yarn``, which may outlive this task.
 
     Args:

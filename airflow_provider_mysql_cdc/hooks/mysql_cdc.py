@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID, S
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.config.property_sources import Source
+    from airflow_provider_mysql_cdc.cdc.config.property_sources import PropertySource
 
 KAFKA_TIMEOUT_S = 10.0
 # librdkafka settings of consumers only; a Kafka connection made for Airflow's Kafka provider often carries them.
@@ -48,7 +48,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         self.mysql_cdc_conn_id = mysql_cdc_conn_id
         self.kafka_conn_id = kafka_conn_id
 
-    def sources(self, properties: Mapping[str, Any] | None = None) -> list[Source]:
+    def sources(self, properties: Mapping[str, Any] | None = None) -> list[PropertySource]:
         """Return where properties come from; the first place that has one wins.
 
         Args:
@@ -63,24 +63,24 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
 
         conn = find_connection(self.mysql_cdc_conn_id, "MySQL CDC")
         extra = read_extra(conn)
-        named = extra.pop("kafka_conn_id", None)
-        kafka_conn_id = self.kafka_conn_id or named
-        given = _filled(properties or {})
-        schemas = given.pop(REGISTRY_CONN_ID, None) or extra.pop(REGISTRY_CONN_ID, None)
+        extra_kafka_conn_id = extra.pop("kafka_conn_id", None)
+        kafka_conn_id = self.kafka_conn_id or extra_kafka_conn_id
+        task_properties = _without_blanks(properties or {})
+        registry_conn_id = task_properties.pop(REGISTRY_CONN_ID, None) or extra.pop(REGISTRY_CONN_ID, None)
         extra.pop(REGISTRY_CONN_ID, None)
-        standard = {name: getattr(conn, name) for name in sources.STANDARD_FIELDS}
-        found = [
-            sources.params(given, "the task's properties"),
-            sources.connection(self.mysql_cdc_conn_id, standard, extra),
+        standard_fields = {name: getattr(conn, name) for name in sources.STANDARD_FIELDS}
+        property_sources = [
+            sources.params_source(task_properties, "the task's properties"),
+            sources.connection_source(self.mysql_cdc_conn_id, standard_fields, extra),
         ]
         if kafka_conn_id:
-            settings = _filled(read_extra(find_connection(kafka_conn_id, "Kafka")))
+            settings = _without_blanks(read_extra(find_connection(kafka_conn_id, "Kafka")))
             values = {f"kafka.{name}": value for name, value in settings.items() if name not in _CONSUMER_ONLY}
-            places = {name: name.removeprefix("kafka.") for name in values}
-            found.append(sources.Source(f"connection {kafka_conn_id}", values, places))
-        if schemas:
-            found.append(SchemaRegistryHook(str(schemas)).source(found))
-        return [*found, sources.environment(os.environ)]
+            original_names = {name: name.removeprefix("kafka.") for name in values}
+            property_sources.append(sources.PropertySource(f"connection {kafka_conn_id}", values, original_names))
+        if registry_conn_id:
+            property_sources.append(SchemaRegistryHook(str(registry_conn_id)).source(property_sources))
+        return [*property_sources, sources.environment_source(os.environ)]
 
     def get_config(self, properties: Mapping[str, Any] | None = None) -> ConnectorConfig:
         """Return the checked configuration: the task's properties, then the connections, then the environment.
@@ -95,17 +95,17 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
         from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret
 
-        if leaked := sorted(name for name in _filled(properties or {}) if holds_secret(name)):
+        if leaked := sorted(name for name in _without_blanks(properties or {}) if holds_secret(name)):
             raise ConfigError(
                 "a secret stands in the task's properties, where Airflow shows it",
                 where=", ".join(map(hide_salt, leaked)),
                 remedy=f"put it into the connection {self.mysql_cdc_conn_id}, the Kafka connection or that of the "
                 "schema registry, and change it",
             )
-        resolved = sources.resolve(self.sources(properties))
+        resolved = sources.merge_sources(self.sources(properties))
         mask_secrets(resolved.properties)
         cfg = resolved.config()
-        for settings in cfg.families.kafka.values():
+        for settings in cfg.families.kafka_settings.values():
             mask_secrets(settings)
         for note in cfg.notes:
             self.log.info("%s", note)
@@ -149,7 +149,7 @@ class MySqlCdcHook(BaseHook):  # type: ignore[misc]
         except CdcError as error:
             return False, str(error)
         checks: tuple[Callable[[ConnectorConfig], tuple[bool, list[str]]], ...]
-        checks = (_check_mysql, _check_kafka, _check_schemas)
+        checks = (_check_mysql, _check_kafka, _check_schema_registry)
         results = [check(cfg) for check in checks]
         return all(ok for ok, _ in results), "\n".join(line for _, lines in results for line in lines)
 
@@ -196,23 +196,23 @@ def _check_kafka(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
     from confluent_kafka import KafkaException
 
     from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-    from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
+    from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, to_sink_error
 
     settings = cfg.kafka_settings("admin")
     try:
-        found = make_admin(settings).list_topics(timeout=KAFKA_TIMEOUT_S)
+        metadata = make_admin(settings).list_topics(timeout=KAFKA_TIMEOUT_S)
     except KafkaException as error:
-        return False, [f"Kafka: {named_error(error, 'while listing topics', where=brokers(settings))}"]
+        return False, [f"Kafka: {to_sink_error(error, 'while listing topics', where=broker_addresses(settings))}"]
     except CdcError as error:
         return False, [f"Kafka: {error}"]
-    return True, [f"Kafka: reachable, {len(found.brokers)} broker(s), {len(found.topics)} topic(s)."]
+    return True, [f"Kafka: reachable, {len(metadata.brokers)} broker(s), {len(metadata.topics)} topic(s)."]
 
 
-def _check_schemas(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
+def _check_schema_registry(cfg: ConnectorConfig) -> tuple[bool, list[str]]:
     ok, text = check_registry(cfg)
     return ok, text.splitlines()
 
 
-def _filled(properties: Mapping[str, Any]) -> dict[str, Any]:
+def _without_blanks(properties: Mapping[str, Any]) -> dict[str, Any]:
     """Return the properties without the empty ones: a form field left blank means the default."""
     return {name: value for name, value in properties.items() if value is not None and value != ""}

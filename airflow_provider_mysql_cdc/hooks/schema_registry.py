@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.config.property_sources import Source
+    from airflow_provider_mysql_cdc.cdc.config.property_sources import PropertySource
 
 REGISTRY_CONN_ID = "schema_registry_conn_id"
 """Key of a task's properties, and of the extra of a ``mysql_cdc`` connection, that names such a connection."""
@@ -45,17 +45,17 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         Raises:
             ConfigError: The connection does not exist, or its fields do not go together.
         """
-        from airflow_provider_mysql_cdc.cdc.config.registry_fields import reaching_names
+        from airflow_provider_mysql_cdc.cdc.config.registry_fields import connection_names
         from airflow_provider_mysql_cdc.connections import find_connection, read_extra
 
         conn = find_connection(self.schema_registry_conn_id, "schema registry")
         extra = {name: str(value) for name, value in read_extra(conn).items() if value not in (None, "")}
-        if strange := sorted(extra.keys() - reaching_names()):
-            raise self._wrong(
+        if unknown := sorted(extra.keys() - connection_names()):
+            raise self._config_error(
                 "the connection's extra has settings that do not say how to reach the registry",
-                ", ".join(strange),
+                ", ".join(unknown),
                 "put those of converters, such as auto.register.schemas, into the task's properties; the extra takes "
-                + ", ".join(sorted(reaching_names())),
+                + ", ".join(sorted(connection_names())),
             )
         settings = {_URL: self._url(conn), **self._account(conn, extra), **extra}
         return {name: value for name, value in settings.items() if value}
@@ -65,90 +65,95 @@ class SchemaRegistryHook(BaseHook):  # type: ignore[misc]
         if "://" not in host and host and scheme in ("http", "https"):
             host = f"{scheme}://{host}"
         if "://" not in host:
-            raise self._wrong(
+            raise self._config_error(
                 "the connection has no address", f"host is {host!r}", "write it as https://registry.example.com:8081"
             )
         if port and ("," in host or urlsplit(host).port):
-            raise self._wrong("a port stands in the address and beside it", f"port is {port}", "empty the field port")
+            raise self._config_error(
+                "a port stands in the address and beside it", f"port is {port}", "empty the field port"
+            )
         if "@" in urlsplit(host).netloc and (conn.login or conn.password):
-            raise self._wrong(
+            raise self._config_error(
                 "an account stands in the address and beside it", "", "take it out of the address, which Airflow shows"
             )
-        head, slash, path = host.partition("://")[2].partition("/")
-        return f"{host.partition('://')[0]}://{head}:{port}{slash}{path}" if port else host
+        authority, slash, path = host.partition("://")[2].partition("/")
+        return f"{host.partition('://')[0]}://{authority}:{port}{slash}{path}" if port else host
 
     def _account(self, conn: Any, extra: Mapping[str, str]) -> dict[str, str]:
         login, password = conn.login or "", conn.password or ""
         if not login and not password:
             return {}
         if not login or ":" in login:
-            raise self._wrong(
+            raise self._config_error(
                 "the connection has a password without a user" if not login else "the user's name has a colon",
                 "",
                 "fill in the user; a token belongs into the field bearer.auth.token",
             )
         if clash := sorted(n for n in extra if n.startswith(("basic.auth.", "bearer.auth."))):
-            raise self._wrong(
+            raise self._config_error(
                 "the connection has an account twice",
                 f"user and password stand beside {', '.join(clash)}",
                 "keep one: user and password, or a token",
             )
         return {_SOURCE: "USER_INFO", _ACCOUNT: f"{login}:{password}"}
 
-    def _wrong(self, what: str, why: str, remedy: str) -> ConfigError:
+    def _config_error(self, what: str, why: str, remedy: str) -> ConfigError:
         return ConfigError(what, where=f"connection {self.schema_registry_conn_id}", why=why, remedy=remedy)
 
-    def source(self, others: Sequence[Source]) -> Source:
+    def source(self, other_sources: Sequence[PropertySource]) -> PropertySource:
         """Return the properties of the converters that write Avro.
 
         Args:
-            others: The other places that properties come from.
+            other_sources: The other places that properties come from.
 
         Raises:
             ConfigError: Nothing is written as Avro, another place says too how to reach the registry, or see
                 ``settings``.
         """
-        from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
-        from airflow_provider_mysql_cdc.cdc.config import read_properties as read
+        from airflow_provider_mysql_cdc.cdc.config import property_sources, read_properties
         from airflow_provider_mysql_cdc.cdc.config.field import Lookup
-        from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS, is_avro, reaching_names
+        from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS, connection_names, is_avro
         from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import is_ticdc
 
-        resolved = sources.resolve(others)
-        get = Lookup(read.read(resolved.properties, None).values)
+        resolved = property_sources.merge_sources(other_sources)
+        get = Lookup(read_properties.read_properties(resolved.properties, None).values)
         parts = ("value",) if is_ticdc(get) else tuple(part for part in PARTS if is_avro(get, part))
         if not parts:
-            raise self._wrong(
+            raise self._config_error(
                 "a schema registry is named, and neither keys nor values are written as Avro",
                 "",
                 "set key.converter and value.converter to io.confluent.connect.avro.AvroConverter, or value.format to "
                 f"ticdc-avro, or leave out {REGISTRY_CONN_ID}",
             )
-        said = {f"{part}.converter.{name}" for part in PARTS for name in reaching_names(patience=False)}
-        if twice := sorted(name for name in resolved.properties if read.canonical(name) in said):
+        registry_properties = {
+            f"{part}.converter.{name}" for part in PARTS for name in connection_names(with_retries=False)
+        }
+        if duplicates := sorted(
+            name for name in resolved.properties if read_properties.canonical_name(name) in registry_properties
+        ):
             raise ConfigError(
                 "two places say how to reach the schema registry",
-                where=", ".join(f"{name} ({resolved.trace[name]})" for name in twice),
+                where=", ".join(f"{name} ({resolved.origins[name]})" for name in duplicates),
                 why=f"connection {self.schema_registry_conn_id} does so as well",
                 remedy=f"leave these properties out, or {REGISTRY_CONN_ID}",
             )
         values = {f"{part}.converter.{name}": value for part in parts for name, value in self.settings().items()}
-        places = {name: name.partition(".converter.")[2] for name in values}
-        return sources.Source(f"connection {self.schema_registry_conn_id}", values, places)
+        original_names = {name: name.partition(".converter.")[2] for name in values}
+        return property_sources.PropertySource(f"connection {self.schema_registry_conn_id}", values, original_names)
 
     def test_connection(self) -> tuple[bool, str]:
         """Ask the registry for its subjects."""
         from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
         try:
-            given = {f"value.converter.{name}": value for name, value in self.settings().items()}
-            return check_registry(ConnectorConfig.from_properties({**_REST, **given}))
+            converter_properties = {f"value.converter.{name}": value for name, value in self.settings().items()}
+            return check_registry(ConnectorConfig.from_properties({**_PLACEHOLDER_PROPERTIES, **converter_properties}))
         except CdcError as error:
             return False, str(error)
 
 
 # What a configuration needs beside the registry's settings, which alone are looked at.
-_REST = {
+_PLACEHOLDER_PROPERTIES = {
     "topic.prefix": "test",
     "database.hostname": "localhost",
     "database.user": "nobody",
@@ -167,20 +172,20 @@ def check_registry(cfg: ConnectorConfig) -> tuple[bool, str]:
     Returns:
         Whether all answer, and a line for each.
     """
-    from airflow_provider_mysql_cdc.cdc.avro.schema_registry import Registry
+    from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
     from airflow_provider_mysql_cdc.cdc.config.registry_fields import PARTS
 
-    found: dict[Any, tuple[bool, str]] = {}
+    results: dict[Any, tuple[bool, str]] = {}
     for settings in (cfg.registry_settings(part) for part in PARTS):
-        if settings is None or settings in found:
+        if settings is None or settings in results:
             continue
         try:
-            registry = Registry(settings)
+            registry = SchemaRegistry(settings)
             try:
-                count = registry.subjects()
+                count = registry.subject_count()
             finally:
                 registry.close()
-            found[settings] = True, f"Schema registry: reachable at {settings.url}, {count} subject(s)."
+            results[settings] = True, f"Schema registry: reachable at {settings.url}, {count} subject(s)."
         except CdcError as error:
-            found[settings] = False, f"Schema registry: {error}"
-    return all(ok for ok, _ in found.values()), "\n".join(line for _, line in found.values())
+            results[settings] = False, f"Schema registry: {error}"
+    return all(ok for ok, _ in results.values()), "\n".join(line for _, line in results.values())

@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 # Source: spark.redaction.regex, its default (4.3); Spark hides what it matches in its web page and event logs.
 _SECRET = re.compile(r"secret|password|token|access[.]?key", re.IGNORECASE)
 # These name Secrets of Kubernetes and hold none; source: "Running Spark on Kubernetes" (4.3).
-_NAMES_ONLY = re.compile(r"spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\.")
-_FILE, _CONF = "--properties-file", "--conf"
+_SECRET_REFERENCE = re.compile(r"spark\.kubernetes\.(driver|executor)\.(secrets|secretKeyRef)\.")
+_PROPERTIES_FILE_OPTION, _CONF_OPTION = "--properties-file", "--conf"
 
 
 def holds_secret(name: str) -> bool:
@@ -27,7 +27,7 @@ def holds_secret(name: str) -> bool:
     Args:
         name: The setting's name.
     """
-    return _SECRET.search(name) is not None and _NAMES_ONLY.match(name) is None
+    return _SECRET.search(name) is not None and _SECRET_REFERENCE.match(name) is None
 
 
 class SecretSettings:
@@ -45,7 +45,7 @@ class SecretSettings:
         """Return the descriptors that spark-submit must inherit."""
         return () if self._fd is None else (self._fd,)
 
-    def moved(self, arguments: Sequence[str]) -> list[str]:
+    def move_secrets(self, arguments: Sequence[str]) -> list[str]:
         """Return arguments of spark-submit without the settings that hold secrets, which the file has now.
 
         Source: org.apache.spark.deploy.SparkSubmitArguments (4.0 to 4.3): a properties file that is named takes the
@@ -57,20 +57,26 @@ class SecretSettings:
         Raises:
             ConfigError: The properties file that the task names cannot be read.
         """
-        settings = [i for i, word in enumerate(arguments) if word == _CONF]
-        secret = [i for i in settings if holds_secret(arguments[i + 1].partition("=")[0])]
-        if self._fd is None or not secret:
+        conf_indexes = [i for i, word in enumerate(arguments) if word == _CONF_OPTION]
+        secret_indexes = [i for i in conf_indexes if holds_secret(arguments[i + 1].partition("=")[0])]
+        if self._fd is None or not secret_indexes:
             return list(arguments)
-        left = [word for i, word in enumerate(arguments) if i not in secret and i - 1 not in secret]
-        lines = [_line(*arguments[i + 1].split("=", 1)) for i in secret]
-        named = _text(left[left.index(_FILE) + 1]) if _FILE in left else ""
+        remaining = [
+            word for i, word in enumerate(arguments) if i not in secret_indexes and i - 1 not in secret_indexes
+        ]
+        lines = [_property_line(*arguments[i + 1].split("=", 1)) for i in secret_indexes]
+        user_properties = (
+            _read_properties_file(remaining[remaining.index(_PROPERTIES_FILE_OPTION) + 1])
+            if _PROPERTIES_FILE_OPTION in remaining
+            else ""
+        )
         os.ftruncate(self._fd, 0)
-        os.pwrite(self._fd, "\n".join([named, *lines, ""]).encode(), 0)
+        os.pwrite(self._fd, "\n".join([user_properties, *lines, ""]).encode(), 0)
         path = f"/proc/self/fd/{self._fd}"
-        if _FILE not in left:
-            return [*left, _FILE, path, "--load-spark-defaults"]
-        left[left.index(_FILE) + 1] = path
-        return left
+        if _PROPERTIES_FILE_OPTION not in remaining:
+            return [*remaining, _PROPERTIES_FILE_OPTION, path, "--load-spark-defaults"]
+        remaining[remaining.index(_PROPERTIES_FILE_OPTION) + 1] = path
+        return remaining
 
 
 @contextmanager
@@ -84,13 +90,13 @@ def secret_settings() -> Iterator[SecretSettings]:
             os.close(fd)
 
 
-def _line(name: str, value: str) -> str:
+def _property_line(name: str, value: str) -> str:
     """Return a line of a properties file; source: java.util.Properties.load."""
     plain = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r").replace("\t", "\\t")
     return re.sub(r"([=:#!\s])", r"\\\1", name) + "=" + re.sub(r"^( )", r"\\\1", plain)
 
 
-def _text(path: str) -> str:
+def _read_properties_file(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:

@@ -22,20 +22,20 @@ DEFAULT_CONF = {
     # Each driver has a web page on a port of its own; beyond 16 on a host Spark's JVM would end without a word.
     "spark.port.maxRetries": "200",
 }
-YIELDING = ("spark.port.maxRetries",)
+CLUSTER_WINS = ("spark.port.maxRetries",)
 """Defaults that give way to the cluster's own."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 # One JVM has one collector: it refuses to start with two (-XX:+UseG1GC and -XX:+UseSerialGC).
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC")
 # What stands on the command line wins over the environment and over what Spark puts before it, so a limit of ours would
 # take the place of theirs without a word; by a ratio, too, new objects would have no more room than our limit.
-_NEW_SIZE = re.compile(r"-Xmn\S+|-XX:(?:MaxNewSize|NewSize|NewRatio)=\S+")
-_GIVES_WAY = (_COLLECTOR, _NEW_SIZE)
-_DEFAULT_OPTIONS = "spark.driver.defaultJavaOptions"
+_YOUNG_GENERATION_SIZE = re.compile(r"-Xmn\S+|-XX:(?:MaxNewSize|NewSize|NewRatio)=\S+")
+_OVERRIDABLE_OPTIONS = (_COLLECTOR, _YOUNG_GENERATION_SIZE)
+_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 # Variables whose options reach the driver's JVM as well: org.apache.spark.launcher.SparkSubmitCommandBuilder, and the
 # JVM itself.
-_VARIABLES = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
-_LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*$")
+_JAVA_OPTION_VARIABLES = ("SPARK_SUBMIT_OPTS", "JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS")
+_PROPERTY_LINE = re.compile(r"\s*([^\s=:]+)\s*[\s=:]\s*(.*?)\s*$")
 
 
 def cluster_defaults(env: Mapping[str, str], properties_file: str | None = None) -> dict[str, str]:
@@ -53,7 +53,7 @@ def cluster_defaults(env: Mapping[str, str], properties_file: str | None = None)
         text = Path(properties_file or f"{folder}/spark-defaults.conf").read_text(encoding="utf-8")
     except OSError:
         return {}
-    return {found[1]: found[2] for line in _logical_lines(text) if (found := _LINE.match(line))}
+    return {match[1]: match[2] for line in _logical_lines(text) if (match := _PROPERTY_LINE.match(line))}
 
 
 def _logical_lines(text: str) -> Iterator[str]:
@@ -61,18 +61,18 @@ def _logical_lines(text: str) -> Iterator[str]:
 
     Source: java.util.Properties.load; a comment is never continued.
     """
-    begun = ""
+    logical_line = ""
     for line in text.splitlines():
-        if not begun and line.lstrip().startswith(("#", "!")):
+        if not logical_line and line.lstrip().startswith(("#", "!")):
             continue
-        begun += line.lstrip() if begun else line
-        if begun.endswith("\\"):
-            begun = begun[:-1]
+        logical_line += line.lstrip() if logical_line else line
+        if logical_line.endswith("\\"):
+            logical_line = logical_line[:-1]
             continue
-        yield begun
-        begun = ""
-    if begun:
-        yield begun
+        yield logical_line
+        logical_line = ""
+    if logical_line:
+        yield logical_line
 
 
 def connection_conf(extra: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -85,43 +85,47 @@ def connection_conf(extra: Mapping[str, Any], where: str) -> dict[str, Any]:
     Raises:
         ConfigError: It is no object.
     """
-    given = extra.get("conf") or {}
+    raw_conf = extra.get("conf") or {}
     try:
-        found = json.loads(given) if isinstance(given, str) else given
+        parsed_conf = json.loads(raw_conf) if isinstance(raw_conf, str) else raw_conf
     except ValueError:
-        found = None
-    if not isinstance(found, dict):
+        parsed_conf = None
+    if not isinstance(parsed_conf, dict):
         raise ConfigError(
             "conf in the extra of the Spark connection is not an object",
             where=where,
             remedy='write it as {"conf": {"spark.pyspark.python": "/opt/env/bin/python"}}',
         )
     # As Spark writes them.
-    return {n: str(v).lower() if isinstance(v, bool) else v for n, v in found.items() if v is not None}
+    return {n: str(v).lower() if isinstance(v, bool) else v for n, v in parsed_conf.items() if v is not None}
 
 
 def with_defaults(
-    ours: Mapping[str, Any],
+    defaults: Mapping[str, Any],
     *,
     cluster: Mapping[str, Any],
-    asked: Mapping[str, Any],
+    requested: Mapping[str, Any],
     env: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Any]:
     """Return the configuration to submit: what was asked for, and our defaults added to what the cluster has.
 
     Args:
-        ours: Our defaults.
+        defaults: Our defaults.
         cluster: What spark-submit reads by itself.
-        asked: What the job and its connection say; it wins.
+        requested: What the job and its connection say; it wins.
         env: The environment of spark-submit.
     """
-    made = {**ours, **{name: cluster[name] for name in YIELDING if name in ours and name in cluster}, **asked}
-    if JAVA_OPTIONS in ours and JAVA_OPTIONS not in asked:
-        theirs = str(cluster.get(JAVA_OPTIONS) or "")
-        beside = [{**cluster, **asked}.get(_DEFAULT_OPTIONS), *map(env.get, _VARIABLES)]
-        given = " ".join(str(options or "") for options in (theirs, *beside))
-        chosen = [kind for kind in _GIVES_WAY if kind.search(given)]
-        added = [o for o in str(ours[JAVA_OPTIONS]).split() if not any(kind.fullmatch(o) for kind in chosen)]
+    merged = {
+        **defaults,
+        **{name: cluster[name] for name in CLUSTER_WINS if name in defaults and name in cluster},
+        **requested,
+    }
+    if JAVA_OPTIONS in defaults and JAVA_OPTIONS not in requested:
+        cluster_options = str(cluster.get(JAVA_OPTIONS) or "")
+        other_options = [{**cluster, **requested}.get(_DEFAULT_JAVA_OPTIONS), *map(env.get, _JAVA_OPTION_VARIABLES)]
+        all_options = " ".join(str(options or "") for options in (cluster_options, *other_options))
+        chosen = [kind for kind in _OVERRIDABLE_OPTIONS if kind.search(all_options)]
+        added = [o for o in str(defaults[JAVA_OPTIONS]).split() if not any(kind.fullmatch(o) for kind in chosen)]
         # What stands later wins in a JVM: theirs.
-        made[JAVA_OPTIONS] = " ".join([*added, theirs]).strip()
-    return made
+        merged[JAVA_OPTIONS] = " ".join([*added, cluster_options]).strip()
+    return merged

@@ -25,7 +25,7 @@ _INHERITED = re.compile(
     r"|KUBECONFIG|KUBERNETES_SERVICE_\w+|(AWS|AZURE|GOOGLE|CLOUDSDK)_\w+"
     r"|(https?|ftp|all|no)_proxy|(HTTPS?|FTP|ALL|NO)_PROXY"
 )
-EXECUTORS, DRIVER = "spark.pyspark.python", "spark.pyspark.driver.python"
+EXECUTOR_PYTHON, DRIVER_PYTHON = "spark.pyspark.python", "spark.pyspark.driver.python"
 
 
 def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -36,14 +36,14 @@ def driver_env(base: Mapping[str, str], extra: Mapping[str, str] | None = None) 
         extra: Variables that win over everything else.
 
     Returns:
-        Variables with SPARK_HOME and PATH such that the driver finds Spark; ``python_of`` adds what depends on the
+        Variables with SPARK_HOME and PATH such that the driver finds Spark; ``choose_python`` adds what depends on the
         master.
     """
     env = {name: value for name, value in base.items() if _INHERITED.fullmatch(name)}
     if "SPARK_HOME" not in env and (home := _pyspark_folder() or _home_on_path(env.get("PATH"))):
         env["SPARK_HOME"] = home
     bins = [f"{env['SPARK_HOME']}/bin"] if "SPARK_HOME" in env else []
-    env["PATH"] = _joined([*bins, str(Path(sys.executable).parent)], env.get("PATH", os.defpath))
+    env["PATH"] = _join_paths([*bins, str(Path(sys.executable).parent)], env.get("PATH", os.defpath))
     return {**env, **(extra or {})}
 
 
@@ -85,15 +85,15 @@ class SparkPython:
     conf: dict[str, str] = field(default_factory=dict)
 
 
-def python_of(
+def choose_python(
     master: str,
     deploy_mode: str,
     *,
     env: Mapping[str, str],
     conf: Mapping[str, Any],
     archives: str | None = None,
-    asked: Mapping[str, Any] | None = None,
-    cluster: Collection[str] = (),
+    requested_env: Mapping[str, Any] | None = None,
+    cluster_settings: Collection[str] = (),
 ) -> SparkPython:
     """Return the environment, and what is to be added to Spark's configuration, so that the right Python runs.
 
@@ -107,33 +107,35 @@ def python_of(
 
     Args:
         master: The master.
-        deploy_mode: ``client`` or ``cluster``.
+        deploy_mode: ``client`` or ``cluster_settings``.
         env: The driver's environment so far.
         conf: Spark's configuration, with the cluster's defaults.
         archives: The job's archives.
-        asked: Environment variables that the user named.
-        cluster: Settings that nobody but the cluster's administrator has named.
+        requested_env: Environment variables that the user named.
+        cluster_settings: Settings that nobody but the cluster's administrator has named.
     """
-    made = dict(env)
+    python_env = dict(env)
     if master.startswith("local"):
-        made.setdefault("PYSPARK_PYTHON", sys.executable)
-        made.setdefault("PYSPARK_DRIVER_PYTHON", made["PYSPARK_PYTHON"])
-        made["PYTHONPATH"] = _joined([str(_PACKAGE.parent)], made.get("PYTHONPATH", ""))
+        python_env.setdefault("PYSPARK_PYTHON", sys.executable)
+        python_env.setdefault("PYSPARK_DRIVER_PYTHON", python_env["PYSPARK_PYTHON"])
+        python_env["PYTHONPATH"] = _join_paths([str(_PACKAGE.parent)], python_env.get("PYTHONPATH", ""))
         # The administrator's interpreter is that of the cluster's machines; as a setting it would win over variables.
-        own = {EXECUTORS: made["PYSPARK_PYTHON"], DRIVER: made["PYSPARK_DRIVER_PYTHON"]}
-        return SparkPython(made, {name: python for name, python in own.items() if name in cluster})
-    if "PYTHONPATH" not in (asked or {}):
-        made.pop("PYTHONPATH", None)
+        own = {EXECUTOR_PYTHON: python_env["PYSPARK_PYTHON"], DRIVER_PYTHON: python_env["PYSPARK_DRIVER_PYTHON"]}
+        return SparkPython(python_env, {name: python for name, python in own.items() if name in cluster_settings})
+    if "PYTHONPATH" not in (requested_env or {}):
+        python_env.pop("PYTHONPATH", None)
     executors = (
-        conf.get(EXECUTORS) or made.get("PYSPARK_PYTHON") or packed_python(archives or conf.get("spark.archives"))
+        conf.get(EXECUTOR_PYTHON)
+        or python_env.get("PYSPARK_PYTHON")
+        or packed_python(archives or conf.get("spark.archives"))
     )
-    added = {EXECUTORS: str(executors)} if executors else {}
+    added = {EXECUTOR_PYTHON: str(executors)} if executors else {}
     if deploy_mode == "cluster":
-        return SparkPython(made, added)
-    driver = str(conf.get(DRIVER) or made.get("PYSPARK_DRIVER_PYTHON") or sys.executable)
+        return SparkPython(python_env, added)
+    driver = str(conf.get(DRIVER_PYTHON) or python_env.get("PYSPARK_DRIVER_PYTHON") or sys.executable)
     if driver == sys.executable and not _installed_here():
-        made["PYTHONPATH"] = _joined([str(_PACKAGE.parent)], made.get("PYTHONPATH", ""))
-    return SparkPython(made, {**added, DRIVER: driver})
+        python_env["PYTHONPATH"] = _join_paths([str(_PACKAGE.parent)], python_env.get("PYTHONPATH", ""))
+    return SparkPython(python_env, {**added, DRIVER_PYTHON: driver})
 
 
 def packed_python(archives: str | None) -> str | None:
@@ -164,11 +166,11 @@ def _pyspark_folder() -> str | None:
 
 def _home_on_path(path: str | None) -> str | None:
     """Return the Spark whose spark-submit stands on PATH, or is linked there: its settings count too."""
-    found = shutil.which("spark-submit", path=path)
-    home = os.path.dirname(os.path.dirname(os.path.realpath(found))) if found else ""
+    program = shutil.which("spark-submit", path=path)
+    home = os.path.dirname(os.path.dirname(os.path.realpath(program))) if program else ""
     return home if home and os.path.isdir(os.path.join(home, "jars")) else None
 
 
-def _joined(first: list[str], rest: str) -> str:
-    parts = [*first, *(p for p in rest.split(os.pathsep) if p and p not in first)]
+def _join_paths(first: list[str], path: str) -> str:
+    parts = [*first, *(p for p in path.split(os.pathsep) if p and p not in first)]
     return os.pathsep.join(parts)

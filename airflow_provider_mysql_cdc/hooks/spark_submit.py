@@ -15,8 +15,7 @@ from airflow.providers.common.compat.sdk import AirflowException, conf
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.connections import read_extra
-from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kubernetes_secret
-from airflow_provider_mysql_cdc.hooks import kill_application as application_end
+from airflow_provider_mysql_cdc.hooks import hadoop_credentials, kill_application, kubernetes_secret
 from airflow_provider_mysql_cdc.hooks.secret_settings import SecretSettings, secret_settings
 from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     DEFAULT_CONF,
@@ -24,12 +23,12 @@ from airflow_provider_mysql_cdc.hooks.spark_defaults import (
     connection_conf,
     with_defaults,
 )
-from airflow_provider_mysql_cdc.hooks.spark_python import python_of, require_programs
+from airflow_provider_mysql_cdc.hooks.spark_python import choose_python, require_programs
 from airflow_provider_mysql_cdc.hooks.spec_delivery import (
     POD_NAME,
     YARN_TAGS,
-    Carried,
-    Route,
+    DriverTarget,
+    SpecDelivery,
     keytab_file,
     pod_name,
     yarn_tag,
@@ -97,11 +96,11 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
     def __init__(self, *, master: str | None = None, driver_env: Mapping[str, str], **kwargs: Any) -> None:
         self._master = master
         self._driver_env = dict(driver_env)
-        self._carried = Carried("")
+        self._delivery = SpecDelivery("")
         self._secrets = SecretSettings(None)
         self._keytab = b""
-        self._ended = False
-        self._words = ""
+        self._kill_requested = False
+        self._driver_error_line = ""
         self._archives: str | None
         super().__init__(**kwargs)
 
@@ -122,8 +121,8 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         if str(data["master"]).startswith("local"):
             # Nothing outside this host has to reach a local driver, and its web page knows no password.
             self._driver_env.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
-        _require_possible(str(data["master"]), str(data["deploy_mode"]))
-        self._settle_conf(str(data["master"]), str(data["deploy_mode"]))
+        _require_supported(str(data["master"]), str(data["deploy_mode"]))
+        self._complete_conf(str(data["master"]), str(data["deploy_mode"]))
         return data
 
     def _create_keytab_path_from_base64_keytab(self, base64_keytab: str, principal: str | None) -> str:
@@ -134,52 +133,52 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             raise _bad_extra(self._conn_id, f"its keytab is no base64: {error}") from None
         return "the connection's keytab"
 
-    def _settle_conf(self, master: str, deploy_mode: str) -> None:
+    def _complete_conf(self, master: str, deploy_mode: str) -> None:
         """Complete configuration and environment by what the connection, the cluster and the master ask for."""
-        connected = {} if self._master is not None else self.get_connection(self._conn_id).extra_dejson
-        asked = {**connection_conf(connected, f"connection {self._conn_id}"), **self._conf}
-        self._archives = self._archives or connected.get("archives")
+        connection_extra = {} if self._master is not None else self.get_connection(self._conn_id).extra_dejson
+        requested = {**connection_conf(connection_extra, f"connection {self._conn_id}"), **self._conf}
+        self._archives = self._archives or connection_extra.get("archives")
         cluster = cluster_defaults(self._driver_env, self._properties_file)
-        python = python_of(
+        python = choose_python(
             master,
             deploy_mode,
             env=self._driver_env,
-            conf={**cluster, **asked},
+            conf={**cluster, **requested},
             archives=self._archives,
-            asked=self._env_vars,
-            cluster=cluster.keys() - asked.keys(),
+            requested_env=self._env_vars,
+            cluster_settings=cluster.keys() - requested.keys(),
         )
         self._driver_env = python.env
-        made = with_defaults(DEFAULT_CONF, cluster=cluster, asked=asked, env=self._driver_env)
-        self._conf = {**made, **python.conf}
+        merged = with_defaults(DEFAULT_CONF, cluster=cluster, requested=requested, env=self._driver_env)
+        self._conf = {**merged, **python.conf}
 
     @property
-    def route(self) -> Route:
+    def driver_target(self) -> DriverTarget:
         """Return where the driver will run."""
         data = self._connection
-        return Route(
+        return DriverTarget(
             str(data["master"]),
             self.deploy_mode,
             str(data["namespace"] or ""),
             own_login=bool(data["keytab"] or data["principal"] or self._proxy_user),
-            tokens=self._driver_env.get(hadoop_credentials.VARIABLE, ""),
+            token_files=self._driver_env.get(hadoop_credentials.TOKEN_FILE_VARIABLE, ""),
         )
 
-    def carry(self, given: Carried) -> None:
+    def use_delivery(self, delivery: SpecDelivery) -> None:
         """Take a job's spec along with what is submitted.
 
         Args:
-            given: How it is carried.
+            delivery: How it is carried.
         """
-        self._carried = given
-        self._application_args = [given.argument]
-        self._files = ",".join(filter(None, (self._files, *given.files))) or None
-        mine = dict(given.conf)
+        self._delivery = delivery
+        self._application_args = [delivery.argument]
+        self._files = ",".join(filter(None, (self._files, *delivery.files))) or None
+        delivery_conf = dict(delivery.conf)
         if (name := self._conf.get(POD_NAME)) is not None:
-            mine[POD_NAME] = str(name)
+            delivery_conf[POD_NAME] = str(name)
         if tags := self._conf.get(YARN_TAGS):
-            mine[YARN_TAGS] = f"{tags},{mine[YARN_TAGS]}" if YARN_TAGS in mine else str(tags)
-        self._conf = {**self._conf, **mine}
+            delivery_conf[YARN_TAGS] = f"{tags},{delivery_conf[YARN_TAGS]}" if YARN_TAGS in delivery_conf else str(tags)
+        self._conf = {**self._conf, **delivery_conf}
 
     @property
     def deploy_mode(self) -> str:
@@ -187,7 +186,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         return str(self._connection["deploy_mode"])
 
     def _build_spark_common_args(self) -> list[str]:
-        return self._secrets.moved(super()._build_spark_common_args())
+        return self._secrets.move_secrets(super()._build_spark_common_args())
 
     def _build_spark_submit_command(self, application: str) -> list[str]:
         command: list[str] = super()._build_spark_submit_command(application)
@@ -207,18 +206,18 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             AirflowException: It ended with an error.
         """
         self.check_programs()
-        if self._ended:
+        if self._kill_requested:
             raise AirflowException("the job was ended before it was submitted")
-        driver = self.in_cluster(self._carried.job) if self._carried.job else {}
+        driver = self.cluster_driver(self._delivery.job_id) if self._delivery.job_id else {}
         with (
-            kubernetes_secret.forgotten_once_read(driver) if "pod" in driver else nullcontext(),
-            self.surroundings() as given,
+            kubernetes_secret.deleted_once_mounted(driver) if "pod" in driver else nullcontext(),
+            self.spark_submit_context() as popen_arguments,
         ):
-            result: str | None = super().submit(application, **{**given, **kwargs})
+            result: str | None = super().submit(application, **{**popen_arguments, **kwargs})
         return result
 
     @contextmanager
-    def surroundings(self, *, outlives: bool = False) -> Iterator[dict[str, Any]]:
+    def spark_submit_context(self, *, outlives: bool = False) -> Iterator[dict[str, Any]]:
         """Prepare what spark-submit inherits; its command is to be built, and it is to be started, inside.
 
         Args:
@@ -231,11 +230,11 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             # The descriptor is closed then, and its number may become that of another file.
             stack.callback(setattr, self, "_secrets", SecretSettings(None))
             self._secrets = stack.enter_context(secret_settings())
-            fds = (*self._carried.fds, *self._secrets.fds)
+            fds = (*self._delivery.fds, *self._secrets.fds)
             if self._keytab:
-                path, held = stack.enter_context(keytab_file(self._keytab, outlives=outlives))
-                self._connection["keytab"], fds = path, (*fds, held)
-            yield {"env": {**self._driver_env, **self._carried.env}, "start_new_session": True, "pass_fds": fds}
+                path, lock_fd = stack.enter_context(keytab_file(self._keytab, outlives=outlives))
+                self._connection["keytab"], fds = path, (*fds, lock_fd)
+            yield {"env": {**self._driver_env, **self._delivery.env}, "start_new_session": True, "pass_fds": fds}
 
     def check_programs(self) -> None:
         """Check that spark-submit and Java are there, and that the options of tracking fit the master.
@@ -255,39 +254,39 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         """Return the named error that the driver on this host ended with, and whether a retry can help."""
         if self._submit_sp is None or not self._submit_sp.returncode:
             return None
-        found = [m[1] for line in self._last_submit_log_lines if (m := _DRIVER_ERROR.match(line))]
-        words = found[-1] if found else self._words
-        return (words, self._submit_sp.returncode != _EXIT_FAIL) if words else None
+        error_lines = [m[1] for line in self._last_submit_log_lines if (m := _DRIVER_ERROR.match(line))]
+        error_line = error_lines[-1] if error_lines else self._driver_error_line
+        return (error_line, self._submit_sp.returncode != _EXIT_FAIL) if error_line else None
 
-    def _noting(self, lines: Iterator[Any]) -> Iterator[Any]:
+    def _record_driver_error(self, lines: Iterator[Any]) -> Iterator[Any]:
         """Pass the driver's lines on; the base class keeps the last ones only, and a JVM may say much at its end."""
         for line in lines:
-            if said := _DRIVER_ERROR.match(line.strip()):
-                self._words = said[1]
+            if match := _DRIVER_ERROR.match(line.strip()):
+                self._driver_error_line = match[1]
             yield line
 
     def _process_spark_submit_log(self, itr: Iterator[Any]) -> None:
-        if self._ended and self._submit_sp is not None:
+        if self._kill_requested and self._submit_sp is not None:
             # The end was asked for while the process was being started.
-            self._end_submit(application_end.KILL_GRACE_S)
-        super()._process_spark_submit_log(self._noting(itr))
+            self._kill_spark_submit(kill_application.KILL_GRACE_S)
+        super()._process_spark_submit_log(self._record_driver_error(itr))
 
     def on_kill(self) -> None:
         """End spark-submit with all its processes, and the driver where it runs on a cluster."""
-        self._ended = True
-        in_cluster = self.deploy_mode == "cluster"
+        self._kill_requested = True
+        cluster_mode = self.deploy_mode == "cluster"
         if self._submit_sp is not None and self._submit_sp.poll() is None:
             # What is submitted before spark-submit has ended is ended after it.
-            self._end_submit(_SUBMIT_GRACE_S if in_cluster else application_end.KILL_GRACE_S)
-        if in_cluster and self._carried.argument:
-            self.end_in_cluster(self.in_cluster(self._carried.job))
+            self._kill_spark_submit(_SUBMIT_GRACE_S if cluster_mode else kill_application.KILL_GRACE_S)
+        if cluster_mode and self._delivery.argument:
+            self.kill_in_cluster(self.cluster_driver(self._delivery.job_id))
         self._run_post_submit_commands()
 
-    def _end_submit(self, grace_s: float) -> None:
+    def _kill_spark_submit(self, grace_s: float) -> None:
         process = self._submit_sp
-        application_end.end_group(process.pid, lambda: process.poll() is None, grace_s)
+        kill_application.kill_process_group(process.pid, lambda: process.poll() is None, grace_s)
 
-    def in_cluster(self, job: str) -> dict[str, str]:
+    def cluster_driver(self, job: str) -> dict[str, str]:
         """Return by what a driver on a cluster is found, from any process; nothing of it is secret.
 
         Args:
@@ -299,7 +298,7 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
         if self.deploy_mode != "cluster":
             return {}
         if self._is_kubernetes:
-            namespace, pod = self.route.namespace or "default", str(self._conf.get(POD_NAME) or pod_name(job))
+            namespace, pod = self.driver_target.namespace or "default", str(self._conf.get(POD_NAME) or pod_name(job))
             return {"pod": pod, "namespace": namespace, "secret": kubernetes_secret.secret_name(job)}
         try:
             address = str(self._get_yarn_rm_base_url())
@@ -307,14 +306,14 @@ class CdcSparkSubmitHook(SparkSubmitHook):  # type: ignore[misc]
             address = ""
         return {"tag": yarn_tag(job), "address": address}
 
-    def end_in_cluster(self, driver: Mapping[str, str]) -> None:
+    def kill_in_cluster(self, driver: Mapping[str, str]) -> None:
         """End a driver on a cluster; this hook may have submitted it or not.
 
         Args:
-            driver: From ``in_cluster``.
+            driver: From ``cluster_driver``.
         """
         auth = self._resolved_yarn_rm_auth if driver.get("address") else None
-        application_end.end_in_cluster(driver, auth=auth, application=self._yarn_application_id, env=self._driver_env)
+        kill_application.kill_in_cluster(driver, auth=auth, application=self._yarn_application_id, env=self._driver_env)
 
 
 def _require_connection(hook: CdcSparkSubmitHook, conn_id: str) -> None:
@@ -348,7 +347,7 @@ def _bad_extra(conn_id: str, why: str) -> ConfigError:
     )
 
 
-def _require_possible(master: str, deploy_mode: str) -> None:
+def _require_supported(master: str, deploy_mode: str) -> None:
     """Check what the Spark provider or Spark itself would fail at without saying what is wrong."""
     if master.startswith("spark://") and deploy_mode == "cluster":
         raise ConfigError(

@@ -12,14 +12,14 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.hooks.kill_application import end_group, end_in_cluster
-from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, forget
+from airflow_provider_mysql_cdc.hooks.kill_application import kill_in_cluster, kill_process_group
+from airflow_provider_mysql_cdc.hooks.kubernetes_secret import core_api, delete_secret
 
 STATE_KEY = "mysql_cdc_submission"
 """Key of the task's state store; what it holds is kept over tries."""
-SHOWN_LINES = 500
+LOG_TAIL_LINES = 500
 """Last lines of a driver's output that come to the task log."""
-STARTS_S = 300.0
+START_TIMEOUT_S = 300.0
 """Seconds for which a driver that nobody can see may still be starting on another host."""
 
 
@@ -33,10 +33,10 @@ class Submission:
         host: The worker's host.
         output: File with the output of spark-submit.
         pid: Process id of spark-submit there, which leads a group of its own; 0 when it was not known yet.
-        run: The task instance with the number of times it was cleared (``common.run_of``).
+        run: The task instance with the number of times it was cleared (``common.run_key``).
         at: When it was written, in seconds since 1970 by the source server's clock: those of two hosts may differ.
         worked: Whether its driver was seen at work.
-        cluster: By what its driver is found on a cluster (``CdcSparkSubmitHook.in_cluster``).
+        cluster: By what its driver is found on a cluster (``CdcSparkSubmitHook.cluster_driver``).
     """
 
     job: str
@@ -50,50 +50,50 @@ class Submission:
     cluster: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, context: Any) -> Submission | None:
+    def from_context(cls, context: Any) -> Submission | None:
         """Return what this task instance has started last, or None when it is not known."""
         store = context.get("task_state_store")
-        found = None if store is None else store.get(STATE_KEY)
-        return cls.read(found) if found else None
+        data = None if store is None else store.get(STATE_KEY)
+        return cls.from_json(data) if data else None
 
     @classmethod
-    def read(cls, found: Mapping[str, Any]) -> Submission:
+    def from_json(cls, data: Mapping[str, Any]) -> Submission:
         """Return what ``to_json`` gave; what other versions have added is left out.
 
         Args:
-            found: A mapping.
+            data: A mapping.
         """
-        return cls(**{name: found[name] for name in (f.name for f in fields(cls)) if name in found})
+        return cls(**{name: data[name] for name in (f.name for f in fields(cls)) if name in data})
 
     def to_json(self) -> dict[str, Any]:
         """Return it as a mapping."""
         return asdict(self)
 
-    def remember(self, context: Any) -> Submission:
+    def save(self, context: Any) -> Submission:
         """Keep it over tries; return it."""
         store = context.get("task_state_store")
         if store is not None:
             store.set(STATE_KEY, self.to_json())
         return self
 
-    def seen(self, context: Any) -> Submission:
+    def mark_worked(self, context: Any) -> Submission:
         """Remember that its driver was seen at work."""
-        return replace(self, worked=True).remember(context)
+        return replace(self, worked=True).save(context)
 
     @property
-    def here(self) -> bool:
+    def on_this_host(self) -> bool:
         """Whether it was started on this host."""
         return self.host == socket.gethostname()
 
-    def process(self) -> int | None:
+    def find_pid(self) -> int | None:
         """Return its process on this host, if it is there; one that has its number by chance has another name.
 
         Source: proc(5), /proc/pid/cmdline.
         """
-        if not self.here:
+        if not self.on_this_host:
             return None
-        numbers = [self.pid] if self.pid else [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
-        return next((pid for pid in numbers if self.name.encode() in _words(pid)), None)
+        pids = [self.pid] if self.pid else [int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit()]
+        return next((pid for pid in pids if self.name.encode() in _command_line(pid)), None)
 
     def may_start(self, age_s: float = 0.0) -> bool:
         """Return whether its driver, which is not at work, may come to work yet.
@@ -101,40 +101,40 @@ class Submission:
         Args:
             age_s: Seconds since it was written.
         """
-        if self.here:
-            return self.process() is not None
-        return not self.worked and age_s < STARTS_S
+        if self.on_this_host:
+            return self.find_pid() is not None
+        return not self.worked and age_s < START_TIMEOUT_S
 
-    def end(self) -> None:
+    def kill(self) -> None:
         """End spark-submit with all its processes, where this is its host, and a driver on a cluster from anywhere."""
-        if (pid := self.process()) is not None:
-            end_group(pid, lambda: self.process() is not None)
-        end_in_cluster(self.cluster)
+        if (pid := self.find_pid()) is not None:
+            kill_process_group(pid, lambda: self.find_pid() is not None)
+        kill_in_cluster(self.cluster)
 
-    def forget_secret(self) -> None:
+    def delete_secret(self) -> None:
         """Delete the Secret that a driver at work has read, where its task died before it could."""
         if "secret" in self.cluster:
-            forget(core_api(), self.cluster["namespace"], self.cluster["secret"])
+            delete_secret(core_api(), self.cluster["namespace"], self.cluster["secret"])
 
-    def relay(self, log: Callable[..., None]) -> list[str]:
+    def relay_output(self, log: Callable[..., None]) -> list[str]:
         """Bring the driver's last lines to the task log and remove the file; return them.
 
         Args:
             log: Takes a line.
         """
         path = Path(self.output)
-        if not self.here or not path.is_file():
+        if not self.on_this_host or not path.is_file():
             log("The driver's output stands on %s: %s", self.host, self.output)
             return []
         with path.open(errors="replace") as lines:
-            last = [line.rstrip("\n") for line in deque(lines, SHOWN_LINES)]
-        for line in last:
+            tail = [line.rstrip("\n") for line in deque(lines, LOG_TAIL_LINES)]
+        for line in tail:
             log("%s", line)
         path.unlink(missing_ok=True)
-        return last
+        return tail
 
 
-def _words(pid: int) -> list[bytes]:
+def _command_line(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:

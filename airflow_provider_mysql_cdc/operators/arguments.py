@@ -14,7 +14,7 @@ _FLAGS = {
     **dict.fromkeys(("true", "t", "yes", "y", "on", "1", "1.0"), True),
     **dict.fromkeys(("false", "f", "no", "n", "off", "0", "0.0", "none", "null", ""), False),
 }
-OVERRIDDEN = {
+REJECTED_ARGUMENTS = {
     "application_args": "the only argument of the application is the job spec, which this operator writes",
     "conn_id": "use spark_conn_id",
     "durable": "a retry goes on from the ledger and never attaches to an older driver",
@@ -26,22 +26,22 @@ NAME_LENGTH = 63
 """Characters of a Kubernetes label's value, which the name of a Spark application becomes."""
 
 
-def refuse(kind: str, arguments: Mapping[str, Any], useless: Mapping[str, str]) -> None:
+def reject_arguments(operator_name: str, arguments: Mapping[str, Any], rejected: Mapping[str, str]) -> None:
     """Refuse arguments that would be passed over without a word.
 
     Args:
-        kind: The operator's name.
+        operator_name: The operator's name.
         arguments: What was given.
-        useless: Arguments that have no effect, and why.
+        rejected: Arguments that have no effect, and why.
 
     Raises:
         TypeError: One of them is there.
     """
-    if wrong := [f"{name} ({why})" for name, why in useless.items() if name in arguments]:
-        raise TypeError(f"{kind} does not take {'; '.join(wrong)}")
+    if problems := [f"{name} ({why})" for name, why in rejected.items() if name in arguments]:
+        raise TypeError(f"{operator_name} does not take {'; '.join(problems)}")
 
 
-def flag(value: Any, argument: str) -> bool:
+def parse_bool(value: Any, argument: str) -> bool:
     """Return a truth value as forms, templates and Variables give it.
 
     Args:
@@ -51,13 +51,13 @@ def flag(value: Any, argument: str) -> bool:
     Raises:
         ConfigError: It is something else, which must not pass for either.
     """
-    found = _FLAGS.get(str(value).strip().lower())
-    if found is None:
+    parsed = _FLAGS.get(str(value).strip().lower())
+    if parsed is None:
         raise ConfigError(f"{value!r} is neither true nor false", where=argument, remedy="give true or false")
-    return found
+    return parsed
 
 
-def text_map(value: Any, argument: str) -> dict[str, str]:
+def parse_text_map(value: Any, argument: str) -> dict[str, str]:
     """Return settings given as a mapping or as its JSON text; None as a value leaves one out.
 
     Args:
@@ -68,19 +68,19 @@ def text_map(value: Any, argument: str) -> dict[str, str]:
         ConfigError: It is neither.
     """
     try:
-        found = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
+        parsed = json.loads(value) if isinstance(value, str) and value.strip() else value or {}
     except (ValueError, RecursionError):
-        found = value
-    if isinstance(found, str) and not found.strip():
+        parsed = value
+    if isinstance(parsed, str) and not parsed.strip():
         return {}
-    if not isinstance(found, Mapping):
+    if not isinstance(parsed, Mapping):
         raise ConfigError(
             f"{argument} is no mapping",
             where=argument,
-            why=f"it is a {type(found).__name__}",
+            why=f"it is a {type(parsed).__name__}",
             remedy='give a mapping, or its JSON text: {"name": "value", ...}',
         )
-    return {str(name): _text(setting) for name, setting in found.items() if setting is not None}
+    return {str(name): _setting_text(setting) for name, setting in parsed.items() if setting is not None}
 
 
 def application_name(mode: str, context: Any) -> str:
@@ -96,12 +96,12 @@ def application_name(mode: str, context: Any) -> str:
     index = getattr(ti, "map_index", -1)
     parts = [ti.dag_id, ti.task_id, *([index] if index >= 0 else []), ti.run_id]
     tail = f"-try{getattr(ti, 'try_number', 1)}"
-    whole = "-".join(["mysql-cdc", mode, *map(str, parts)])
-    name = re.sub(r"[^a-z0-9]+", "-", whole.lower()).strip("-")
+    full_name = "-".join(["mysql-cdc", mode, *map(str, parts)])
+    name = re.sub(r"[^a-z0-9]+", "-", full_name.lower()).strip("-")
     # Other characters, or a part cut off, could make two names one.
-    mark = hashlib.sha256("\0".join(map(str, [mode, *parts])).encode()).hexdigest()[:8]
-    return f"{name[: NAME_LENGTH - len(tail) - len(mark) - 1].rstrip('-')}-{mark}{tail}"
+    digest = hashlib.sha256("\0".join(map(str, [mode, *parts])).encode()).hexdigest()[:8]
+    return f"{name[: NAME_LENGTH - len(tail) - len(digest) - 1].rstrip('-')}-{digest}{tail}"
 
 
-def _text(setting: Any) -> str:
+def _setting_text(setting: Any) -> str:
     return str(setting).lower() if isinstance(setting, bool) else str(setting)

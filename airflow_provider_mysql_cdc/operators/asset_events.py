@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
-EVENTS = AssetAlias("mysql_cdc")
+EVENT_ALIAS = AssetAlias("mysql_cdc")
 """Outlet of every task that can move an offset. Airflow makes an event for each asset among the outlets whenever a task
 succeeds, also when it did nothing; of an alias only those that the task adds, for assets known then only."""
 
 
-def tell_of_run(
+def add_run_events(
     context: Any, cfg: ConnectorConfig, offset_asset: Asset, offset: Mapping[str, Any] | None, tally: RunTally
 ) -> None:
     """Add the events of what a run has written; they replace those of its earlier jobs, which are counted too.
@@ -35,25 +35,25 @@ def tell_of_run(
         offset: The stored offset as JSON.
         tally: What the run has written.
     """
-    from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
+    from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 
     if not tally.batches:
         return
-    context["outlet_events"][EVENTS].asset_alias_events.clear()
-    start = tally.start.to_json() if tally.start is not None else None
-    stretch = {"from": start, "offset": None if offset is None else dict(offset), "batches": tally.batches}
-    tell(context, offset_asset, {**stretch, "counts": dict(tally.counts)})
+    context["outlet_events"][EVENT_ALIAS].asset_alias_events.clear()
+    start_offset = tally.start.to_json() if tally.start is not None else None
+    batch_range = {"from": start_offset, "offset": None if offset is None else dict(offset), "batches": tally.batches}
+    add_asset_event(context, offset_asset, {**batch_range, "counts": dict(tally.counts)})
     if not any(tally.counts.values()):
         return
     settings = cfg.connection_settings()
     pipeline = pipeline_uri(settings.host, cfg.topic_prefix, settings.port)
-    tell(context, pipeline, {**stretch, "counts": dict(tally.counts)})
+    add_asset_event(context, pipeline, {**batch_range, "counts": dict(tally.counts)})
     for table, rows in tally.tables.items():
-        if rows and table != OTHERS:
-            tell(context, f"{pipeline}/{table}", {**stretch, "records": rows})
+        if rows and table != OTHERS_LABEL:
+            add_asset_event(context, f"{pipeline}/{table}", {**batch_range, "records": rows})
 
 
-def tell(context: Any, asset: Asset | str, extra: Mapping[str, Any]) -> None:
+def add_asset_event(context: Any, asset: Asset | str, extra: Mapping[str, Any]) -> None:
     """Add an event of an asset.
 
     Args:
@@ -61,7 +61,7 @@ def tell(context: Any, asset: Asset | str, extra: Mapping[str, Any]) -> None:
         asset: The asset, or its URI; under whatever name a DAG knows the URI, its event reaches that DAG.
         extra: What the event says.
     """
-    events = context["outlet_events"][EVENTS]
+    events = context["outlet_events"][EVENT_ALIAS]
     if isinstance(asset, Asset):
         events.add(asset, extra=dict(extra))
         return

@@ -14,34 +14,39 @@ from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.arguments import refuse
-from airflow_provider_mysql_cdc.operators.asset_events import tell_of_run
+from airflow_provider_mysql_cdc.operators.arguments import reject_arguments
+from airflow_provider_mysql_cdc.operators.asset_events import add_run_events
 from airflow_provider_mysql_cdc.operators.common import (
-    MasksProperties,
+    MaskedPropertiesMixin,
     Properties,
     airflow_error,
     merge_properties,
     owner_of,
-    run_of,
-    seconds,
+    parse_seconds,
+    run_key,
     with_registry,
 )
-from airflow_provider_mysql_cdc.operators.deferrable_job import DefersJob
-from airflow_provider_mysql_cdc.operators.job_result import Verdict
-from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
-from airflow_provider_mysql_cdc.operators.offset_follower import following
+from airflow_provider_mysql_cdc.operators.deferrable_job import DeferrableJobOperator
+from airflow_provider_mysql_cdc.operators.job_result import JobResult
+from airflow_provider_mysql_cdc.operators.offset_asset import (
+    DEFAULT_ASSET,
+    OffsetAssetMixin,
+    accessor_of,
+    reference_asset,
+)
+from airflow_provider_mysql_cdc.operators.offset_follower import following_ledger
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, PreparedJob
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import JobOutcome, PreparedJob
 
 IDLE_POLL_S = 5.0
 
 
-class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
+class MySqlCdcSparkOperator(OffsetAssetMixin, MaskedPropertiesMixin, DeferrableJobOperator):
     """Run one bounded CDC job on Spark and move the Airflow-managed offset when it is done.
 
     The steps: read configuration and stored offset, reconcile with the ledger and plan (in this process), hand the
@@ -70,7 +75,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         application: Path of the Spark application; None takes the one of this provider. (templated)
         name: Name of the Spark application; None makes one of DAG, task, run and try. (templated)
         kwargs: Arguments of ``SparkSubmitOperator``; its cores, memory, executors, queue and deploy mode are templated
-            here too. Those that have no effect (``arguments.OVERRIDDEN``) are refused.
+            here too. Those that have no effect (``arguments.REJECTED_ARGUMENTS``) are refused.
 
     Raises:
         TypeError: An argument has no effect, or offset_asset is not known when the DAG is read.
@@ -79,7 +84,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
     """
 
     template_fields: Sequence[str] = (
-        *DefersJob.template_fields,
+        *DeferrableJobOperator.template_fields,
         "mysql_cdc_conn_id",
         "kafka_conn_id",
         "schema_registry_conn_id",
@@ -130,7 +135,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         self.offset_conn_id = offset_conn_id
         self.run_for = run_for
         self.writers = writers
-        self._tells: tuple[ConnectorConfig, RunTally] | None = None
+        self._reported_run: tuple[ConnectorConfig, RunTally] | None = None
 
     @classmethod
     def partial(cls, **arguments: Any) -> Any:
@@ -142,7 +147,7 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         Raises:
             TypeError: As for the operator.
         """
-        refuse(cls.__name__, arguments, cls.useless)
+        reject_arguments(cls.__name__, arguments, cls.rejected_arguments)
         return super().partial(**arguments)
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
@@ -166,43 +171,43 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         try:
             self._read_arguments(context)
             result = self._run(context)
-            self._note_told(context)
+            self._mark_reported(context)
             return result
         except CdcError as error:
             raise airflow_error(error) from error
         except AirflowTaskTimeout:
-            self._time_is_up = True  # Airflow calls on_kill next
+            self._timed_out = True  # Airflow calls on_kill next
             raise
 
     def _run(self, context: Any) -> dict[str, Any]:
-        cfg, store = self._open(context)
-        deadline = time.monotonic() + seconds(self.run_for)
+        cfg, store = self._config_and_store(context)
+        deadline = time.monotonic() + parse_seconds(self.run_for)
         self._check_spark()
-        return self._work(cfg, store, context, deadline)
+        return self._run_task(cfg, store, context, deadline)
 
-    def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
+    def _run_task(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
         """Do what the task is for; configuration and Spark are known to be usable."""
-        defers = self._defers()
-        if defers:
-            self._follow_earlier(cfg, context)
-        done = self._one_job(cfg, store, context, deadline, defers=defers)
-        if done is not None:
-            return done
+        deferred = self._should_defer()
+        if deferred:
+            self._follow_earlier_driver(cfg, context)
+        result = self._run_job(cfg, store, context, deadline, deferred=deferred)
+        if result is not None:
+            return result
         self.log.info("Nothing to do.")
-        return self._nothing_done(cfg, store, context)
+        return self._idle_result(cfg, store, context)
 
-    def _nothing_done(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> dict[str, Any]:
+    def _idle_result(self, cfg: ConnectorConfig, store: OffsetStore, context: Any) -> dict[str, Any]:
         """Return the result of a try that has started no job; what earlier tries and ended runs wrote is told now."""
-        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import left_untold, tally_of
+        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import tally_of, tally_of_ended_run
 
         state = store.load()
         offset = state.committed.to_json() if state and state.committed else None
-        tally = tally_of(cfg, run_of(context)) if getattr(context["ti"], "try_number", 1) > 1 else None
+        tally = tally_of(cfg, run_key(context)) if getattr(context["ti"], "try_number", 1) > 1 else None
         if tally is None and offset is not None:
-            tally = left_untold(cfg, owner_of(context))
-        return self._told(cfg, context, offset, {} if tally is None else dict(tally.counts), tally)
+            tally = tally_of_ended_run(cfg, owner_of(context))
+        return self._report_result(cfg, context, offset, {} if tally is None else dict(tally.counts), tally)
 
-    def _open(self, context: Any) -> tuple[ConnectorConfig, OffsetStore]:
+    def _config_and_store(self, context: Any) -> tuple[ConnectorConfig, OffsetStore]:
         cfg, hook = self._config(), MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
         accessor = accessor_of(context, self.offset_asset)
         return cfg, hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
@@ -210,21 +215,21 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
     def _config(self) -> ConnectorConfig:
         return MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self._properties())
 
-    def _one_job(
-        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float, *, defers: bool = False
+    def _run_job(
+        self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float, *, deferred: bool = False
     ) -> dict[str, Any] | None:
         """Plan, run and settle one job; return None when there was nothing to do until the deadline."""
         job = self._prepare(cfg, store, owner_of(context), deadline)
         self._stop_if_killed()
         if job is None:
             return None
-        spec = replace(job.spec, run=run_of(context))
-        if defers:
+        spec = replace(job.spec, run=run_key(context))
+        if deferred:
             return self._run_detached(cfg, store, spec, context)
-        with following(cfg, store, self.log.info) if spec.mode == "drain" else nullcontext():
+        with following_ledger(cfg, store, self.log.info) if spec.mode == "drain" else nullcontext():
             failure = self._submit(spec, context)
         self._stop_if_killed()
-        return self._judged(cfg, store, spec, failure, context)
+        return self._finish_job(cfg, store, spec, failure, context)
 
     def _properties(self) -> dict[str, Any]:
         merged = merge_properties(with_registry(self.properties, self.schema_registry_conn_id))
@@ -235,49 +240,49 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
     def _prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, deadline: float) -> PreparedJob | None:
         """Plan the job; with ``run_for``, wait for something to do until the deadline."""
         while True:
-            left = max(0.0, deadline - time.monotonic())
-            job = self.prepare(cfg, store, owner, left)
-            if job is not None or left == 0 or self._killed:
+            remaining_s = max(0.0, deadline - time.monotonic())
+            job = self.prepare(cfg, store, owner, remaining_s)
+            if job is not None or remaining_s == 0 or self._killed:
                 return job
             self._wait_for_work(cfg, store, owner, deadline)
 
     def _wait_for_work(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, deadline: float) -> None:
         """Look for something to do until there may be something, or until the deadline."""
-        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import worth_planning
+        from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
 
-        left = deadline - time.monotonic()
-        self.log.info("Nothing to do yet; looking every %s s for up to %.0f s.", IDLE_POLL_S, left)
+        remaining_s = deadline - time.monotonic()
+        self.log.info("Nothing to do yet; looking every %s s for up to %.0f s.", IDLE_POLL_S, remaining_s)
         with suppress(CdcError):  # planning names what is wrong
-            while left > 0 and not self._killed:
-                time.sleep(min(IDLE_POLL_S, left))
-                if worth_planning(cfg, store, owner):
+            while remaining_s > 0 and not self._killed:
+                time.sleep(min(IDLE_POLL_S, remaining_s))
+                if may_have_work(cfg, store, owner):
                     return
-                left = deadline - time.monotonic()
+                remaining_s = deadline - time.monotonic()
 
-    def _settle(self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec) -> Outcome:
-        from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle
+    def _settle(self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec) -> JobOutcome:
+        from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle_offset
 
-        return settle(cfg, store, self.log.info, spec)
+        return settle_offset(cfg, store, self.log.info, spec)
 
-    def _judged(
+    def _finish_job(
         self, cfg: ConnectorConfig, store: OffsetStore, spec: JobSpec, failure: Exception | None, context: Any
     ) -> dict[str, Any]:
         """Settle whatever the job ended with, and return what it has done or raise what it ended with."""
         try:
             outcome = self._settle(cfg, store, spec)
         except CdcError as error:
-            raise self._verdict(failure).unsettled(error) from (failure or error)
-        if (ended := self._verdict(failure).of(outcome)) is not None:
-            raise ended from failure
+            raise self._job_result(failure).unsettled_exception(error) from (failure or error)
+        if (exception := self._job_result(failure).exception(outcome)) is not None:
+            raise exception from failure
         if failure is not None:
             self.log.warning("spark-submit failed after everything had been committed: %s", failure)
         self.log.info("Done: %s records, offset %s.", sum(outcome.counts.values()), outcome.offset)
-        return self._told(cfg, context, outcome.offset, outcome.counts, outcome.tally)
+        return self._report_result(cfg, context, outcome.offset, outcome.counts, outcome.tally)
 
-    def _verdict(self, failure: Exception | None) -> Verdict:
-        return Verdict(failure, self._hook.driver_error() if self._hook else None)
+    def _job_result(self, failure: Exception | None) -> JobResult:
+        return JobResult(failure, self._hook.driver_error() if self._hook else None)
 
-    def _told(
+    def _report_result(
         self,
         cfg: ConnectorConfig,
         context: Any,
@@ -289,13 +294,13 @@ class MySqlCdcSparkOperator(KeepsOffset, MasksProperties, DefersJob):
         result: dict[str, Any] = {"complete": True, "offset": offset, "counts": counts}
         if tally is None:
             return result
-        tell_of_run(context, cfg, self.offset_asset, offset, tally)
-        self._tells = (cfg, tally)
+        add_run_events(context, cfg, self.offset_asset, offset, tally)
+        self._reported_run = (cfg, tally)
         return result | {"batches": tally.batches, "tables": dict(tally.tables)} | tally.native.members()
 
-    def _note_told(self, context: Any) -> None:
+    def _mark_reported(self, context: Any) -> None:
         """Write down that the task, which succeeds now, has told of what was written."""
-        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import note_told
+        from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import mark_reported
 
-        if self._tells is not None and self._tells[1].batches:
-            note_told(*self._tells, run_of(context), self.log.info)
+        if self._reported_run is not None and self._reported_run[1].batches:
+            mark_reported(*self._reported_run, run_key(context), self.log.info)

@@ -12,7 +12,7 @@ from airflow.providers.common.compat.sdk import AirflowException, AirflowFailExc
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.schema_registry import REGISTRY_CONN_ID
-from airflow_provider_mysql_cdc.operators.arguments import text_map
+from airflow_provider_mysql_cdc.operators.arguments import parse_text_map
 
 Properties = Mapping[str, Any] | str
 
@@ -38,12 +38,12 @@ def generation_of(context: Any) -> int:
     return max(0, int(getattr(ti, "max_tries", 0) or 0) - int(ti.task.retries or 0))
 
 
-def run_of(context: Any) -> str:
+def run_key(context: Any) -> str:
     """Return what all tries of a task instance have in common, until somebody clears it."""
     return f"{owner_of(context)}#{generation_of(context)}"
 
 
-def seconds(value: timedelta | float | str | None, argument: str = "run_for") -> float:
+def parse_seconds(value: timedelta | float | str | None, argument: str = "run_for") -> float:
     """Return a duration given as timedelta, number or text, in seconds.
 
     Args:
@@ -64,49 +64,49 @@ def seconds(value: timedelta | float | str | None, argument: str = "run_for") ->
     return number
 
 
-def with_registry(given: Properties | Sequence[Properties] | None, conn_id: str | None) -> list[Properties]:
+def with_registry(properties: Properties | Sequence[Properties] | None, conn_id: str | None) -> list[Properties]:
     """Return the properties of a task with the name of its schema registry's connection, as a list of layers.
 
     Args:
-        given: A mapping, its JSON text, or a list of these.
+        properties: A mapping, its JSON text, or a list of these.
         conn_id: The connection; None or empty leaves it to the properties.
     """
-    return [*_layers(given), {REGISTRY_CONN_ID: conn_id}]
+    return [*_property_layers(properties), {REGISTRY_CONN_ID: conn_id}]
 
 
-def _layers(given: Properties | Sequence[Properties] | None) -> list[Properties]:
-    return [given or {}] if given is None or isinstance(given, (str, Mapping)) else list(given)
+def _property_layers(properties: Properties | Sequence[Properties] | None) -> list[Properties]:
+    return [properties or {}] if properties is None or isinstance(properties, (str, Mapping)) else list(properties)
 
 
-def merge_properties(given: Properties | Sequence[Properties] | None) -> dict[str, Any]:
+def merge_properties(properties: Properties | Sequence[Properties] | None) -> dict[str, Any]:
     """Return the properties of a task: of several layers the later ones win, and empty values are left out.
 
     Args:
-        given: A mapping, its JSON text, or a list of these.
+        properties: A mapping, its JSON text, or a list of these.
 
     Raises:
         ConfigError: A text is not a JSON object.
     """
     merged: dict[str, Any] = {}
-    for layer in _layers(given):
+    for layer in _property_layers(properties):
         merged |= {name: value for name, value in parse_properties(layer).items() if value is not None and value != ""}
     return merged
 
 
-def shown_properties(given: Properties | Sequence[Properties] | None, conn_id: str) -> dict[str, Any]:
+def trigger_properties(properties: Properties | Sequence[Properties] | None, conn_id: str) -> dict[str, Any]:
     """Return the properties for a trigger, whose arguments Airflow stores and shows.
 
     Args:
-        given: The operator's argument, rendered.
+        properties: The operator's argument, rendered.
         conn_id: The connection that a secret belongs into.
 
     Raises:
         AirflowFailException: A value holds a secret under a name that does not say so.
     """
-    from airflow_provider_mysql_cdc.cdc.config.property_names import shown
+    from airflow_provider_mysql_cdc.cdc.config.property_names import redact
 
-    properties = merge_properties(given)
-    if leaked := sorted(name for name, value in properties.items() if shown(name, str(value)) != str(value)):
+    merged = merge_properties(properties)
+    if leaked := sorted(name for name, value in merged.items() if redact(name, str(value)) != str(value)):
         raise airflow_error(
             ConfigError(
                 "a secret stands in the task's properties, where Airflow shows it",
@@ -114,7 +114,7 @@ def shown_properties(given: Properties | Sequence[Properties] | None, conn_id: s
                 remedy=f"put it into the connection {conn_id} or the Kafka connection",
             )
         )
-    return properties
+    return merged
 
 
 def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
@@ -131,29 +131,38 @@ def mask_rendered(properties: Properties | Sequence[Properties] | None) -> None:
         mask_secrets(merge_properties(properties))
 
 
-def mask_spark_settings(given: Any) -> None:
+def mask_spark_settings(settings: Any) -> None:
     """Make Airflow mask what rendered settings of Spark, or of a driver's environment, hold as secrets.
 
     Airflow masks members of a mapping by a few names, and nothing of a text.
 
     Args:
-        given: A mapping, or its JSON text.
+        settings: A mapping, or its JSON text.
     """
     from airflow.sdk.log import mask_secret
 
     from airflow_provider_mysql_cdc.hooks.secret_settings import holds_secret
 
     with contextlib.suppress(CdcError):
-        for name, value in text_map(given, "conf").items():
+        for name, value in parse_text_map(settings, "conf").items():
             if value and holds_secret(name):
                 mask_secret(value)
 
 
-NEEDED = ("mysql_cdc_conn_id", "spark_conn_id", "signal_type", "channel", "kind", "offset", "confirm", "timeout")
+REQUIRED_FIELDS = (
+    "mysql_cdc_conn_id",
+    "spark_conn_id",
+    "signal_type",
+    "channel",
+    "kind",
+    "offset",
+    "confirm",
+    "timeout",
+)
 """Templated arguments for which None is no value."""
 
 
-class MasksProperties:
+class MaskedPropertiesMixin:
     """Mask secrets among rendered properties before Airflow stores the rendered fields; a base of operators.
 
     A template of something that is not given renders as the text ``None``, which is no id, no condition and no path.
@@ -162,7 +171,7 @@ class MasksProperties:
 
     properties: Any
     template_fields: Sequence[str]
-    needed_fields: Sequence[str] = NEEDED
+    required_fields: Sequence[str] = REQUIRED_FIELDS
 
     def _do_render_template_fields(self, *args: Any, **kwargs: Any) -> None:
         super()._do_render_template_fields(*args, **kwargs)  # type: ignore[misc]
@@ -170,7 +179,7 @@ class MasksProperties:
         for settings in ("conf", "env_vars"):
             mask_spark_settings(getattr(self, settings, None))
         for name in self.template_fields:
-            if name not in self.needed_fields and getattr(self, name, None) == "None":
+            if name not in self.required_fields and getattr(self, name, None) == "None":
                 setattr(self, name, None)
 
 

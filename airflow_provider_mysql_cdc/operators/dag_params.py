@@ -19,13 +19,13 @@ PROPERTIES_VARIABLE = "mysql_cdc_properties"
 
 BACKFILL_VARIABLE = "mysql_cdc_backfill"
 """Airflow Variable (JSON) with tables, column and time_zone of scheduled backfills."""
-MAX_COLUMN = 64
+MAX_COLUMN_NAME_LENGTH = 64
 """Characters of a column's name in MySQL."""
 
-Interval = tuple[datetime | None, datetime | None]
+DataInterval = tuple[datetime | None, datetime | None]
 
 
-def refuse_unknown_fields(context: Any) -> None:
+def reject_unknown_fields(context: Any) -> None:
     """End a task whose run was triggered with a field that its form does not have: Airflow passes such fields over.
 
     Args:
@@ -34,22 +34,22 @@ def refuse_unknown_fields(context: Any) -> None:
     Raises:
         AirflowFailException: There is one; the text names it.
     """
-    known = set(context["dag"].params)
-    unknown = sorted(set(context["params"]) - known)
+    form_fields = set(context["dag"].params)
+    unknown = sorted(set(context["params"]) - form_fields)
     if unknown:
-        guesses = {name: get_close_matches(name, known, 1) for name in unknown}
-        named = (f"{name} (did you mean {found[0]}?)" if found else name for name, found in guesses.items())
+        guesses = {name: get_close_matches(name, form_fields, 1) for name in unknown}
+        suggestions = (f"{name} (did you mean {found[0]}?)" if found else name for name, found in guesses.items())
         error = ConfigError(
             "the form has no such field",
-            where=", ".join(named),
-            remedy=f"use {', '.join(sorted(known))}; nothing was started",
+            where=", ".join(suggestions),
+            remedy=f"use {', '.join(sorted(form_fields))}; nothing was started",
         )
         raise airflow_error(error)
 
 
 DEFAULT_ARGS: dict[str, Any] = {
     "owner": "mysql-cdc",
-    "pre_execute": refuse_unknown_fields,
+    "pre_execute": reject_unknown_fields,
     "retries": 3,
     "retry_delay": timedelta(seconds=30),
     "retry_exponential_backoff": True,
@@ -279,26 +279,30 @@ def reading_arguments() -> dict[str, Any]:
     }
 
 
-def backfill_of(params: Mapping[str, Any], stored: Mapping[str, Any], interval: Interval) -> list[dict[str, str]]:
+def backfill_arguments(
+    params: Mapping[str, Any], variable: Mapping[str, Any], interval: DataInterval
+) -> list[dict[str, str]]:
     """Return the arguments that differ from table to table: which one, and the condition on its rows.
 
     Args:
         params: The form of ``backfill_params``.
-        stored: The Variable ``mysql_cdc_backfill``; the form wins.
+        variable: The Variable ``mysql_cdc_backfill``; the form wins.
         interval: Start and end of the run's data interval, which it may lack.
 
     Raises:
         ConfigError: The run has no data interval, or the column or its time zone cannot be used.
     """
-    given = {name: params.get(name) or stored.get(name) for name in ("tables", "column", "time_zone")}
-    tables = given["tables"] or []
+    settings = {name: params.get(name) or variable.get(name) for name in ("tables", "column", "time_zone")}
+    tables = settings["tables"] or []
     if not tables:
         return []
-    condition = interval_condition(str(given["column"] or "updated_at"), interval, str(given["time_zone"] or "UTC"))
+    condition = interval_condition(
+        str(settings["column"] or "updated_at"), interval, str(settings["time_zone"] or "UTC")
+    )
     return [{"tables": str(table), "condition": condition} for table in dict.fromkeys(tables)]
 
 
-def interval_condition(column: str, interval: Interval, time_zone: str = "UTC") -> str:
+def interval_condition(column: str, interval: DataInterval, time_zone: str = "UTC") -> str:
     """Return SQL for the rows of a data interval: its start belongs to it, its end to the next one.
 
     The tables are read with ``time_zone='+00:00'``, so a TIMESTAMP compares in UTC whatever the server's zone is. A
@@ -321,7 +325,7 @@ def interval_condition(column: str, interval: Interval, time_zone: str = "UTC") 
             where="data_interval_start, data_interval_end",
             remedy="use a schedule with data intervals ([mysql_cdc] backfill_schedule), or trigger with a logical date",
         )
-    if not column.strip() or len(column) > MAX_COLUMN or "\0" in column:
+    if not column.strip() or len(column) > MAX_COLUMN_NAME_LENGTH or "\0" in column:
         raise ConfigError("no column has this name", where=f"column={column!r}", remedy="name a column of the tables")
     try:
         zone = ZoneInfo(time_zone)

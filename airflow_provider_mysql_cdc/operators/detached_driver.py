@@ -11,11 +11,11 @@ from airflow.providers.common.compat.sdk import conf
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
 
-EPHEMERAL = ("Kubernetes", "Ecs", "Batch", "Lambda")
+EPHEMERAL_EXECUTORS = ("Kubernetes", "Ecs", "Batch", "Lambda")
 """In names of executors whose workers end with their task, and with them every process beside it."""
 
 
-def why_attached(hook: CdcSparkSubmitHook, executor: str | None) -> str:
+def attached_reason(hook: CdcSparkSubmitHook, executor: str | None) -> str:
     """Return why a driver cannot outlive its task's process; empty when it can.
 
     Args:
@@ -25,27 +25,27 @@ def why_attached(hook: CdcSparkSubmitHook, executor: str | None) -> str:
     if hook.deploy_mode == "cluster":
         return ""
     name = executor or str(conf.get("core", "executor", fallback="")).split(",")[0]
-    if any(kind in name for kind in EPHEMERAL):
+    if any(kind in name for kind in EPHEMERAL_EXECUTORS):
         return f"executor {name}: its workers end with their task, and the driver with them"
     return ""
 
 
-def not_detachable(why: str) -> ConfigError:
+def not_detachable_error(reason: str) -> ConfigError:
     """Return the error of a task that is to be deferred and cannot be.
 
     Args:
-        why: From ``why_attached``.
+        reason: From ``attached_reason``.
     """
     return ConfigError(
         "the task cannot be deferred while Spark works",
         where="deferrable=True",
-        why=why,
+        why=reason,
         remedy="leave deferrable out, or run the driver on a worker that stays (LocalExecutor, CeleryExecutor), "
         "or on the cluster (deploy mode cluster of YARN and Kubernetes)",
     )
 
 
-def output_of(job: str) -> str:
+def output_path(job: str) -> str:
     """Return the file that the output of a driver goes to; its folder is made.
 
     Args:
@@ -56,7 +56,7 @@ def output_of(job: str) -> str:
     return str(folder / f"driver-{job}.log")
 
 
-def start(hook: CdcSparkSubmitHook, application: str, output: str) -> subprocess.Popen[bytes]:
+def start_driver(hook: CdcSparkSubmitHook, application: str, output: str) -> subprocess.Popen[bytes]:
     """Start spark-submit in a session of its own, with its output in a file.
 
     Of the task's process, which may end before it, it inherits only what keeps the job's spec.
@@ -68,9 +68,9 @@ def start(hook: CdcSparkSubmitHook, application: str, output: str) -> subprocess
     """
     fd = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        with hook.surroundings(outlives=True) as given:
+        with hook.spark_submit_context(outlives=True) as popen_arguments:
             command = hook._build_spark_submit_command(application)
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=fd, stderr=fd, **given)
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=fd, stderr=fd, **popen_arguments)
     finally:
         os.close(fd)
     hook._submit_sp = process

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import AirflowException
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.operators.adhoc_snapshot import of_another_run
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import is_other_run_error
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
 
 
-RACES = 3
+MAX_RACES = 3
 """How often another run may come first before that is an error; each time may cost a start of Spark."""
 
 
@@ -41,15 +41,15 @@ class MySqlCdcDrainOperator(MySqlCdcSparkOperator):
 
         return prepare_drain(cfg, store, owner, self.log.info, run_for_s=run_for_s, give_way=True)
 
-    def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
+    def _run_task(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
         """Drain, and look anew when another run has come first between this one's plan and its driver's first step."""
-        from airflow_provider_mysql_cdc.cdc.job.run_lock import LOST
+        from airflow_provider_mysql_cdc.cdc.job.run_lock import LOCK_LOST
 
-        for left in reversed(range(RACES)):
+        for attempts_left in reversed(range(MAX_RACES)):
             try:
-                return super()._work(cfg, store, context, deadline)
+                return super()._run_task(cfg, store, context, deadline)
             except (AirflowException, CdcError) as error:
-                if not left or not of_another_run(error) or LOST in str(error):
+                if not attempts_left or not is_other_run_error(error) or LOCK_LOST in str(error):
                     raise
                 self.log.info("Another run came first: %s", error)
         raise AssertionError("the last race is raised")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.providers.common.compat.sdk import AirflowFailException
 
-from airflow_provider_mysql_cdc.operators.adhoc_snapshot import MySqlCdcAskingOperator
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import MySqlCdcAdhocSnapshotOperator
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
-from airflow_provider_mysql_cdc.operators.common import seconds
+from airflow_provider_mysql_cdc.operators.common import parse_seconds
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
 
 
-class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
+class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
     """Ask for tables to be read again, and drain until they are: beside the stream, without a lock, losing no change.
 
     The rows come as ``op: r`` events between the changes of the stream. While another run drains the same stream, for
@@ -55,11 +55,11 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
         "channel",
         "timeout",
     )
-    useless: ClassVar[Mapping[str, str]] = {
-        **MySqlCdcAskingOperator.useless,
+    rejected_arguments: ClassVar[Mapping[str, str]] = {
+        **MySqlCdcAdhocSnapshotOperator.rejected_arguments,
         "deferrable": "ask with MySqlCdcSignalOperator and wait with MySqlIncrementalSnapshotSensor(deferrable=True)",
     }
-    give_up = "; the signal stop-snapshot gives it up"
+    stop_hint = "; the signal stop-snapshot gives it up"
     mode = "drain"
     job_file = "drain_binlog.py"
 
@@ -86,15 +86,15 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan a drain whose rounds read the tables."""
-        return self.prepare_round(cfg, store, owner)
+        return self.prepare_snapshot_drain(cfg, store, owner)
 
     def _run(self, context: Any) -> dict[str, Any]:
-        deadline = time.monotonic() + seconds(self.timeout, "timeout")
-        cfg, store = self._open(context)
+        deadline = time.monotonic() + parse_seconds(self.timeout, "timeout")
+        cfg, store = self._config_and_store(context)
         request = self._request(cfg)
         self._check_spark()
-        self._ask(cfg, context, request)
-        return self._drive_until_done(cfg, store, context, deadline)
+        self._send_signal(cfg, context, request)
+        return self._drain_until_done(cfg, store, context, deadline)
 
     def _properties(self) -> dict[str, Any]:
         merged = super()._properties()
@@ -105,10 +105,10 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
     def _request(self, cfg: ConnectorConfig) -> dict[str, Any]:
         """Return the signal's data, checked before anything starts."""
         from airflow_provider_mysql_cdc.cdc.operate.send_signal import check_signal
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import named_tables, snapshot_data
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, snapshot_data
 
         data = snapshot_data(
-            named_tables(self.tables),
+            parse_tables(self.tables),
             kind=self.kind,
             condition=self.condition or "",
             surrogate_key=self.surrogate_key or "",
@@ -121,5 +121,5 @@ class MySqlCdcIncrementalSnapshotOperator(MySqlCdcAskingOperator):
 
         require_captured(cfg, data["data-collections"])
 
-    def _time_is_over(self) -> AirflowFailException:
-        return AirflowFailException(f"The time is over (timeout={self.timeout}). {self._left()}")
+    def _timeout_error(self) -> AirflowFailException:
+        return AirflowFailException(f"The time is over (timeout={self.timeout}). {self._resume_hint()}")

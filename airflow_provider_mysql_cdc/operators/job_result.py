@@ -12,17 +12,17 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, StateEr
 from airflow_provider_mysql_cdc.operators.common import airflow_error
 
 if TYPE_CHECKING:
-    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome
+    from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import JobOutcome
 
 # How spark-submit, trackers and cluster managers tell the exit code of a driver.
 # Source: SparkSubmitHook._poll_k8s_driver_via_api and its exit code of the log's last container status (6.3.4);
 # org.apache.spark.deploy.yarn.ApplicationMaster, "User application exited with status" (4.3).
-_EXIT = re.compile(r"(?:exit[_ ]code(?: is)?|error code is|exited with status)[=:]? ?(\d+)", re.IGNORECASE)
+_EXIT_CODE = re.compile(r"(?:exit[_ ]code(?: is)?|error code is|exited with status)[=:]? ?(\d+)", re.IGNORECASE)
 _EXIT_FAIL = 78
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class JobResult:
     """Judge how a job ended.
 
     What this very submission wrote into the ledger comes first, as every deploy mode has it; then the last words of a
@@ -30,13 +30,13 @@ class Verdict:
 
     Args:
         failure: What submitting or tracking the job raised.
-        words: The named error in the output of a driver on this host, and whether a retry can help.
+        driver_error: The named error in the output of a driver on this host, and whether a retry can help.
     """
 
     failure: Exception | None
-    words: tuple[str, bool] | None
+    driver_error: tuple[str, bool] | None
 
-    def of(self, outcome: Outcome) -> AirflowException | None:
+    def exception(self, outcome: JobOutcome) -> AirflowException | None:
         """Return what the task ends with; None when all is well.
 
         Args:
@@ -46,16 +46,16 @@ class Verdict:
             return airflow_error(outcome.error)
         if outcome.complete:
             return None
-        return self._by_words() or airflow_error(
+        return self._driver_exception() or airflow_error(
             StateError(
                 "the Spark job ended without finishing its batch",
                 why=str(self.failure) if self.failure else "the ledger holds no outcome",
                 remedy="read the driver's log; a retry goes on from the last committed marker",
-                retriable=not self._given_up(),
+                retriable=not self._is_permanent(),
             )
         )
 
-    def unsettled(self, error: CdcError) -> AirflowException:
+    def unsettled_exception(self, error: CdcError) -> AirflowException:
         """Return what the task ends with when the ledger or the offset store cannot be brought up to date.
 
         Args:
@@ -63,21 +63,21 @@ class Verdict:
         """
         if self.failure is None:
             return airflow_error(error)
-        return self._by_words() or airflow_error(
+        return self._driver_exception() or airflow_error(
             type(error)(
                 f"the Spark job failed, and what it has done cannot be looked up: {error.what}",
                 where=error.where,
                 why=f"{error.why}; the job: {self.failure}",
                 remedy=error.remedy,
-                retriable=error.can_retry and not self._given_up(),
+                retriable=error.can_retry and not self._is_permanent(),
             )
         )
 
-    def _by_words(self) -> AirflowException | None:
-        if self.words is None:
+    def _driver_exception(self) -> AirflowException | None:
+        if self.driver_error is None:
             return None
-        return (AirflowException if self.words[1] else AirflowFailException)(self.words[0])
+        return (AirflowException if self.driver_error[1] else AirflowFailException)(self.driver_error[0])
 
-    def _given_up(self) -> bool:
+    def _is_permanent(self) -> bool:
         """Return whether the driver's exit code says that a person is needed."""
-        return str(_EXIT_FAIL) in _EXIT.findall(str(self.failure))
+        return str(_EXIT_FAIL) in _EXIT_CODE.findall(str(self.failure))

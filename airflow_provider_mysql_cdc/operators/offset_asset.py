@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.asset_events import EVENTS
+from airflow_provider_mysql_cdc.operators.asset_events import EVENT_ALIAS
 
 DEFAULT_ASSET = "mysql_cdc_offsets"
 
 
-def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, tells: bool = True) -> Asset:
+def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, emits_events: bool = True) -> Asset:
     """Return the asset that keeps the offset, and make it an inlet of a task.
 
     Airflow gives a task access only to the state of its own inlets and outlets, and deletes the state of an asset that
@@ -22,21 +22,22 @@ def reference_asset(asset: Asset | str, arguments: dict[str, Any], *, tells: boo
     Args:
         asset: The asset or its name.
         arguments: The operator's arguments, which are changed.
-        tells: Whether the task adds asset events, for which it gets the outlet ``EVENTS``.
+        emits_events: Whether the task adds asset events, for which it gets the outlet ``EVENT_ALIAS``.
 
     Raises:
         TypeError: It is neither; Airflow has to know it when it reads the DAG.
     """
-    found = Asset(asset) if isinstance(asset, str) else asset
-    if not isinstance(found, Asset):
+    offset_asset = Asset(asset) if isinstance(asset, str) else asset
+    if not isinstance(offset_asset, Asset):
         raise TypeError(
-            f"offset_asset is a {type(found).__name__}: give an Asset or a name that stands when the DAG is read, "
+            f"offset_asset is a {type(offset_asset).__name__}: give an Asset or a name that stands when the DAG "
+            "is read, "
             "neither a template nor the result of a task"
         )
-    for side, mine in (("inlets", found), ("outlets", EVENTS))[: 2 if tells else 1]:
-        given = list(arguments.get(side) or [])
-        arguments[side] = given if mine in given else [*given, mine]
-    return found
+    for argument, entry in (("inlets", offset_asset), ("outlets", EVENT_ALIAS))[: 2 if emits_events else 1]:
+        entries = list(arguments.get(argument) or [])
+        arguments[argument] = entries if entry in entries else [*entries, entry]
+    return offset_asset
 
 
 def accessor_of(context: Any, asset: Asset) -> Any:
@@ -59,14 +60,14 @@ def accessor_of(context: Any, asset: Asset) -> Any:
         ) from error
 
 
-class KeepsOffset:
+class OffsetAssetMixin:
     """Make the asset that keeps the offset known to Airflow, for mapped tasks too; a base of operators and sensors.
 
     Airflow reads inlets and outlets of a mapped task from the arguments of ``partial()``, for which no ``__init__`` has
     run when the scheduler and the worker look.
     """
 
-    tells: ClassVar[bool] = True
+    emits_events: ClassVar[bool] = True
 
     @classmethod
     def partial(cls, **arguments: Any) -> Any:
@@ -76,11 +77,11 @@ class KeepsOffset:
             arguments: Arguments of the operator that are the same for all mapped tasks.
         """
         defaults = _default_args(arguments)
-        for side in ("inlets", "outlets"):
-            if side in defaults:
-                arguments.setdefault(side, defaults[side])
+        for argument in ("inlets", "outlets"):
+            if argument in defaults:
+                arguments.setdefault(argument, defaults[argument])
         asset = arguments.get("offset_asset", defaults.get("offset_asset", DEFAULT_ASSET))
-        reference_asset(asset, arguments, tells=cls.tells)
+        reference_asset(asset, arguments, emits_events=cls.emits_events)
         return super().partial(**arguments)  # type: ignore[misc]
 
 
@@ -90,7 +91,7 @@ def _default_args(arguments: Mapping[str, Any]) -> dict[str, Any]:
 
     dag = arguments.get("dag") or DagContext.get_current()
     group = arguments.get("task_group") or (TaskGroupContext.get_current(dag) if dag else None)
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for holder in (dag, group):
-        found |= getattr(holder, "default_args", None) or {}
-    return found | (arguments.get("default_args") or {})
+        merged |= getattr(holder, "default_args", None) or {}
+    return merged | (arguments.get("default_args") or {})

@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 
-EVERY_S = 10.0
+LEDGER_POLL_S = 10.0
 """Seconds between two looks at the ledger."""
-SHARE = 20
+POLL_BACKOFF = 20
 """A look that takes long is followed by this many times its duration."""
-GRACE_S = 30.0
+JOIN_TIMEOUT_S = 30.0
 """Seconds for a look to end when the job has."""
 
 
 @contextmanager
-def following(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iterator[None]:
+def following_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iterator[None]:
     """Let the stored offset follow the ledger inside; what goes wrong is left to the settling afterwards.
 
     Args:
@@ -38,17 +38,17 @@ def following(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> Iterator[No
         yield
     finally:
         end.set()
-        thread.join(GRACE_S)
+        thread.join(JOIN_TIMEOUT_S)
 
 
 def _follow(cfg: ConnectorConfig, store: OffsetStore, log: Log, end: threading.Event) -> None:
-    from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow
+    from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow_ledger
 
-    pause = EVERY_S
+    pause = LEDGER_POLL_S
     while not end.wait(pause):
-        began = time.monotonic()
+        started = time.monotonic()
         try:
-            follow(cfg, store, log)
+            follow_ledger(cfg, store, log)
         except Exception as error:  # of the store's database too; the job goes on whatever this thread meets
             log(f"the stored offset stays where it is for now: {type(error).__name__}: {error}")
-        pause = max(EVERY_S, SHARE * (time.monotonic() - began))
+        pause = max(LEDGER_POLL_S, POLL_BACKOFF * (time.monotonic() - started))

@@ -9,18 +9,23 @@ from airflow.sdk import Asset, BaseOperator
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.asset_events import tell
+from airflow_provider_mysql_cdc.operators.asset_events import add_asset_event
 from airflow_provider_mysql_cdc.operators.common import (
-    MasksProperties,
+    MaskedPropertiesMixin,
     Properties,
     airflow_error,
     merge_properties,
     owner_of,
 )
-from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
+from airflow_provider_mysql_cdc.operators.offset_asset import (
+    DEFAULT_ASSET,
+    OffsetAssetMixin,
+    accessor_of,
+    reference_asset,
+)
 
 
-class MySqlCdcResetOffsetOperator(KeepsOffset, MasksProperties, BaseOperator):  # type: ignore[misc]
+class MySqlCdcResetOffsetOperator(OffsetAssetMixin, MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
     """Set aside an unfinished plan and go on from another offset.
 
     For the cases that end with "a person has to decide": a batch whose binlog was purged, a ledger that was lost, a
@@ -96,5 +101,5 @@ class MySqlCdcResetOffsetOperator(KeepsOffset, MasksProperties, BaseOperator):  
             offset = reset_offset(cfg, store, owner_of(context), self.log.info, to=self.offset)
         except CdcError as error:
             raise airflow_error(error) from error
-        tell(context, self.offset_asset, {"offset": offset.to_json(), "reset": True})
+        add_asset_event(context, self.offset_asset, {"offset": offset.to_json(), "reset": True})
         return offset.to_json()

@@ -11,7 +11,7 @@ from airflow.sdk import BaseOperator
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.common import (
-    MasksProperties,
+    MaskedPropertiesMixin,
     Properties,
     airflow_error,
     generation_of,
@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.operators.common import (
 )
 
 
-class MySqlCdcSignalOperator(MasksProperties, BaseOperator):  # type: ignore[misc]
+class MySqlCdcSignalOperator(MaskedPropertiesMixin, BaseOperator):  # type: ignore[misc]
     """Send a signal, which the next drain carries out: ask for a snapshot, stop or pause it, write a line into the log.
 
     What the drain would refuse for its form is refused here, before anything is sent. Every try of a task sends the

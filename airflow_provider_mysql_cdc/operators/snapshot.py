@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow_provider_mysql_cdc.operators.adhoc_snapshot import OF_ANOTHER_RUN, MySqlCdcAskingOperator
-from airflow_provider_mysql_cdc.operators.arguments import flag
+from airflow_provider_mysql_cdc.operators.adhoc_snapshot import OTHER_RUN_ERRORS, MySqlCdcAdhocSnapshotOperator
+from airflow_provider_mysql_cdc.operators.arguments import parse_bool
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.common import owner_of
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
     from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import PreparedJob
-    from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
+    from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 
 
-class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
+class MySqlCdcSnapshotOperator(MySqlCdcAdhocSnapshotOperator):
     """Read the captured tables in one consistent view, in parallel, and store the offset at which the view stands.
 
     Does nothing when ``snapshot.mode`` asks for none, for example when an offset exists already (mode ``initial``). An
@@ -45,7 +45,7 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
         super().__init__(**kwargs)
         self.tables = tables
         self.again = again
-        self._drains = False
+        self._draining_first = False
 
     def prepare(self, cfg: ConnectorConfig, store: OffsetStore, owner: str, run_for_s: float) -> PreparedJob | None:
         """Plan the snapshot, or return None when none is due; beside a stream plan a drain."""
@@ -53,52 +53,56 @@ class MySqlCdcSnapshotOperator(MySqlCdcAskingOperator):
         from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 
         if self._signal_id:
-            return self.prepare_round(cfg, store, owner)
-        if self._drains:
+            return self.prepare_snapshot_drain(cfg, store, owner)
+        if self._draining_first:
             return prepare_drain(cfg, store, owner, self.log.info)
         return prepare_snapshot(cfg, store, owner, self.log.info, again=self._again)
 
     @property
     def _again(self) -> bool:
-        return flag(self.again, "again")
+        return parse_bool(self.again, "again")
 
-    def _work(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
-        chosen = self._chosen(cfg)
-        beside = self._beside(cfg, chosen, store, context)
-        if beside is not None and beside.collections:
-            return self._read_beside(cfg, store, context, beside.collections)
-        if beside is not None:
-            self.log.info("The tables cannot be read behind a drain (%s), so the drain comes first.", beside.reason)
-            self._drains = True
-            self._one_job(cfg, store, context, time.monotonic())
-            self._drains = False
-        return super()._work(chosen, store, context, deadline)
+    def _run_task(self, cfg: ConnectorConfig, store: OffsetStore, context: Any, deadline: float) -> dict[str, Any]:
+        snapshot_cfg = self._snapshot_config(cfg)
+        concurrent = self._plan_concurrent(cfg, snapshot_cfg, store, context)
+        if concurrent is not None and concurrent.collections:
+            return self._read_concurrent(cfg, store, context, concurrent.collections)
+        if concurrent is not None:
+            self.log.info("The tables cannot be read behind a drain (%s), so the drain comes first.", concurrent.reason)
+            self._draining_first = True
+            self._run_job(cfg, store, context, time.monotonic())
+            self._draining_first = False
+        return super()._run_task(snapshot_cfg, store, context, deadline)
 
-    def _chosen(self, cfg: ConnectorConfig) -> ConnectorConfig:
+    def _snapshot_config(self, cfg: ConnectorConfig) -> ConnectorConfig:
         """Return the configuration with the tables to be read as its list of tables."""
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import only
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import named_tables
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import capturing_only
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables
 
-        return only(cfg, named_tables(self.tables))
+        return capturing_only(cfg, parse_tables(self.tables))
 
-    def _beside(self, cfg: ConnectorConfig, chosen: ConnectorConfig, store: OffsetStore, context: Any) -> Beside | None:
+    def _plan_concurrent(
+        self, cfg: ConnectorConfig, snapshot_cfg: ConnectorConfig, store: OffsetStore, context: Any
+    ) -> RepeatedSnapshot | None:
         """Decide how a stream is kept; wait while another run is in the middle of something."""
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import snapshot_beside
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import plan_repeated_snapshot
 
         while True:
             try:
-                return snapshot_beside(cfg, chosen, store, owner_of(context), self.log.info, again=self._again)
-            except OF_ANOTHER_RUN as error:
+                return plan_repeated_snapshot(
+                    cfg, snapshot_cfg, store, owner_of(context), self.log.info, again=self._again
+                )
+            except OTHER_RUN_ERRORS as error:
                 self.log.info("Another run is at work: %s", error)
             self._wait()
 
-    def _read_beside(
+    def _read_concurrent(
         self, cfg: ConnectorConfig, store: OffsetStore, context: Any, collections: Sequence[str]
     ) -> dict[str, Any]:
         from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_data
 
-        if self._defers():
+        if self._should_defer():
             self.log.info("The task is not deferred: it drains until the tables are read, and waits for other runs.")
         self.log.info("There is a stream, so it is drained to its end, and stands while the tables are read.")
-        self._ask(cfg, context, snapshot_data(collections, kind="blocking"))
-        return {**self._nothing_done(cfg, store, context), **self._drive_until_done(cfg, store, context)}
+        self._send_signal(cfg, context, snapshot_data(collections, kind="blocking"))
+        return {**self._idle_result(cfg, store, context), **self._drain_until_done(cfg, store, context)}

@@ -12,8 +12,13 @@ from airflow.providers.common.compat.sdk import AirflowException
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
-from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
-from airflow_provider_mysql_cdc.operators.arguments import OVERRIDDEN, application_name, refuse, text_map
+from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
+from airflow_provider_mysql_cdc.operators.arguments import (
+    REJECTED_ARGUMENTS,
+    application_name,
+    parse_text_map,
+    reject_arguments,
+)
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
@@ -50,7 +55,7 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         "_yarn_queue",
     )
 
-    useless: ClassVar[Mapping[str, str]] = OVERRIDDEN
+    rejected_arguments: ClassVar[Mapping[str, str]] = REJECTED_ARGUMENTS
     mode: ClassVar[str]
     job_file: ClassVar[str]
     application: str
@@ -71,7 +76,7 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        refuse(type(self).__name__, kwargs, self.useless)
+        reject_arguments(type(self).__name__, kwargs, self.rejected_arguments)
         # What is given may be the result of another task, which nobody can read before it is rendered.
         super().__init__(
             application=application,
@@ -101,8 +106,8 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
         self._conn_id = self.spark_conn_id
         self.master = self.master or None
         self.name = self.name or application_name(self.mode, context)
-        self.conf = text_map(self.conf, "conf")
-        self.env_vars = text_map(self.env_vars, "env_vars")
+        self.conf = parse_text_map(self.conf, "conf")
+        self.env_vars = parse_text_map(self.env_vars, "env_vars")
 
     def _check_spark(self) -> None:
         """Find out what keeps Spark from starting before anything is planned."""
@@ -117,8 +122,8 @@ class SparkJobOperator(SparkSubmitOperator):  # type: ignore[misc]
             CdcError: It could not be submitted at all.
         """
         self._hook = self._get_hook()
-        with carried(spec, self._hook.route) as given:
-            self._hook.carry(given)
+        with deliver_spec(spec, self._hook.driver_target) as delivery:
+            self._hook.use_delivery(delivery)
             try:
                 super().execute(context)
             except CdcError:

@@ -19,13 +19,13 @@ from airflow.providers.common.compat.sdk import (
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.arguments import flag
+from airflow_provider_mysql_cdc.operators.arguments import parse_bool
 from airflow_provider_mysql_cdc.operators.common import (
-    MasksProperties,
+    MaskedPropertiesMixin,
     Properties,
     airflow_error,
     merge_properties,
-    shown_properties,
+    trigger_properties,
 )
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.triggers.base import MySqlCdcTrigger
 
 
-class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
+class MySqlCdcSensor(MaskedPropertiesMixin, BaseSensorOperator):  # type: ignore[misc]
     """Wait for something of a stream.
 
     In the modes ``poke`` and ``reschedule`` a worker looks; with ``deferrable=True`` the triggerer does, where all
@@ -70,10 +70,10 @@ class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
         self.kafka_conn_id = kafka_conn_id
         self.properties = properties
         default = conf.getboolean("operators", "default_deferrable", fallback=False)
-        self.deferrable = default if deferrable is None else flag(deferrable, "deferrable")
+        self.deferrable = default if deferrable is None else parse_bool(deferrable, "deferrable")
 
     @abstractmethod
-    def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
+    def check(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
         """Look once.
 
         Args:
@@ -86,7 +86,7 @@ class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
 
     @abstractmethod
     def trigger(self, arguments: Mapping[str, Any]) -> MySqlCdcTrigger:
-        """Return the trigger that goes on waiting after ``look``.
+        """Return the trigger that goes on waiting after ``check``.
 
         Args:
             arguments: Those that every trigger takes.
@@ -95,7 +95,7 @@ class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
     def poke(self, context: Any) -> PokeReturnValue:
         """Look once; the XCom tells what was seen."""
         try:
-            return self.look(self._config(), context)
+            return self.check(self._config(), context)
         except CdcError as error:
             raise airflow_error(error) from error
 
@@ -108,7 +108,7 @@ class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
         if not self.deferrable:
             return super().execute(context)
         try:
-            return self._look_or_defer(context, timezone.utcnow() + timedelta(seconds=self.timeout))
+            return self._check_or_defer(context, timezone.utcnow() + timedelta(seconds=self.timeout))
         except AirflowException as error:
             # Once deferred, BaseSensorOperator.resume_execution does the same.
             if self.soft_fail or self.never_fail:
@@ -129,27 +129,27 @@ class MySqlCdcSensor(MasksProperties, BaseSensorOperator):  # type: ignore[misc]
         if event["status"] == "failed":
             raise airflow_error(from_json(event["error"]))
         end = datetime.fromisoformat(until) if until else timezone.utcnow() + timedelta(seconds=self.timeout)
-        return self._look_or_defer(context, end)
+        return self._check_or_defer(context, end)
 
-    def _look_or_defer(self, context: Any, until: datetime) -> Any:
-        seen = self.poke(context)
-        if seen.is_done:
-            return seen.xcom_value
-        left = until - timezone.utcnow()
-        if left <= timedelta(0):
+    def _check_or_defer(self, context: Any, until: datetime) -> Any:
+        result = self.poke(context)
+        if result.is_done:
+            return result.xcom_value
+        remaining = until - timezone.utcnow()
+        if remaining <= timedelta(0):
             raise AirflowSensorTimeout(f"Sensor has timed out; it waited for {self.timeout} seconds.")
         return self.defer(
             trigger=self.trigger(
                 {
                     "mysql_cdc_conn_id": self.mysql_cdc_conn_id,
                     "kafka_conn_id": self.kafka_conn_id or None,
-                    "properties": shown_properties(self.properties, self.mysql_cdc_conn_id),
+                    "properties": trigger_properties(self.properties, self.mysql_cdc_conn_id),
                     "poll_interval": max(self.poke_interval, 1.0),
                 }
             ),
             method_name="resume",
             kwargs={"until": until.isoformat()},
-            timeout=left,
+            timeout=remaining,
         )
 
     def _config(self) -> ConnectorConfig:

@@ -11,17 +11,22 @@ from airflow.sdk import Asset
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
-from airflow_provider_mysql_cdc.operators.common import seconds
-from airflow_provider_mysql_cdc.operators.offset_asset import DEFAULT_ASSET, KeepsOffset, accessor_of, reference_asset
+from airflow_provider_mysql_cdc.operators.common import parse_seconds
+from airflow_provider_mysql_cdc.operators.offset_asset import (
+    DEFAULT_ASSET,
+    OffsetAssetMixin,
+    accessor_of,
+    reference_asset,
+)
 from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-    from airflow_provider_mysql_cdc.cdc.operate.lag import Drained, Thresholds
+    from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds
     from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
 
 
-class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
+class MySqlBinlogSensor(OffsetAssetMixin, MySqlCdcSensor):
     """Wait until the server's binlog has moved beyond the stored offset, so that a drain has something to do.
 
     Without a threshold anything new ends the wait, exactly what the next drain would find; of several thresholds the
@@ -44,7 +49,7 @@ class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
         "transactions_behind",
         "seconds_behind",
     )
-    tells = False
+    emits_events = False
 
     def __init__(
         self,
@@ -56,31 +61,33 @@ class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
         offset_conn_id: str | None = None,
         **kwargs: Any,
     ) -> None:
-        self.offset_asset = reference_asset(offset_asset, kwargs, tells=self.tells)
+        self.offset_asset = reference_asset(offset_asset, kwargs, emits_events=self.emits_events)
         super().__init__(**kwargs)
         self.bytes_behind = bytes_behind
         self.transactions_behind = transactions_behind
         self.seconds_behind = seconds_behind
         self.offset_conn_id = offset_conn_id
-        self._drained: Drained | None = None
+        self._drained: DrainedOffset | None = None
 
-    def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
+    def check(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
         """Compare the stored offset with the server's binlog."""
-        from airflow_provider_mysql_cdc.cdc.operate import lag as behind
+        from airflow_provider_mysql_cdc.cdc.operate import lag
 
         hook = MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id)
         accessor = accessor_of(context, self.offset_asset)
         store = hook.get_offset_store(cfg, accessor=accessor, offset_conn_id=self.offset_conn_id)
-        self._drained = behind.Drained.of(store.load())
-        found = behind.judge(self._drained, behind.look(cfg.connection_settings()), self._thresholds())
-        self.log.info("%s: %s.", "Done" if found.reached else "Waiting", found.reason)
-        return PokeReturnValue(found.reached, found.to_json() if found.reached else None)
+        self._drained = lag.DrainedOffset.from_state(store.load())
+        current_lag = lag.measure_lag(
+            self._drained, lag.read_binlog_state(cfg.connection_settings()), self._thresholds()
+        )
+        self.log.info("%s: %s.", "Done" if current_lag.reached else "Waiting", current_lag.reason)
+        return PokeReturnValue(current_lag.reached, current_lag.to_json() if current_lag.reached else None)
 
     def trigger(self, arguments: Mapping[str, Any]) -> MySqlBinlogTrigger:
         """Return the trigger that compares the binlog with the offset just seen."""
         from airflow_provider_mysql_cdc.triggers.binlog import MySqlBinlogTrigger
 
-        assert self._drained is not None  # look() comes first
+        assert self._drained is not None  # check() comes first
         drained, thresholds = self._drained.to_json(), self._thresholds().to_json()
         return MySqlBinlogTrigger(drained=drained, thresholds=thresholds, **arguments)
 
@@ -88,20 +95,20 @@ class MySqlBinlogSensor(KeepsOffset, MySqlCdcSensor):
         from airflow_provider_mysql_cdc.cdc.operate.lag import Thresholds
 
         return Thresholds(
-            _whole("bytes_behind", self.bytes_behind),
-            _whole("transactions_behind", self.transactions_behind),
-            None if _left_out(self.seconds_behind) else seconds(self.seconds_behind, "seconds_behind"),
+            _whole_number("bytes_behind", self.bytes_behind),
+            _whole_number("transactions_behind", self.transactions_behind),
+            None if _is_unset(self.seconds_behind) else parse_seconds(self.seconds_behind, "seconds_behind"),
         )
 
 
-def _left_out(value: Any) -> bool:
+def _is_unset(value: Any) -> bool:
     """Return whether an argument is not given; a template renders None as text."""
     return value in (None, "", "None")
 
 
-def _whole(name: str, value: int | str | None) -> int | None:
+def _whole_number(name: str, value: int | str | None) -> int | None:
     try:
-        return None if _left_out(value) else int(value)  # type: ignore[arg-type]
+        return None if _is_unset(value) else int(value)  # type: ignore[arg-type]
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{value!r} is not a whole number", where=name, remedy="give a number or leave it out") from (
             error

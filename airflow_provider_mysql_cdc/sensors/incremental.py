@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.common.compat.sdk import PokeReturnValue
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.common import NEEDED
+from airflow_provider_mysql_cdc.operators.common import REQUIRED_FIELDS
 from airflow_provider_mysql_cdc.sensors.base import MySqlCdcSensor
 
 if TYPE_CHECKING:
@@ -30,21 +30,21 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
 
     template_fields: Sequence[str] = (*MySqlCdcSensor.template_fields, "signal_id")
     # An id that a template has lost would mean all snapshots.
-    needed_fields: Sequence[str] = (*NEEDED, "signal_id")
+    required_fields: Sequence[str] = (*REQUIRED_FIELDS, "signal_id")
 
     def __init__(self, *, signal_id: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.signal_id = signal_id
 
-    def look(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
+    def check(self, cfg: ConnectorConfig, context: Any) -> PokeReturnValue:
         """Read the ledger.
 
         Raises:
             ConfigError: The template of the signal's id gave none.
             StateError: The snapshot was refused, stopped or given up.
         """
-        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import status_in
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger, over, told
+        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_done, status_json
 
         if self.signal_id is not None and self.signal_id.strip() in ("", "None"):
             # Taken for "all", it would end at once.
@@ -53,10 +53,10 @@ class MySqlIncrementalSnapshotSensor(MySqlCdcSensor):
                 where=f"signal_id={self.signal_id!r}",
                 remedy="give the id that the task before returned, or leave signal_id out to wait for all snapshots",
             )
-        status = status_in(look_at_ledger(cfg), self.signal_id)
-        done = over(status, self.signal_id)
+        status = snapshot_status(peek_ledger(cfg), self.signal_id)
+        done = snapshot_done(status, self.signal_id)
         self.log.info("Signal %s: %s.", self.signal_id or "(all)", status.state)
-        return PokeReturnValue(done, told(status) if done else None)
+        return PokeReturnValue(done, status_json(status) if done else None)
 
     def trigger(self, arguments: Mapping[str, Any]) -> MySqlIncrementalSnapshotTrigger:
         """Return the trigger that goes on reading the ledger."""

@@ -8,7 +8,7 @@ from pyspark import SparkConf, SparkContext
 from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner
 
 
-def nothing(index: int, arguments: Mapping[str, Any]) -> int:
+def no_op(index: int, arguments: Mapping[str, Any]) -> int:
     """Return the task's number.
 
     Args:
@@ -22,6 +22,6 @@ if __name__ == "__main__":
     context = SparkContext(conf=SparkConf())
     try:
         runner = SparkRunner(context)
-        runner.run(nothing, runner.slots(1), {}, gang=True)
+        runner.run(no_op, runner.slots(1), {}, barrier=True)
     finally:
         context.stop()

@@ -6,11 +6,11 @@ import os
 import threading
 import time
 
-LOOK_S = 1.0
+POLL_S = 1.0
 """Seconds between two looks at the JVM."""
 
 
-def end_with_parent(code: int) -> None:
+def exit_with_parent(code: int) -> None:
     """End this process once the one that has started it is gone.
 
     spark-submit's JVM starts the driver's Python (org.apache.spark.deploy.PythonRunner) and ends it in a shutdown hook.
@@ -25,5 +25,5 @@ def end_with_parent(code: int) -> None:
 
 def _watch(parent: int, code: int) -> None:
     while os.getppid() == parent:
-        time.sleep(LOOK_S)
+        time.sleep(POLL_S)
     os._exit(code)

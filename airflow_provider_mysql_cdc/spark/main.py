@@ -9,20 +9,20 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.cdc.job.job_error import last_words
+from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
-from airflow_provider_mysql_cdc.cdc.model.job_names import CREDENTIAL, KEY_VARIABLE
+from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE, YARN_CREDENTIAL
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, refused_settings
-from airflow_provider_mysql_cdc.spark.jvm_watchdog import end_with_parent
-from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
+from airflow_provider_mysql_cdc.spark.errors import application_error, named_error, settings_error
+from airflow_provider_mysql_cdc.spark.jvm_watchdog import exit_with_parent
+from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
 
 EXIT_RETRY, EXIT_FAIL = 75, 78
 """Exit codes: a retry can help (EX_TEMPFAIL), or a person is needed (EX_CONFIG)."""
 
-Run = Callable[[JobSpec, TaskRunner, Log], Any]
-_STARTED_BY_JVM = "PYSPARK_GATEWAY_PORT"
+JobFunction = Callable[[JobSpec, TaskRunner, Log], Any]
+_GATEWAY_VARIABLE = "PYSPARK_GATEWAY_PORT"
 
 
 def log(line: str) -> None:
@@ -30,7 +30,7 @@ def log(line: str) -> None:
     print(f"[mysql-cdc] {line}", flush=True)
 
 
-def main(run: Run, arguments: list[str] | None = None) -> None:
+def main(run: JobFunction, arguments: list[str] | None = None) -> None:
     """Run a job on Spark and exit.
 
     The error that the job ends with goes to three places, for the operator reads what it can reach: the ledger, the
@@ -41,12 +41,12 @@ def main(run: Run, arguments: list[str] | None = None) -> None:
         arguments: Command line; one argument, the spec file.
     """
     os.environ["MYSQL_CDC_SPARK_DRIVER"] = "1"
-    if _STARTED_BY_JVM in os.environ:
-        end_with_parent(EXIT_RETRY)
+    if _GATEWAY_VARIABLE in os.environ:
+        exit_with_parent(EXIT_RETRY)
     try:
         # In cluster modes the path is relative to the folder that the driver is started in, where the file is shipped.
-        spec = JobSpec.read(Path((sys.argv[1:] if arguments is None else arguments)[0]), key_of_the_spec)
-        with last_words(spec, log, lambda error: named_error(error) or application_error(error)):
+        spec = JobSpec.read(Path((sys.argv[1:] if arguments is None else arguments)[0]), spec_key)
+        with reporting_job_error(spec, log, lambda error: named_error(error) or application_error(error)):
             _on_spark(run, spec)
     except CdcError as error:
         # On one line: whoever reads the output finds the error by its name, which stands at its beginning.
@@ -54,30 +54,30 @@ def main(run: Run, arguments: list[str] | None = None) -> None:
         sys.exit(EXIT_RETRY if error.can_retry else EXIT_FAIL)
 
 
-def key_of_the_spec() -> str | None:
+def spec_key() -> str | None:
     """Return the key that the operator has handed over beside a sealed spec; None when there is none.
 
     It stands in this process's environment where spark-submit started it, else among the credentials that YARN gave to
-    the application (``hooks.spec_carrier``).
+    the application (``hooks.spec_delivery``).
     """
     if key := os.environ.pop(KEY_VARIABLE, None):
         return key
-    if _STARTED_BY_JVM not in os.environ:  # nobody's Spark application
+    if _GATEWAY_VARIABLE not in os.environ:  # nobody's Spark application
         return None
     from pyspark import SparkContext
 
     SparkContext._ensure_initialized()
     hadoop: Any = SparkContext._jvm.org.apache.hadoop  # type: ignore[union-attr]
     user = hadoop.security.UserGroupInformation.getCurrentUser()
-    found = user.getCredentials().getSecretKey(hadoop.io.Text(CREDENTIAL))
-    return None if found is None else bytes(found).decode()
+    secret_key = user.getCredentials().getSecretKey(hadoop.io.Text(YARN_CREDENTIAL))
+    return None if secret_key is None else bytes(secret_key).decode()
 
 
-def _on_spark(run: Run, spec: JobSpec) -> None:
+def _on_spark(run: JobFunction, spec: JobSpec) -> None:
     import pyspark
     from pyspark import SparkConf, SparkContext
 
-    require_one_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
+    require_same_version(pyspark.__version__, jars_version(os.environ.get("SPARK_HOME", "")), pyspark.__file__)
     conf = SparkConf()
     # A second copy of a writer would fence the first one (F04); a failed writer's batch is retried as a whole.
     # The jobs are submitted with false, which wins over the cluster's own settings.
@@ -86,9 +86,9 @@ def _on_spark(run: Run, spec: JobSpec) -> None:
     try:
         context = SparkContext(conf=conf)
     except Exception as error:
-        if (found := refused_settings(error)) is None:
+        if (named_failure := settings_error(error)) is None:
             raise
-        raise found from None
+        raise named_failure from None
     context.setLogLevel("ERROR")
     try:
         from airflow_provider_mysql_cdc.spark.spark_tasks import SparkRunner

@@ -13,19 +13,23 @@ from pyspark import SparkConf, SparkContext
 from airflow_provider_mysql_cdc import __version__
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskFunction
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.spark.errors import MARK, application_error, executor_error, named_error
-from airflow_provider_mysql_cdc.spark.executor_failures import MOST, RETRIES, ExecutorEnds
-from airflow_provider_mysql_cdc.spark.starvation import told_while_starving
+from airflow_provider_mysql_cdc.spark.errors import ERROR_MARK, application_error, executor_error, named_error
+from airflow_provider_mysql_cdc.spark.executor_failures import (
+    DEFAULT_MAX_RETRIES,
+    MAX_RETRIES_SETTING,
+    ExecutorFailures,
+)
+from airflow_provider_mysql_cdc.spark.starvation import warn_while_starving
 
-COORDINATOR = "spark.mysqlcdc.coordinator."
+COORDINATOR_PREFIX = "spark.mysqlcdc.coordinator."
 """``host``, ``bindAddress`` and ``port`` of the channel from tasks to driver; Spark's own are the default."""
 SETTLE_S = 2.0
 """Seconds without a further slot after which all executors count as there."""
-WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
-WAIT_MS = 30_000
-ASKED = (
+REGISTRATION_WAIT = "spark.scheduler.maxRegisteredResourcesWaitingTime"
+DEFAULT_REGISTRATION_WAIT_MS = 30_000
+RESOURCE_SETTINGS = (
     "spark.executor.memory",
     "spark.executor.memoryOverhead",
     "spark.executor.cores",
@@ -53,14 +57,14 @@ class SparkRunner:
         self.endpoint = endpoint(conf)
         self._local = str(context.master).startswith("local[") or context.master == "local"
         # A local master has no executors to come and go (org.apache.spark.util.Utils.isDynamicAllocationEnabled).
-        elastic = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
-        self._elastic = elastic and not self._local
-        self._waited = False
+        dynamic_allocation = str(conf.get("spark.dynamicAllocation.enabled", "false")).lower() == "true"
+        self._dynamic_allocation = dynamic_allocation and not self._local
+        self._slots_awaited = False
         self._standalone = str(context.master).startswith("spark://")
-        self._ends: ExecutorEnds | None = None
-        self._given_up: CdcError | None = None
+        self._executor_failures: ExecutorFailures | None = None
+        self._stage_error: CdcError | None = None
 
-    def slots(self, wanted: int = 0) -> int:
+    def slots(self, required: int = 0) -> int:
         """Return how many tasks can run at once on the executors that are there, at least one.
 
         Executors register one after the other: as many slots as are wanted are waited for, as long as Spark itself
@@ -75,30 +79,30 @@ class SparkRunner:
         """
         jvm: Any = self._context._jvm
         spark = self._context._jsc.sc()
-        one = jvm.java.util.ArrayList()
-        one.add(1)
+        single_row = jvm.java.util.ArrayList()
+        single_row.add(1)
         # A first task, without a Python worker, waits for the executors.
-        with self._watched():
-            self._context._jsc.parallelize(one, 1).count()
+        with self._watch_stage():
+            self._context._jsc.parallelize(single_row, 1).count()
 
-        def now() -> int:
+        def current_slots() -> int:
             return max(1, int(spark.maxNumConcurrentTasks(spark.resourceProfileManager().defaultResourceProfile())))
 
         # Where executors come as tasks wait for them, none comes before. Waited is once: a job may have many rounds.
-        if self._local or self._elastic or self._waited:
-            return now()
-        self._waited = True
-        patience = float(spark.conf().getTimeAsMs(WAIT, f"{WAIT_MS}ms")) / 1000
-        return settled(now, wanted, patience)
+        if self._local or self._dynamic_allocation or self._slots_awaited:
+            return current_slots()
+        self._slots_awaited = True
+        timeout_s = float(spark.conf().getTimeAsMs(REGISTRATION_WAIT, f"{DEFAULT_REGISTRATION_WAIT_MS}ms")) / 1000
+        return wait_for_slots(current_slots, required, timeout_s)
 
-    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
         """Run ``task(index, arguments)`` for each index.
 
         Args:
             task: A module-level function.
             count: Number of tasks.
             arguments: Values that can be pickled.
-            gang: Use a barrier stage: all tasks at once or none. Spark refuses such a stage with dynamic allocation
+            barrier: Use a barrier stage: all tasks at once or none. Spark refuses such a stage with dynamic allocation
                 (SPARK-24942); the tasks are then ordinary ones, which meet at the driver or end with its error: it
                 waits a limited time for all of them, and takes no second attempt of one.
 
@@ -106,11 +110,11 @@ class SparkRunner:
             CdcError: A task ended with it, or the executors cannot run tasks.
         """
         shared = self._context.broadcast(arguments)
-        body = _body(task, shared)
+        body = _partition_function(task, shared)
         rdd = self._context.parallelize(range(count), count)
         try:
-            with self._watched():
-                if gang and not self._elastic:
+            with self._watch_stage():
+                if barrier and not self._dynamic_allocation:
                     return list(rdd.barrier().mapPartitions(body).collect())
                 return list(rdd.mapPartitions(body).collect())
         finally:
@@ -118,22 +122,24 @@ class SparkRunner:
                 shared.destroy()
 
     @contextmanager
-    def _watched(self) -> Iterator[None]:
+    def _watch_stage(self) -> Iterator[None]:
         """Name what the stage inside fails with, and say while it has no task that runs; a local one has its slots.
 
         Raises:
             CdcError: A task ended with it, or Spark cannot run tasks.
         """
-        self._given_up = None
+        self._stage_error = None
         try:
-            with nullcontext() if self._local else told_while_starving(self._running, self._tell_starving):
+            with nullcontext() if self._local else warn_while_starving(self._running, self._warn_starving):
                 yield
         except Exception as error:
             stopped = bool(self._context._jsc.sc().isStopped())
-            found = self._given_up or named_error(error) or executor_error(error) or application_error(error, stopped)
-            if found is None:
+            named_failure = (
+                self._stage_error or named_error(error) or executor_error(error) or application_error(error, stopped)
+            )
+            if named_failure is None:
                 raise
-            raise found from None
+            raise named_failure from None
 
     def _running(self) -> int | None:
         """Return how many tasks run now, or None when there is no stage."""
@@ -141,39 +147,43 @@ class SparkRunner:
         stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
         running = sum(stage.numActiveTasks for stage in stages if stage is not None) if stages else None
         if self._standalone:
-            self._look_at_ends(running)
+            self._check_executor_failures(running)
         return running
 
-    def _look_at_ends(self, running: int | None) -> None:
+    def _check_executor_failures(self, running: int | None) -> None:
         """End the stage when one executor after the other ends before it is there, as Spark's master would."""
         if running != 0:
-            if self._ends is not None:
-                self._ends.forget()
+            if self._executor_failures is not None:
+                self._executor_failures.reset()
             return
         try:
-            self._ends = self._ends or ExecutorEnds(self._context._jvm)
-            self._ends.look()
+            self._executor_failures = self._executor_failures or ExecutorFailures(self._context._jvm)
+            self._executor_failures.poll()
         except Exception:  # the driver logs with something else than log4j
             self._standalone = False
             return
-        most = int(self._context.getConf().get(RETRIES) or MOST)
-        if 0 <= most <= self._ends.number and not self._executors():
-            self._given_up = self._ends.error(str(self._context.master))
+        max_retries = int(self._context.getConf().get(MAX_RETRIES_SETTING) or DEFAULT_MAX_RETRIES)
+        if 0 <= max_retries <= self._executor_failures.count and not self._executors():
+            self._stage_error = self._executor_failures.error(str(self._context.master))
             self._context.cancelAllJobs()
 
     def _executors(self) -> int:
         spark: Any = self._context._jsc.sc()
         return max(0, int(spark.getExecutorMemoryStatus().size()) - 1)
 
-    def _tell_starving(self, idle_s: float) -> None:
+    def _warn_starving(self, idle_s: float) -> None:
         conf = self._context.getConf()
-        asked = ", ".join(f"{name}={value}" for name in ASKED if (value := conf.get(name)))
-        ended = f"; {self._ends.number} have ended: {self._ends.last}" if self._ends and self._ends.number else ""
+        settings = ", ".join(f"{name}={value}" for name in RESOURCE_SETTINGS if (value := conf.get(name)))
+        failures = (
+            f"; {self._executor_failures.count} have ended: {self._executor_failures.last_reason}"
+            if self._executor_failures and self._executor_failures.count
+            else ""
+        )
         self._log(
             f"waiting for Spark: no task of this job has run for {idle_s:.0f} s, {self._executors()} executor(s) are "
-            f"there{ended}. "
+            f"there{failures}. "
             "Others hold the cluster's cores, or none of its workers has what is asked for "
-            f"({asked or 'nothing is set'}); the web page of {self._context.master} tells"
+            f"({settings or 'nothing is set'}); the web page of {self._context.master} tells"
         )
 
 
@@ -183,31 +193,33 @@ def endpoint(conf: SparkConf) -> Endpoint:
     Args:
         conf: Spark's configuration; what is not said for the coordinator holds as for Spark's own driver.
     """
-    host = conf.get(COORDINATOR + "host") or conf.get("spark.driver.host") or "127.0.0.1"
-    bind = conf.get(COORDINATOR + "bindAddress") or conf.get("spark.driver.bindAddress") or ""
-    port = conf.get(COORDINATOR + "port") or "0"
+    host = conf.get(COORDINATOR_PREFIX + "host") or conf.get("spark.driver.host") or "127.0.0.1"
+    bind = conf.get(COORDINATOR_PREFIX + "bindAddress") or conf.get("spark.driver.bindAddress") or ""
+    port = conf.get(COORDINATOR_PREFIX + "port") or "0"
     if not port.isdecimal() or int(port) > 65_535:
-        raise ConfigError("this is no port", where=COORDINATOR + "port", why=repr(port), remedy="give 0 to 65535")
+        raise ConfigError(
+            "this is no port", where=COORDINATOR_PREFIX + "port", why=repr(port), remedy="give 0 to 65535"
+        )
     return Endpoint(host, bind, int(port))
 
 
-def settled(now: Callable[[], int], wanted: int, patience_s: float) -> int:
+def wait_for_slots(current_slots: Callable[[], int], required: int, timeout_s: float) -> int:
     """Return the slots that are there once as many as wanted have come, or no more come.
 
     Args:
-        now: Returns how many there are.
-        wanted: How many are enough; 0 for all that come.
-        patience_s: Longest wait in seconds.
+        current_slots: Returns how many there are.
+        required: How many are enough; 0 for all that come.
+        timeout_s: Longest wait in seconds.
     """
-    found, began = now(), time.monotonic()
-    grown = began
-    while (not wanted or found < wanted) and time.monotonic() - began < patience_s:
-        if not wanted and time.monotonic() - grown >= SETTLE_S:
+    slots, started = current_slots(), time.monotonic()
+    last_change = started
+    while (not required or slots < required) and time.monotonic() - started < timeout_s:
+        if not required and time.monotonic() - last_change >= SETTLE_S:
             break
         time.sleep(0.1)
-        if (more := now()) != found:
-            found, grown = more, time.monotonic()
-    return found
+        if (new_slots := current_slots()) != slots:
+            slots, last_change = new_slots, time.monotonic()
+    return slots
 
 
 def _require_version(driver: str) -> None:
@@ -224,7 +236,7 @@ def _require_version(driver: str) -> None:
         )
 
 
-def _body(task: Task, shared: Any) -> Callable[[Iterator[int]], Iterator[Any]]:
+def _partition_function(task: TaskFunction, shared: Any) -> Callable[[Iterator[int]], Iterator[Any]]:
     version = __version__
 
     def run(indexes: Iterator[int]) -> Iterator[Any]:
@@ -234,6 +246,6 @@ def _body(task: Task, shared: Any) -> Callable[[Iterator[int]], Iterator[Any]]:
                 yield task(index, shared.value)
             except CdcError as error:
                 # Spark brings an exception back as text only.
-                raise RuntimeError(MARK + json.dumps(error.to_json())) from error
+                raise RuntimeError(ERROR_MARK + json.dumps(error.to_json())) from error
 
     return run

@@ -17,17 +17,17 @@ def jars_version(spark_home: str) -> str | None:
     Args:
         spark_home: Value of SPARK_HOME; in YARN's cluster mode the jars lie elsewhere.
     """
-    found = (_CORE_JAR.fullmatch(path.name) for path in Path(spark_home, "jars").glob("spark-core_*.jar"))
-    return next((match[1] for match in found if match), None)
+    matches = (_CORE_JAR.fullmatch(path.name) for path in Path(spark_home, "jars").glob("spark-core_*.jar"))
+    return next((match[1] for match in matches if match), None)
 
 
-def require_one_version(python: str, java: str | None, place: str) -> None:
+def require_same_version(python: str, java: str | None, pyspark_file: str) -> None:
     """Refuse the Python files of one Spark with the jars of another: what they say to each other carries no version.
 
     Args:
         python: ``pyspark.__version__``.
         java: Version of the jars; None when it is not known.
-        place: File from which pyspark came.
+        pyspark_file: File from which pyspark came.
 
     Raises:
         ConfigError: They differ.
@@ -36,7 +36,7 @@ def require_one_version(python: str, java: str | None, place: str) -> None:
         return
     raise ConfigError(
         "pyspark and Spark are of two versions",
-        where=f"{place} is {python}, the jars of SPARK_HOME={os.environ.get('SPARK_HOME', '')} are {java}",
+        where=f"{pyspark_file} is {python}, the jars of SPARK_HOME={os.environ.get('SPARK_HOME', '')} are {java}",
         why="pyspark-client has replaced files of pyspark, or PYTHONPATH or PYSPARK_PYTHON leads to another pyspark",
         remedy="pip install --force-reinstall --no-deps pyspark=="
         f"{java} in that environment, or take pyspark out of it: spark-submit brings its own",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState, conflict, same_revision, stamped
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState, conflict_error, is_same_write, next_revision
 
 
 class StateAccessor(Protocol):
@@ -58,9 +58,9 @@ class AssetOffsetStore:
         Raises:
             OffsetConflictError: Something else is stored by now.
         """
-        found = self.load()
-        if not same_revision(found, expected):
-            raise conflict(f"asset state, key {self.key}", expected, found)
-        stored = stamped(new, found)
+        current = self.load()
+        if not is_same_write(current, expected):
+            raise conflict_error(f"asset state, key {self.key}", expected, current)
+        stored = next_revision(new, current)
         self._accessor.set(self.key, stored.to_json())
         return stored

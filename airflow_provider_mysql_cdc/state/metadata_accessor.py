@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 
-METASTORE = "airflow.state.metastore.MetastoreBackend"
+METASTORE_BACKEND = "airflow.state.metastore.MetastoreBackend"
 
 
 class MetadataAccessor:
@@ -69,11 +69,11 @@ def _require_metadata_database() -> None:
     from airflow.configuration import conf
 
     for section, option in (("workers", "state_store_backend"), ("state_store", "backend")):
-        found = conf.get(section, option, fallback="") or METASTORE
-        if found != METASTORE:
+        backend = conf.get(section, option, fallback="") or METASTORE_BACKEND
+        if backend != METASTORE_BACKEND:
             raise StateError(
                 "the state of assets is not kept in the metadata database",
-                where=f"[{section}] {option} = {found}",
+                where=f"[{section}] {option} = {backend}",
                 remedy="move the offset with DAG mysql_cdc_reset_offset; or let the DAGs use another offset_conn_id:"
                 " what is missing there is restored from the ledger",
             )

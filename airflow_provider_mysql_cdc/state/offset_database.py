@@ -68,32 +68,32 @@ def open_engine(conn: Any) -> Any:
 
     if conn.conn_type == "sqlite":
         return sqlalchemy.create_engine(f"sqlite:///{conn.host or ''}")
-    opener = _opener(conn)
-    first = _open(conn, opener)
-    packages = (base.__module__.split(".")[0] for base in type(first).__mro__)
+    opener = _connection_opener(conn)
+    first_connection = _open_connection(conn, opener)
+    packages = (base.__module__.split(".")[0] for base in type(first_connection).__mro__)
     dialect = next((_DIALECTS[package] for package in packages if package in _DIALECTS), None)
     if dialect is None:
-        first.close()
+        first_connection.close()
         return conn.get_hook().get_sqlalchemy_engine()
-    waiting = [first]
+    opened_connections = [first_connection]
 
-    def another() -> Any:
-        return waiting.pop() if waiting else _text(opener())
+    def next_connection() -> Any:
+        return opened_connections.pop() if opened_connections else _with_utf8(opener())
 
     # Between plan and settlement lies a whole job; a server or a firewall ends what is idle for so long.
-    return sqlalchemy.create_engine(f"{dialect}://", creator=another, pool_pre_ping=True)
+    return sqlalchemy.create_engine(f"{dialect}://", creator=next_connection, pool_pre_ping=True)
 
 
-def _opener(conn: Any) -> Opener:
+def _connection_opener(conn: Any) -> Opener:
     """Return what opens the connection."""
     if conn.conn_type == "mysql_cdc":
-        return _as_source(conn)
+        return _source_opener(conn)
     try:
         hook = conn.get_hook()
     except Exception as error:  # an unknown type is an AirflowException, a broken provider any error of an import
         if conn.conn_type in ("mysql", "mariadb") and not _asks_for_tls(conn):
-            return _plain_mysql(conn)
-        raise _not_installed(conn, error) from error
+            return _plain_mysql_opener(conn)
+        raise _not_installed_error(conn, error) from error
     if not hasattr(hook, "get_sqlalchemy_engine"):
         raise ConfigError(
             "this connection is not of a database",
@@ -104,13 +104,13 @@ def _opener(conn: Any) -> Opener:
     return opener
 
 
-def _open(conn: Any, opener: Opener) -> Any:
+def _open_connection(conn: Any, opener: Opener) -> Any:
     try:
-        return _text(opener())
+        return _with_utf8(opener())
     except CdcError:
         raise
     except _NOT_INSTALLED as error:
-        raise _not_installed(conn, error) from error
+        raise _not_installed_error(conn, error) from error
     except (RuntimeError, ValueError, TypeError) as error:
         # MySqlHook says with a RuntimeError that mysqlclient is missing; drivers refuse unknown options with others.
         raise ConfigError(
@@ -129,14 +129,14 @@ def _open(conn: Any, opener: Opener) -> Any:
         ) from None
 
 
-def _text(opened: Any) -> Any:
+def _with_utf8(connection: Any) -> Any:
     """Return a connection that sends and takes text as UTF-8; mysqlclient goes by the library's default otherwise."""
-    if hasattr(opened, "set_character_set"):
-        opened.set_character_set("utf8mb4")
-    return opened
+    if hasattr(connection, "set_character_set"):
+        connection.set_character_set("utf8mb4")
+    return connection
 
 
-def _as_source(conn: Any) -> Opener:
+def _source_opener(conn: Any) -> Opener:
     from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 
     # Only how to reach the server is asked for; what a stream needs besides may stand elsewhere.
@@ -153,7 +153,7 @@ def _as_source(conn: Any) -> Opener:
     return opener
 
 
-def _plain_mysql(conn: Any) -> Opener:
+def _plain_mysql_opener(conn: Any) -> Opener:
     import pymysql
 
     def opener() -> Any:
@@ -174,7 +174,7 @@ def _asks_for_tls(conn: Any) -> bool:
     return any(name.startswith("ssl") or name in ("iam", "tls") for name in conn.extra_dejson)
 
 
-def _not_installed(conn: Any, error: BaseException) -> ConfigError:
+def _not_installed_error(conn: Any, error: BaseException) -> ConfigError:
     extra = _EXTRAS.get(conn.conn_type)
     return ConfigError(
         "what opens this type of connection is not installed",

@@ -51,14 +51,14 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
             "kafka_conn_id": self.kafka_conn_id,
             "properties": self.properties,
             "poll_interval": self.poll_interval,
-            **self.more(),
+            **self.extra_arguments(),
         }
 
-    def more(self) -> dict[str, Any]:
+    def extra_arguments(self) -> dict[str, Any]:
         """Return the arguments that only this kind of trigger has."""
         raise NotImplementedError
 
-    def wanted(self) -> tuple[str, ...]:
+    def poll_scope(self) -> tuple[str, ...]:
         """Return what tells apart what is read through one connection, for example an id."""
         return ()
 
@@ -73,11 +73,11 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
         """
         raise NotImplementedError
 
-    def judge(self, found: Any) -> dict[str, Any] | None:
+    def evaluate(self, result: Any) -> dict[str, Any] | None:
         """Return the event's content when the wait is over, or None.
 
         Args:
-            found: What ``read`` returned, of this trigger or of one that shares its poll.
+            result: What ``read`` returned, of this trigger or of one that shares its poll.
 
         Raises:
             CdcError: There is nothing to wait for.
@@ -87,16 +87,16 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait, then yield one event: ``{"status": "ready", ...}`` or ``{"status": "failed", "error": {...}}``."""
         try:
-            self._subscription = Subscription(self._key(), self._read, self.poll_interval)
-            async for found in self._subscription.results():
-                if (event := self.judge(found)) is not None:
+            self._subscription = Subscription(self._poll_key(), self._read, self.poll_interval)
+            async for result in self._subscription.results():
+                if (event := self.evaluate(result)) is not None:
                     yield TriggerEvent({"status": "ready", **event})
                     return
         except CdcError as error:
             yield TriggerEvent({"status": "failed", "error": error.to_json()})
         except Exception as error:
             self.log.exception("The poll failed.")
-            yield TriggerEvent({"status": "failed", "error": _unnamed(error).to_json()})
+            yield TriggerEvent({"status": "failed", "error": _unexpected_error(error).to_json()})
         finally:
             await self.cleanup()
 
@@ -105,15 +105,15 @@ class MySqlCdcTrigger(BaseTrigger):  # type: ignore[misc]
         if self._subscription is not None:
             self._subscription.leave()
 
-    def _key(self) -> tuple[str, ...]:
+    def _poll_key(self) -> tuple[str, ...]:
         settings = json.dumps(self.properties, sort_keys=True, default=str)
-        return type(self).__qualname__, self.mysql_cdc_conn_id, self.kafka_conn_id or "", settings, *self.wanted()
+        return type(self).__qualname__, self.mysql_cdc_conn_id, self.kafka_conn_id or "", settings, *self.poll_scope()
 
     def _read(self) -> Any:
         return self.read(MySqlCdcHook(self.mysql_cdc_conn_id, self.kafka_conn_id).get_config(self.properties))
 
 
-def _unnamed(error: Exception) -> CdcError:
+def _unexpected_error(error: Exception) -> CdcError:
     """Return an error for what this package does not know; its text may hold anything, so it stays in the log."""
     return CdcError(
         "the triggerer could not poll",

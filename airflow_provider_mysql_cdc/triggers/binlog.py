@@ -28,19 +28,19 @@ class MySqlBinlogTrigger(MySqlCdcTrigger):
         self.drained = dict(drained)
         self.thresholds = dict(thresholds)
 
-    def more(self) -> dict[str, Any]:
+    def extra_arguments(self) -> dict[str, Any]:
         """Return the arguments that only this kind of trigger has."""
         return {"drained": self.drained, "thresholds": self.thresholds}
 
     def read(self, cfg: ConnectorConfig) -> BinlogState:
         """Look at the server's binlog."""
-        from airflow_provider_mysql_cdc.cdc.operate.lag import look
+        from airflow_provider_mysql_cdc.cdc.operate.lag import read_binlog_state
 
-        return look(cfg.connection_settings())
+        return read_binlog_state(cfg.connection_settings())
 
-    def judge(self, found: BinlogState) -> dict[str, Any] | None:
+    def evaluate(self, result: BinlogState) -> dict[str, Any] | None:
         """Return how far behind the offset is, when that is far enough."""
-        from airflow_provider_mysql_cdc.cdc.operate.lag import Drained, Thresholds, judge
+        from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag
 
-        behind = judge(Drained.from_json(self.drained), found, Thresholds.from_json(self.thresholds))
-        return {"behind": behind.to_json()} if behind.reached else None
+        current_lag = measure_lag(DrainedOffset.from_json(self.drained), result, Thresholds.from_json(self.thresholds))
+        return {"behind": current_lag.to_json()} if current_lag.reached else None

@@ -23,24 +23,24 @@ class MySqlIncrementalSnapshotTrigger(MySqlCdcTrigger):
         super().__init__(**kwargs)
         self.signal_id = signal_id
 
-    def more(self) -> dict[str, Any]:
+    def extra_arguments(self) -> dict[str, Any]:
         """Return the arguments that only this kind of trigger has."""
         return {"signal_id": self.signal_id}
 
     def read(self, cfg: ConnectorConfig) -> LedgerState:
         """Read the ledger."""
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
 
-        return look_at_ledger(cfg)
+        return peek_ledger(cfg)
 
-    def judge(self, found: LedgerState) -> dict[str, Any] | None:
+    def evaluate(self, result: LedgerState) -> dict[str, Any] | None:
         """Return how the snapshot stands, when it is done.
 
         Raises:
             StateError: It was refused, stopped or given up.
         """
-        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import status_in
-        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import over, told
+        from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import snapshot_status
+        from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import snapshot_done, status_json
 
-        status = status_in(found, self.signal_id)
-        return told(status) if over(status, self.signal_id) else None
+        status = snapshot_status(result, self.signal_id)
+        return status_json(status) if snapshot_done(status, self.signal_id) else None

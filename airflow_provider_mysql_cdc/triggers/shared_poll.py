@@ -14,12 +14,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from weakref import WeakKeyDictionary
 
-Read = Callable[[], Any]
+PollFunction = Callable[[], Any]
 
 _polls: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[Hashable, _Poll]] = WeakKeyDictionary()
 
 
-def polls() -> int:
+def active_polls() -> int:
     """Return the number of polls at work in the running event loop."""
     return len(_polls.get(asyncio.get_running_loop(), {}))
 
@@ -30,15 +30,15 @@ class Subscription:
     Args:
         key: What is polled; equal keys share one poll.
         read: Reads it; it may block, for it runs in the poll's own thread. The first subscriber's is used.
-        every_s: Longest time between two reads, in seconds; the most impatient subscriber's counts.
+        interval_s: Longest time between two reads, in seconds; the most impatient subscriber's counts.
     """
 
-    def __init__(self, key: Hashable, read: Read, every_s: float) -> None:
-        self.every_s = every_s
-        here = _polls.setdefault(asyncio.get_running_loop(), {})
-        if key not in here:
-            here[key] = _Poll(key, read, here)
-        self._poll = here[key]
+    def __init__(self, key: Hashable, read: PollFunction, interval_s: float) -> None:
+        self.interval_s = interval_s
+        loop_polls = _polls.setdefault(asyncio.get_running_loop(), {})
+        if key not in loop_polls:
+            loop_polls[key] = _Poll(key, read, loop_polls)
+        self._poll = loop_polls[key]
         self._poll.join(self)
 
     async def results(self) -> AsyncIterator[Any]:
@@ -47,15 +47,15 @@ class Subscription:
         Raises:
             Exception: What the read raised; the poll has ended then.
         """
-        seen = 0
+        last_sequence = 0
         try:
             while True:
-                while self._poll.number == seen:
+                while self._poll.sequence == last_sequence:
                     await self._poll.changed.wait()
-                seen = self._poll.number
+                last_sequence = self._poll.sequence
                 if self._poll.error is not None:
                     raise self._poll.error
-                yield self._poll.found
+                yield self._poll.latest
         finally:
             self.leave()
 
@@ -67,12 +67,12 @@ class Subscription:
 class _Poll:
     """Read again and again while somebody waits for it."""
 
-    def __init__(self, key: Hashable, read: Read, here: dict[Hashable, _Poll]) -> None:
-        self._key, self._read, self._here = key, read, here
+    def __init__(self, key: Hashable, read: PollFunction, loop_polls: dict[Hashable, _Poll]) -> None:
+        self._key, self._read, self._loop_polls = key, read, loop_polls
         self._subscribers: set[Subscription] = set()
-        self._hurry = asyncio.Event()
-        self.number = 0
-        self.found: Any = None
+        self._wake = asyncio.Event()
+        self.sequence = 0
+        self.latest: Any = None
         self.error: Exception | None = None
         self.changed = asyncio.Event()
         # A thread of its own: a server that does not answer must not hold up the polls of others.
@@ -82,7 +82,7 @@ class _Poll:
 
     def join(self, subscriber: Subscription) -> None:
         self._subscribers.add(subscriber)
-        self._hurry.set()
+        self._wake.set()
 
     def leave(self, subscriber: Subscription) -> None:
         self._subscribers.discard(subscriber)
@@ -93,31 +93,31 @@ class _Poll:
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
         while self._subscribers:
-            began = loop.time()
+            started = loop.time()
             try:
-                self.found = await loop.run_in_executor(self._thread, self._read)
+                self.latest = await loop.run_in_executor(self._thread, self._read)
             except Exception as error:
                 self.error = error
                 self._end()  # whoever comes now starts a new poll
             self._publish()
             if self.error is not None:
                 return
-            await self._wait(began)
+            await self._wait(started)
 
-    async def _wait(self, began: float) -> None:
+    async def _wait(self, started: float) -> None:
         """Wait until the most impatient subscriber wants another read; one that joins may be more impatient."""
         loop = asyncio.get_running_loop()
-        while (left := began + min((s.every_s for s in self._subscribers), default=0.0) - loop.time()) > 0:
-            self._hurry.clear()
+        while (remaining_s := started + min((s.interval_s for s in self._subscribers), default=0.0) - loop.time()) > 0:
+            self._wake.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), left)
+                await asyncio.wait_for(self._wake.wait(), remaining_s)
 
     def _publish(self) -> None:
-        self.number += 1
+        self.sequence += 1
         changed, self.changed = self.changed, asyncio.Event()
         changed.set()
 
     def _end(self) -> None:
-        if self._here.get(self._key) is self:
-            del self._here[self._key]
+        if self._loop_polls.get(self._key) is self:
+            del self._loop_polls[self._key]
         self._thread.shutdown(wait=False, cancel_futures=True)

@@ -15,31 +15,31 @@ log = logging.getLogger(__name__)
 
 UNKNOWN = "unknown"
 """Stands for a state that could not be asked for."""
-ASK_S = 2.0
+QUERY_TIMEOUT_S = 2.0
 """Seconds to wait for Airflow's answer in a task; it kills the process five seconds after it has told it to end."""
-ASK_IN_TRIGGER_S = 15.0
+TRIGGER_QUERY_TIMEOUT_S = 15.0
 """The same in a trigger, which has thirty seconds; its triggerer may have to load the API first, which takes some."""
-LIVES = (None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule")
+UNFINISHED_STATES = (None, "scheduled", "queued", "running", "deferred", "up_for_retry", "up_for_reschedule")
 """States of a task that nobody has ended: this try, or another one, goes on with it."""
 
 
-def state_of(ti: Any, patience_s: float = ASK_S) -> str | None:
+def state_of(ti: Any, timeout_s: float = QUERY_TIMEOUT_S) -> str | None:
     """Return the state of a task instance; ``UNKNOWN`` when Airflow does not tell in time.
 
     It is asked in a thread of its own: the thread that was told to end may hold Airflow's channel.
 
     Args:
         ti: Has ``dag_id``, ``run_id``, ``task_id`` and ``map_index``.
-        patience_s: Seconds to wait for the answer.
+        timeout_s: Seconds to wait for the answer.
     """
-    found: list[str | None] = []
-    asking = threading.Thread(target=_ask, args=(ti, found), name="cdc-task-state", daemon=True)
-    asking.start()
-    asking.join(patience_s)
-    return found[0] if found else UNKNOWN
+    answers: list[str | None] = []
+    thread = threading.Thread(target=_query_state, args=(ti, answers), name="cdc-task-state", daemon=True)
+    thread.start()
+    thread.join(timeout_s)
+    return answers[0] if answers else UNKNOWN
 
 
-def _ask(ti: Any, found: list[str | None]) -> None:
+def _query_state(ti: Any, answers: list[str | None]) -> None:
     from airflow.sdk.execution_time.task_runner import RuntimeTaskInstance
 
     index = getattr(ti, "map_index", -1)
@@ -49,6 +49,6 @@ def _ask(ti: Any, found: list[str | None]) -> None:
         )
         # Source: execution_api/routes/task_instances.py, get_task_instance_states (3.3).
         state = states[ti.run_id][f"{ti.task_id}_{index}" if index >= 0 else ti.task_id]
-        found.append(None if state is None else str(getattr(state, "value", state)))
+        answers.append(None if state is None else str(getattr(state, "value", state)))
     except Exception as error:  # the run is gone, or Airflow does not answer
         log.info("Airflow does not tell the task's state: %s", type(error).__name__)

@@ -28,10 +28,10 @@ def connect_schema(avro: Any) -> dict[str, Any]:
     Args:
         avro: The parsed Avro schema.
     """
-    return _Conversion().convert(avro, "")
+    return _SchemaConverter().convert(avro, "")
 
 
-class _Conversion:
+class _SchemaConverter:
     """Convert one schema; a record that is named again is the one that was printed."""
 
     def __init__(self) -> None:
@@ -51,16 +51,18 @@ class _Conversion:
                 return {**self._named[avro if "." in avro else f"{space}.{avro}"], "optional": optional}
             avro = {"type": avro}
         build = self._builders.get(avro["type"])
-        head = build(avro, space) if build else {"type": avro.get("connect.type") or _TYPES[avro["type"]]}
-        found = {**head, "optional": optional} | {m: v for m in _MEMBERS if (v := avro.get(f"connect.{m}")) is not None}
+        header = build(avro, space) if build else {"type": avro.get("connect.type") or _TYPES[avro["type"]]}
+        schema = {**header, "optional": optional} | {
+            m: v for m in _MEMBERS if (v := avro.get(f"connect.{m}")) is not None
+        }
         if avro.get("connect.default") is not None:
-            found["default"] = _default(avro["connect.default"], found)
+            schema["default"] = _default(avro["connect.default"], schema)
         if avro["type"] == "record":
-            self._named[_full(avro, space)] = found
-        return found
+            self._named[_full_name(avro, space)] = schema
+        return schema
 
     def _record(self, avro: dict[str, Any], space: str) -> dict[str, Any]:
-        inner = _full(avro, space).rpartition(".")[0]
+        inner = _full_name(avro, space).rpartition(".")[0]
         return {"type": "struct", "fields": [self._field(field, inner) for field in avro["fields"]]}
 
     def _field(self, field: dict[str, Any], space: str) -> dict[str, Any]:
@@ -70,7 +72,7 @@ class _Conversion:
         return {**found, "field": field["name"]}
 
 
-def _full(avro: dict[str, Any], space: str) -> str:
+def _full_name(avro: dict[str, Any], space: str) -> str:
     if "." in avro["name"]:
         return str(avro["name"])
     inner = avro.get("namespace", space)

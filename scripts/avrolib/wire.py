@@ -18,7 +18,7 @@ from avrolib.connect_schema import connect_schema
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 _TIMEOUT_S = 30.0
-Plain = Callable[[Any], Any]
+Converter = Callable[[Any], Any]
 
 
 class WireError(Exception):
@@ -26,7 +26,7 @@ class WireError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class SchemaDecoder:
     """Hold a schema that the registry gave.
 
     Args:
@@ -37,10 +37,10 @@ class Known:
 
     schema: dict[str, Any]
     parsed: Any
-    plain: Plain | None
+    plain: Converter | None
 
 
-class Wire:
+class WireReader:
     """Read records of a registry's schemas; each schema is asked for once.
 
     Args:
@@ -49,7 +49,7 @@ class Wire:
 
     def __init__(self, texts: Callable[[int], str]) -> None:
         self._texts = texts
-        self._known: dict[bytes, Known] = {}
+        self._known: dict[bytes, SchemaDecoder] = {}
         self.seen: list[str] = []
         """Texts of the schemas that records have named."""
 
@@ -62,13 +62,13 @@ class Wire:
         Raises:
             WireError: It has another form, or goes on behind its value.
         """
-        known = self._known.get(data[:5]) or self._learn(data[:5])
+        decoder = self._known.get(data[:5]) or self._load_schema(data[:5])
         stream = io.BytesIO(data)
         stream.seek(5)
-        value = fastavro.schemaless_reader(stream, known.parsed, None)
+        value = fastavro.schemaless_reader(stream, decoder.parsed, None)
         if stream.tell() != len(data):
             raise WireError(f"{len(data) - stream.tell()} bytes stand behind the value")
-        return known.schema, value if known.plain is None or value is None else known.plain(value)
+        return decoder.schema, value if decoder.plain is None or value is None else decoder.plain(value)
 
     def as_json(self, data: bytes | None) -> bytes | None:
         """Return a key or value as JsonConverter with schemas would have written it; None stays None.
@@ -82,16 +82,18 @@ class Wire:
         text = json.dumps({"schema": schema, "payload": payload}, ensure_ascii=False, separators=(",", ":"))
         return text.encode()
 
-    def _learn(self, head: bytes) -> Known:
-        if len(head) < 5 or head[0]:
-            raise WireError(f"it begins with {head!r}, and not with a zero byte and the id of a schema")
-        (schema_id,) = struct.unpack(">I", head[1:])
+    def _load_schema(self, prefix: bytes) -> SchemaDecoder:
+        if len(prefix) < 5 or prefix[0]:
+            raise WireError(f"it begins with {prefix!r}, and not with a zero byte and the id of a schema")
+        (schema_id,) = struct.unpack(">I", prefix[1:])
         text = self._texts(schema_id)
         avro = json.loads(text)
         schema = connect_schema(avro)
-        known = self._known[head] = Known(schema, fastavro.parse_schema(_stripped(avro)), _plain(schema))
+        decoder = self._known[prefix] = SchemaDecoder(
+            schema, fastavro.parse_schema(_without_connect(avro)), _converter_of(schema)
+        )
         self.seen.append(text)
-        return known
+        return decoder
 
 
 def from_registry(url: str) -> Callable[[int], str]:
@@ -100,30 +102,30 @@ def from_registry(url: str) -> Callable[[int], str]:
     Args:
         url: The registry's address.
     """
-    return lambda schema_id: str(_asked(f"{url}/schemas/ids/{schema_id}")["schema"])
+    return lambda schema_id: str(_get_json(f"{url}/schemas/ids/{schema_id}")["schema"])
 
 
-def _asked(address: str) -> Any:
+def _get_json(address: str) -> Any:
     with _OPENER.open(address, timeout=_TIMEOUT_S) as answer:
         return json.load(answer)
 
 
-def _stripped(avro: Any) -> Any:
+def _without_connect(avro: Any) -> Any:
     if isinstance(avro, list):
-        return [_stripped(branch) for branch in avro]
+        return [_without_connect(branch) for branch in avro]
     if not isinstance(avro, dict):
         return avro
     inner = ("type", "items", "values", "fields")
-    return {k: _stripped(v) if k in inner else v for k, v in avro.items() if k != "logicalType"}
+    return {k: _without_connect(v) if k in inner else v for k, v in avro.items() if k != "logicalType"}
 
 
-def _plain(schema: Mapping[str, Any]) -> Plain | None:
+def _converter_of(schema: Mapping[str, Any]) -> Converter | None:
     build = _PLAIN.get(schema["type"])
     return None if build is None else build(schema)
 
 
-def _struct(schema: Mapping[str, Any]) -> Plain | None:
-    inner = [(f["field"], plain) for f in schema["fields"] if (plain := _plain(f)) is not None]
+def _struct_converter(schema: Mapping[str, Any]) -> Converter | None:
+    inner = [(f["field"], plain) for f in schema["fields"] if (plain := _converter_of(f)) is not None]
     if not inner:
         return None
 
@@ -136,8 +138,8 @@ def _struct(schema: Mapping[str, Any]) -> Plain | None:
     return convert
 
 
-def _array(schema: Mapping[str, Any]) -> Plain | None:
-    item = _plain(schema["items"])
+def _array_converter(schema: Mapping[str, Any]) -> Converter | None:
+    item = _converter_of(schema["items"])
     return None if item is None else lambda value: [None if v is None else item(v) for v in value]
 
 
@@ -148,9 +150,9 @@ def _number(value: float) -> float | str:
     return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
 
 
-_PLAIN: dict[str, Callable[[Mapping[str, Any]], Plain | None]] = {
-    "struct": _struct,
-    "array": _array,
+_PLAIN: dict[str, Callable[[Mapping[str, Any]], Converter | None]] = {
+    "struct": _struct_converter,
+    "array": _array_converter,
     "bytes": lambda schema: lambda value: b64encode(value).decode(),
     "float": lambda schema: _number,
     "double": lambda schema: _number,

@@ -23,16 +23,16 @@ from stacklib.stack import stop_stack
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from benchlib import pages, profiles
-from benchlib.contest import Repeats, groups, measured
-from benchlib.ground import Ground
-from benchlib.profiles import ROWS, Album, chosen
+from benchlib.contest import Repeats, group_by_rows, measure_workloads
+from benchlib.ground import BenchEnvironment
+from benchlib.profiles import ROWS, ProfileSet, chosen
 from benchlib.result import summary
 from benchlib.run import Run
-from benchlib.servers import hurry, on_server
-from benchlib.sessions import START, Session, about, joined, kernel_version, read, write
+from benchlib.servers import on_server, relax_durability
+from benchlib.sessions import START, Session, about, kernel_version, merge_sessions, read, write
 from benchlib.shapes import NARROW
 from benchlib.sides import SIDES, Side
-from benchlib.source import Source
+from benchlib.source import MySqlSource
 from benchlib.stage_page import stage_table
 from benchlib.targets import verdicts
 from benchlib.workload import LEAST_ROWS, WORKLOADS, Workload
@@ -44,8 +44,8 @@ _BROKER_JVM = ("-Xmx2g",)
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the bench; return 0 when no target is missed, 1 when one is, 2 when it cannot run."""
-    given = sys.argv[1:] if arguments is None else list(arguments)
-    options = _options(given)
+    parser_arguments = sys.argv[1:] if arguments is None else list(arguments)
+    options = _options(parser_arguments)
     failures: list[str] = []
     try:
         if options.docs:
@@ -54,8 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         _require(options)
         if options.profile:
-            return _profile(options, given)
-        compared = _session(options, given, failures).lines
+            return _profile(options, parser_arguments)
+        compared = _run_session(options, parser_arguments, failures).lines
     except (StackError, RuntimeError, ValueError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -131,13 +131,13 @@ def _require(options: argparse.Namespace) -> None:
 
 def _profile(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """Take profiles and print them; return 0, or 2 when they cannot be taken."""
-    begun, sides = time.monotonic(), [side for side in _sides(options) if side.ours]
+    begun, sides = time.monotonic(), [side for side in _sides(options) if side.provider]
     together = chosen(options.workload, options.scale)
     try:
         with TemporaryDirectory(prefix="mysql-cdc-bench-") as folder, _ground(options, Path(folder)) as ground:
-            album = Album(profiles.about(about(arguments, ground.source.version())), ())
+            album = ProfileSet(profiles.about(about(arguments, ground.source.version())), ())
             for found in profiles.profiles(ground, together, sides, Path(folder) / "profiles"):
-                _say(begun, json.dumps(asdict(found)))
+                _log(begun, json.dumps(asdict(found)))
                 album = replace(album, profiles=(*album.profiles, found))
                 if options.output:
                     profiles.write(options.output, album)
@@ -148,7 +148,7 @@ def _profile(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _session(options: argparse.Namespace, arguments: Sequence[str], failures: list[str]) -> Session:
+def _run_session(options: argparse.Namespace, arguments: Sequence[str], failures: list[str]) -> Session:
     """Measure, print each run as it ends, and write the result file behind each; note what failed."""
     begun = time.monotonic()
     if options.output:
@@ -158,34 +158,34 @@ def _session(options: argparse.Namespace, arguments: Sequence[str], failures: li
         # What the runs have started ends before the ground, also when the bench is told to end between two of them.
         with closing(_runs(options, ground, Path(folder), begun, failures)) as runs:
             for run in runs:
-                _say(begun, json.dumps(run.to_json()))
+                _log(begun, json.dumps(run.to_json()))
                 session = replace(session, runs=(*session.runs, run))
                 if options.output:
                     # Another bench may have added to it meanwhile.
-                    write(options.output, joined(read(options.output), session))
+                    write(options.output, merge_sessions(read(options.output), session))
     return session
 
 
 def _runs(
-    options: argparse.Namespace, ground: Ground, folder: Path, begun: float, failures: list[str]
+    options: argparse.Namespace, ground: BenchEnvironment, folder: Path, begun: float, failures: list[str]
 ) -> Generator[Run]:
     """Measure the workloads, those of one server together; one that is not to be had keeps the others from nothing."""
     chosen = [
         WORKLOADS[name].scaled(options.scale, quick=options.quick) for name in WORKLOADS if name in options.workload
     ]
     for mysql in dict.fromkeys(workload.mysql for workload in chosen):
-        own = folder / (mysql or "own")
+        separate = folder / (mysql or "own")
         mine = [workload for workload in chosen if workload.mysql == mysql]
         try:
-            with on_server(ground, mysql, own / "mysql") as there:
-                yield from _on_one_server(options, there, mine, own, begun, failures)
+            with on_server(ground, mysql, separate / "mysql") as there:
+                yield from _on_one_server(options, there, mine, separate, begun, failures)
         except StackError as error:
-            _note(begun, failures, error)
+            _note_failure(begun, failures, error)
 
 
 def _on_one_server(
     options: argparse.Namespace,
-    ground: Ground,
+    ground: BenchEnvironment,
     chosen: Sequence[Workload],
     folder: Path,
     begun: float,
@@ -198,44 +198,44 @@ def _on_one_server(
     """
     sides, mysql = _sides(options), chosen[0].mysql
     start = _START if mysql is None else replace(_START, mysql=mysql, peer=chosen[0].peer)
-    for number, some in enumerate([[start], *groups(chosen)]):
+    for number, some in enumerate([[start], *group_by_rows(chosen)]):
         for workload in some:
-            _say(begun, f"{workload.name}: {workload.about}; {workload.rows:,} rows")
+            _log(begun, f"{workload.name}: {workload.about}; {workload.rows:,} rows")
         try:
-            yield from measured(ground, some, sides, options.repeats, folder / str(number))
+            yield from measure_workloads(ground, some, sides, options.repeats, folder / str(number))
         except (StackError, CdcError, RuntimeError) as error:
             if number == 0 and mysql is not None and isinstance(error, StackError):
                 raise
-            _note(begun, failures, error)
+            _note_failure(begun, failures, error)
 
 
-def _note(begun: float, failures: list[str], error: Exception) -> None:
+def _note_failure(begun: float, failures: list[str], error: Exception) -> None:
     failures.append(str(error))
-    _say(begun, f"error: {error}")
+    _log(begun, f"error: {error}")
 
 
 def _sides(options: argparse.Namespace) -> list[Side]:
     """Return who runs; an earlier commit only when it is asked for by name, the kernel also where it is installed."""
-    usual = [name for name, side in SIDES.items() if not side.asked and (not side.native or kernel_version())]
+    usual = [name for name, side in SIDES.items() if not side.opt_in and (not side.native or kernel_version())]
     names = options.side or usual
     return [SIDES[name] for name in SIDES if name in names]
 
 
 @contextmanager
-def _ground(options: argparse.Namespace, folder: Path) -> Iterator[Ground]:
+def _ground(options: argparse.Namespace, folder: Path) -> Iterator[BenchEnvironment]:
     """Start servers for this bench alone, as servers are that are not about to lose power."""
     with ExitStack() as opened:
         stack = ensure_stack(folder / "stack", kafka_jvm=_BROKER_JVM)
         opened.callback(stop_stack, folder / "stack", wipe=True)
         registry = opened.enter_context(running_registry())
-        source = Source(stack.mysql_host, stack.mysql_port, stack.root_user, stack.root_password)
-        hurry(source)
-        _drop_at_once(stack.kafka)
+        source = MySqlSource(stack.mysql_host, stack.mysql_port, stack.root_user, stack.root_password)
+        relax_durability(source)
+        _delete_topic_files_at_once(stack.kafka)
         more = dict(options.property)
-        yield Ground(source, stack.kafka, registry.url, find_java(), options.cores, more)
+        yield BenchEnvironment(source, stack.kafka, registry.url, find_java(), options.cores, more)
 
 
-def _drop_at_once(kafka: str) -> None:
+def _delete_topic_files_at_once(kafka: str) -> None:
     """Let the broker remove the files of deleted topics at once: in a minute another 10,000 topics may be there."""
     entry = ConfigEntry("log.segment.delete.delay.ms", "1000", incremental_operation=AlterConfigOpType.SET)
     admin = AdminClient({"bootstrap.servers": kafka})
@@ -245,5 +245,5 @@ def _drop_at_once(kafka: str) -> None:
         changed.result()
 
 
-def _say(begun: float, text: str) -> None:
+def _log(begun: float, text: str) -> None:
     print(f"[{time.monotonic() - begun:6.0f}s] {text}", flush=True)

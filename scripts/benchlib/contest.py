@@ -8,41 +8,43 @@ from itertools import groupby
 from pathlib import Path
 
 from benchlib.debezium_sides import DebeziumDrain, DebeziumIncremental, DebeziumSnapshot, DebeziumSteadyLoad
-from benchlib.earlier_sides import Earlier
+from benchlib.earlier_sides import EarlierCommit
 from benchlib.flink_sides import FlinkDrain
-from benchlib.ground import Contestant, Entry, Ground
+from benchlib.ground import BenchEnvironment, Contestant, WorkloadRun
 from benchlib.loading import load, make_database, make_tables
-from benchlib.our_sides import OurEachMinute, OurIncremental, OurSteadyLoad, OurStream
+from benchlib.our_sides import ProviderEachMinute, ProviderIncremental, ProviderSteadyLoad, ProviderStream
 from benchlib.run import Run
 from benchlib.sides import DEBEZIUM, EARLIER, FLINK, Side
 from benchlib.workload import Workload
 
-Enter = Callable[[Entry], Contestant]
+ContestantFactory = Callable[[WorkloadRun], Contestant]
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class WorkloadRunners:
     """Say how this provider and its peers run a kind of workload.
 
     Args:
-        ours: This provider.
-        theirs: Peers by side; only those that have something like it.
+        provider: This provider.
+        peers: Peers by side; only those that have something like it.
     """
 
-    ours: Enter
-    theirs: Mapping[str, Enter]
+    provider: ContestantFactory
+    peers: Mapping[str, ContestantFactory]
 
 
-KINDS = {
-    "drain": Kind(OurStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain, EARLIER.name: Earlier}),
-    "snapshot": Kind(OurStream, {DEBEZIUM.name: DebeziumSnapshot, EARLIER.name: Earlier}),
-    "incremental": Kind(OurIncremental, {DEBEZIUM.name: DebeziumIncremental}),
-    "run_for": Kind(OurSteadyLoad, {DEBEZIUM.name: DebeziumSteadyLoad}),
-    "each_minute": Kind(OurEachMinute, {}),
+RUNNERS = {
+    "drain": WorkloadRunners(
+        ProviderStream, {DEBEZIUM.name: DebeziumDrain, FLINK.name: FlinkDrain, EARLIER.name: EarlierCommit}
+    ),
+    "snapshot": WorkloadRunners(ProviderStream, {DEBEZIUM.name: DebeziumSnapshot, EARLIER.name: EarlierCommit}),
+    "incremental": WorkloadRunners(ProviderIncremental, {DEBEZIUM.name: DebeziumIncremental}),
+    "run_for": WorkloadRunners(ProviderSteadyLoad, {DEBEZIUM.name: DebeziumSteadyLoad}),
+    "each_minute": WorkloadRunners(ProviderEachMinute, {}),
 }
 
 
-_MANY = 1_000
+_MANY_TABLES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +52,12 @@ class Repeats:
     """Say how often each side runs.
 
     Args:
-        ours: Runs of a side of this provider.
-        theirs: Runs of a peer.
+        provider: Runs of a side of this provider.
+        peers: Runs of a peer.
     """
 
-    ours: int
-    theirs: int
+    provider: int
+    peers: int
 
     def of(self, workload: Workload, side: Side) -> int:
         """Return the runs of a side; a steady load, and tables whose structures alone take minutes, are run once.
@@ -64,11 +66,11 @@ class Repeats:
             workload: The workload.
             side: The side.
         """
-        once = workload.seconds or workload.tables > _MANY
-        return 1 if once else self.ours if side.ours else self.theirs
+        once = workload.seconds or workload.tables > _MANY_TABLES
+        return 1 if once else self.provider if side.provider else self.peers
 
 
-def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
+def group_by_rows(workloads: Sequence[Workload]) -> list[list[Workload]]:
     """Return neighbours that are measured on the same rows.
 
     Args:
@@ -77,8 +79,8 @@ def groups(workloads: Sequence[Workload]) -> list[list[Workload]]:
     return [list(some) for _, some in groupby(workloads, key=lambda workload: workload.rows_as)]
 
 
-def measured(
-    ground: Ground, workloads: Sequence[Workload], sides: Sequence[Side], repeats: Repeats, folder: Path
+def measure_workloads(
+    ground: BenchEnvironment, workloads: Sequence[Workload], sides: Sequence[Side], repeats: Repeats, folder: Path
 ) -> Iterator[Run]:
     """Let all find their place, write the rows, and let the sides run each workload by turns.
 
@@ -89,17 +91,17 @@ def measured(
         repeats: How often.
         folder: A new folder.
     """
-    entered: list[list[tuple[Entry, Contestant]]] = []
+    entered: list[list[tuple[WorkloadRun, Contestant]]] = []
     for workload in workloads:
-        entries = [Entry(ground, workload, side, folder / workload.name / side.name, 1) for side in sides]
-        entries = [replace(e, repeat=repeats.of(workload, e.side)) for e in entries if runs_it(workload, e.side)]
-        entered.append([(e, _enter(e)) for e in entries])
+        entries = [WorkloadRun(ground, workload, side, folder / workload.name / side.name, 1) for side in sides]
+        entries = [replace(e, repeat=repeats.of(workload, e.side)) for e in entries if can_run(workload, e.side)]
+        entered.append([(e, _make_contestant(e)) for e in entries])
     source, first = ground.source, workloads[0]
     make_database(source, first)
     # All but the first are made in the stream, so that a run meets them for the first time, and makes their topics.
     make_tables(source, first, first.names[:1])
     for _, contestant in (each for some in entered for each in some):
-        contestant.find_place()
+        contestant.store_position()
     make_tables(source, first, first.names[1:])
     load(source, first)
     for some in entered:
@@ -109,7 +111,7 @@ def measured(
                     yield contestant.run(number)
 
 
-def runs_it(workload: Workload, side: Side) -> bool:
+def can_run(workload: Workload, side: Side) -> bool:
     """Return whether a side runs a workload: this provider all, a peer those that name it, an earlier one what it can.
 
     Args:
@@ -117,11 +119,11 @@ def runs_it(workload: Workload, side: Side) -> bool:
         side: The side.
     """
     if side == EARLIER:
-        return side.name in KINDS[workload.kind].theirs and workload.peer == DEBEZIUM.name
-    return side.ours or (side.name == workload.peer and side.name in KINDS[workload.kind].theirs)
+        return side.name in RUNNERS[workload.kind].peers and workload.peer == DEBEZIUM.name
+    return side.provider or (side.name == workload.peer and side.name in RUNNERS[workload.kind].peers)
 
 
-def _enter(entry: Entry) -> Contestant:
+def _make_contestant(entry: WorkloadRun) -> Contestant:
     entry.folder.mkdir(parents=True)
-    kind = KINDS[entry.workload.kind]
-    return kind.ours(entry) if entry.side.ours else kind.theirs[entry.side.name](entry)
+    kind = RUNNERS[entry.workload.kind]
+    return kind.provider(entry) if entry.side.provider else kind.peers[entry.side.name](entry)

@@ -10,45 +10,55 @@ from confluent_kafka import TopicPartition
 from stacklib.connect import Connect
 from stacklib.errors import StackError
 
-from benchlib.debezium_worker import MOST_S, NAME, PATIENCE_S, PLACE_FLUSH_S, STREAMS, USUAL_FLUSH_S, DebeziumWorker
-from benchlib.figures import Measured, written
-from benchlib.process_tree import usage, watch
+from benchlib.debezium_worker import (
+    FAST_FLUSH_S,
+    NAME,
+    RUN_TIMEOUT_S,
+    START_TIMEOUT_S,
+    STREAMING_MARK,
+    USUAL_FLUSH_S,
+    DebeziumWorker,
+)
+from benchlib.figures import Measured, count_written
+from benchlib.process_tree import sample_tree, usage
 from benchlib.source import DATABASE, TABLE, signal_table
 
 
-def says_completed(note: bytes | None) -> bool:
+def is_completion(note: bytes | None) -> bool:
     """Return whether a notification tells of an incremental snapshot's end; the first snapshot has such ones, too."""
     return b'"aggregate_type":"Incremental Snapshot"' in (note or b"") and b'"type":"COMPLETED"' in (note or b"")
 
 
-class Debezium(DebeziumWorker):
+class DebeziumIncrementalSnapshot(DebeziumWorker):
     """Take an incremental snapshot with Debezium."""
 
     def measure(self) -> Measured:
         """Let it find its place, stop it, ask for the snapshot, and measure from its start until it says COMPLETED."""
-        self._find_place()
+        self._store_start_offset()
         data = f'{{"type":"incremental","data-collections":["{DATABASE}.{TABLE}"]}}'
         table = f"{DATABASE}.{signal_table('debezium')}"
         self.source.run(f"INSERT INTO {table} VALUES ('{self.prefix}', 'execute-snapshot', '{data}')")
         with self._connect("measured", USUAL_FLUSH_S) as connect:
-            samples = watch(connect.pid, self._completed(connect))
+            samples = sample_tree(connect.pid, self._completed(connect))
         load = os.getloadavg()[0]
-        wrote = written(self._records(f"{self.prefix}.{DATABASE}.{TABLE}", self._place_found()))
+        wrote = count_written(self._records(f"{self.prefix}.{DATABASE}.{TABLE}", self._offset_stored()))
         return Measured(NAME, wrote, usage(samples), load=load)
 
-    def _find_place(self) -> None:
+    def _store_start_offset(self) -> None:
         """Start it without a snapshot, and stop it when it has stored an offset that lies in the stream."""
-        with self._connect("placed", PLACE_FLUSH_S) as connect:
-            connect.wait(lambda: STREAMS in connect.log.read_text(errors="replace"), "Debezium to stream", PATIENCE_S)
+        with self._connect("placed", FAST_FLUSH_S) as connect:
+            connect.wait(
+                lambda: STREAMING_MARK in connect.log.read_text(errors="replace"), "Debezium to stream", START_TIMEOUT_S
+            )
             self.source.run(f"UPDATE {DATABASE}.{TABLE} SET customer_id = customer_id + 1 WHERE id = 1")
             topic = f"{self.prefix}.{DATABASE}.{TABLE}"
-            connect.wait(lambda: self.end(topic) > 0, "Debezium's first event", PATIENCE_S)
-            time.sleep(3 * PLACE_FLUSH_S)
+            connect.wait(lambda: self.end(topic) > 0, "Debezium's first event", START_TIMEOUT_S)
+            time.sleep(3 * FAST_FLUSH_S)
             connect.ask_to_end()
-            watch(connect.pid, lambda: connect.ended)
+            sample_tree(connect.pid, lambda: connect.ended)
         (self.folder / "place").write_text(str(self.end(topic)))
 
-    def _place_found(self) -> int:
+    def _offset_stored(self) -> int:
         return int((self.folder / "place").read_text())
 
     def _connect(self, name: str, flush_s: float) -> Connect:
@@ -59,11 +69,11 @@ class Debezium(DebeziumWorker):
             "table.include.list": f"{DATABASE}.{TABLE}",
             "signal.data.collection": f"{DATABASE}.{signal_table('debezium')}",
             "notification.enabled.channels": "sink",
-            "notification.sink.topic.name": self._notes,
+            "notification.sink.topic.name": self._notification_topic,
         }
 
     @property
-    def _notes(self) -> str:
+    def _notification_topic(self) -> str:
         return f"{self.prefix}-notes"
 
     def _completed(self, connect: Connect) -> Callable[[], bool]:
@@ -71,7 +81,7 @@ class Debezium(DebeziumWorker):
 
         It overtakes the rows, which have a topic of their own; the worker sends what it holds when it ends well.
         """
-        consumer, limit = self.consumer(), time.monotonic() + MOST_S
+        consumer, limit = self.consumer(), time.monotonic() + RUN_TIMEOUT_S
         seen = done = False
 
         def over() -> bool:
@@ -79,12 +89,14 @@ class Debezium(DebeziumWorker):
             if done:
                 return connect.ended
             if (why := connect.trouble()) is not None or time.monotonic() > limit:
-                raise StackError("measuring Debezium", why or f"not done within {MOST_S:.0f} s", f"see {connect.log}")
-            if not seen and self.end(self._notes):
+                raise StackError(
+                    "measuring Debezium", why or f"not done within {RUN_TIMEOUT_S:.0f} s", f"see {connect.log}"
+                )
+            if not seen and self.end(self._notification_topic):
                 seen = True
-                consumer.assign([TopicPartition(self._notes, 0, 0)])
+                consumer.assign([TopicPartition(self._notification_topic, 0, 0)])
             found = consumer.consume(1000, 0.01) if seen else []
-            done = any(says_completed(m.value()) for m in found if m.error() is None)
+            done = any(is_completion(m.value()) for m in found if m.error() is None)
             if done:
                 consumer.close()
                 connect.ask_to_end()

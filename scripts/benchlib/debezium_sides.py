@@ -5,18 +5,18 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 
-from benchlib.debezium import Debezium
-from benchlib.figures import complaints
-from benchlib.ground import Entry
+from benchlib.debezium import DebeziumIncrementalSnapshot
+from benchlib.figures import invalid_reasons
+from benchlib.ground import WorkloadRun
 from benchlib.lag import RATE, LagReader
 from benchlib.ours import RATE as CHANGES
 from benchlib.run import Run
-from benchlib.source import DATABASE, TABLE, writer
+from benchlib.source import DATABASE, TABLE, changing_rows
 from benchlib.stream_debezium import DebeziumStream
-from benchlib.topics import drop
+from benchlib.topics import delete_topics_and_wait
 
 
-def stream(entry: Entry, number: int) -> DebeziumStream:
+def stream(entry: WorkloadRun, number: int) -> DebeziumStream:
     """Return a stream with a folder and a name of its own.
 
     Args:
@@ -36,12 +36,12 @@ class DebeziumDrain:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry, self._stream = entry, stream(entry, 0)
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Store an offset before the rows."""
-        self._stream.find_place()
+        self._stream.store_position()
 
     def run(self, number: int) -> Run:
         """Drain all rows.
@@ -59,10 +59,10 @@ class DebeziumSnapshot:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Do nothing: a snapshot needs no place."""
 
     def run(self, number: int) -> Run:
@@ -81,10 +81,10 @@ class DebeziumIncremental:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Do nothing: it is found right before a run."""
 
     def run(self, number: int) -> Run:
@@ -99,10 +99,10 @@ class DebeziumIncremental:
         entry, ground, workload = self._entry, self._entry.ground, self._entry.workload
         folder, prefix = entry.folder / str(number), entry.prefix(number)
         folder.mkdir(parents=True)
-        with writer(ground.source, workload.rows, CHANGES):
-            measured = Debezium(ground.java, ground.source, ground.kafka, folder, prefix).measure()
-        drop(ground.kafka, [f"{prefix}.{DATABASE}.{TABLE}"])
-        if wrong := complaints(measured, workload.rows, CHANGES):
+        with changing_rows(ground.source, workload.rows, CHANGES):
+            measured = DebeziumIncrementalSnapshot(ground.java, ground.source, ground.kafka, folder, prefix).measure()
+        delete_topics_and_wait(ground.kafka, [f"{prefix}.{DATABASE}.{TABLE}"])
+        if wrong := invalid_reasons(measured, workload.rows, CHANGES):
             raise RuntimeError(f"{workload.name}: {'; '.join(wrong)}")
         return Run(workload.name, entry.side.name, measured.wrote.reads, measured.used, load=measured.load)
 
@@ -114,10 +114,10 @@ class DebeziumSteadyLoad:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Do nothing: it is found right before a run, so that no run has to read what an earlier one has."""
 
     def run(self, number: int) -> Run:
@@ -127,10 +127,10 @@ class DebeziumSteadyLoad:
             number: Which run.
         """
         entry, found = self._entry, stream(self._entry, number)
-        found.find_place()
+        found.store_position()
         with ExitStack() as both:
-            both.enter_context(writer(entry.ground.source, entry.workload.rows, RATE))
+            both.enter_context(changing_rows(entry.ground.source, entry.workload.rows, RATE))
             lag = both.enter_context(LagReader(entry.ground.kafka, f"{found.prefix}.{DATABASE}.{TABLE}"))
             end = time.monotonic() + entry.workload.seconds
             measured = found.until(lambda: time.monotonic() >= end)
-        return found.told(measured, lag.seconds())
+        return found.finish_run(measured, lag.seconds())

@@ -14,7 +14,7 @@ from stacklib.locks import build_once
 from stacklib.ports import any_free
 from stacklib.settings import LOOPBACK, cache_dir
 
-from benchlib.source import DATABASE, Source
+from benchlib.source import DATABASE, MySqlSource
 
 VERSION, CONNECT_VERSION = "3.6.1.Final", "4.3.1"
 NAME = f"Debezium {VERSION}"
@@ -29,10 +29,10 @@ JVM = (
     *("-XX:InitiatingHeapOccupancyPercent=35", "-XX:+ExplicitGCInvokesConcurrent", "-Djava.awt.headless=true"),
     "-Duser.timezone=UTC",
 )
-PATIENCE_S, MOST_S = 180.0, 3600.0
-PLACE_FLUSH_S, USUAL_FLUSH_S = 1.0, 10.0
+START_TIMEOUT_S, RUN_TIMEOUT_S = 180.0, 3600.0
+FAST_FLUSH_S, USUAL_FLUSH_S = 1.0, 10.0
 """Seconds between two storings of the offset: while it finds its place, and while it is measured."""
-STREAMS = "Keepalive thread is running"
+STREAMING_MARK = "Keepalive thread is running"
 """What its log says when it has begun to stream."""
 _JSON = "org.apache.kafka.connect.json.JsonConverter"
 
@@ -61,7 +61,7 @@ class DebeziumWorker:
     """
 
     java: Java
-    source: Source
+    source: MySqlSource
     kafka: str
     folder: Path
     prefix: str

@@ -20,7 +20,7 @@ NAME = f"this provider at {COMMIT}"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def tree(folder: Path) -> Path:
+def export_commit(folder: Path) -> Path:
     """Write the files of the earlier commit into a folder.
 
     Args:
@@ -71,9 +71,9 @@ class Worker:
         Raises:
             RuntimeError: The process has ended; what it has printed says why.
         """
-        found = self._ask({"cores": cores})
+        answer = self._ask({"cores": cores})
         self._process.communicate()
-        return found
+        return answer
 
     def _ask(self, request: Mapping[str, Any]) -> dict[str, Any]:
         assert self._process.stdin is not None and self._process.stdout is not None
@@ -84,5 +84,5 @@ class Worker:
             line = ""
         if not line:
             raise RuntimeError(f"{NAME} ended with code {self._process.wait()}")
-        found: dict[str, Any] = json.loads(line)
-        return found
+        answer: dict[str, Any] = json.loads(line)
+        return answer

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import os
 
-from benchlib.earlier_commit import COMMIT, Worker, tree
-from benchlib.ground import Entry
+from benchlib.earlier_commit import COMMIT, Worker, export_commit
+from benchlib.ground import WorkloadRun
 from benchlib.process_tree import Usage
 from benchlib.run import Run
 from benchlib.source import DATABASE
 from benchlib.spark_job import properties
-from benchlib.topics import drop
+from benchlib.topics import delete_topics_and_wait
 
 
-class Earlier:
+class EarlierCommit:
     """Drain or snapshot rows that are there.
 
     Args:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
-        self._files = tree(entry.folder.parent.parent / f"tree-{COMMIT}")
+        self._files = export_commit(entry.folder.parent.parent / f"tree-{COMMIT}")
         self._workers: list[Worker] = []
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Read structures and position, for each run."""
         self._workers = [self._worker(number) for number in range(self._entry.repeat)]
 
@@ -39,15 +39,15 @@ class Earlier:
             RuntimeError: It failed, or wrote another number of records than there are rows.
         """
         entry, workload = self._entry, self._entry.workload
-        found = self._workers[number].run(entry.ground.cores)
-        counts, load = found["counts"], os.getloadavg()[0]
+        result = self._workers[number].run(entry.ground.cores)
+        counts, load = result["counts"], os.getloadavg()[0]
         topics = [f"{entry.prefix(number)}.{DATABASE}.{name}" for name in workload.names]
         # That commit counts a snapshot's rows by chunk; each row is a record.
         records = sum(counts.values() if workload.snapshot else (counts.get(topic, 0) for topic in topics))
-        drop(entry.ground.kafka, topics)
+        delete_topics_and_wait(entry.ground.kafka, topics)
         if records != workload.rows:
             raise RuntimeError(f"{workload.name}: {workload.rows} rows were written, and {records} records came")
-        return Run(workload.name, entry.side.name, records, Usage(**found["used"]), float(found["beside_s"]), load)
+        return Run(workload.name, entry.side.name, records, Usage(**result["used"]), float(result["beside_s"]), load)
 
     def _worker(self, number: int) -> Worker:
         entry, workload, ground = self._entry, self._entry.workload, self._entry.ground

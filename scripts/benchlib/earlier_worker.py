@@ -19,7 +19,7 @@ from typing import Any
 from kit import Pipeline, submit_command, submit_env
 
 import airflow_provider_mysql_cdc
-from benchlib.process_tree import kill, usage, watch
+from benchlib.process_tree import kill_tree, sample_tree, usage
 
 
 def main() -> None:
@@ -32,9 +32,9 @@ def main() -> None:
     pipeline = Pipeline(given["properties"])
     if given["kind"] == "drain":
         pipeline.snapshot()
-    _tell({})
+    _print_result({})
     for line in sys.stdin:
-        _tell(_run(pipeline, given["kind"], json.loads(line)["cores"]))
+        _print_result(_run(pipeline, given["kind"], json.loads(line)["cores"]))
 
 
 def _run(pipeline: Any, kind: str, cores: int) -> dict[str, Any]:
@@ -45,9 +45,9 @@ def _run(pipeline: Any, kind: str, cores: int) -> dict[str, Any]:
         beside_s = time.process_time() - begun
         with subprocess.Popen(command, env=submit_env(), cwd=folder, stdout=log, stderr=subprocess.STDOUT) as process:
             try:
-                samples = watch(process.pid, lambda: process.poll() is not None)
+                samples = sample_tree(process.pid, lambda: process.poll() is not None)
             except BaseException:
-                kill(process.pid)
+                kill_tree(process.pid)
                 raise
         if process.returncode:
             log.seek(0)
@@ -60,8 +60,8 @@ def _run(pipeline: Any, kind: str, cores: int) -> dict[str, Any]:
     return {"counts": outcome.counts, "beside_s": beside_s, "used": asdict(usage(samples))}
 
 
-def _tell(found: dict[str, Any]) -> None:
-    print(json.dumps(found), flush=True)
+def _print_result(result: dict[str, Any]) -> None:
+    print(json.dumps(result), flush=True)
 
 
 main()

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from benchlib.process_tree import Usage
 
-READ = b'"op":"r"'
+READ_OP = b'"op":"r"'
 """What the value of a row that was read holds, and no other: inside a text the quotes are escaped."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRecords:
     """Count what a run wrote to a table's topic.
 
     Args:
@@ -26,7 +26,7 @@ class Written:
     changes: int
 
 
-def written(records: Iterable[tuple[bytes | None, bytes | None]]) -> Written:
+def count_written(records: Iterable[tuple[bytes | None, bytes | None]]) -> WrittenRecords:
     """Count records.
 
     Args:
@@ -35,12 +35,12 @@ def written(records: Iterable[tuple[bytes | None, bytes | None]]) -> Written:
     keys: set[bytes | None] = set()
     reads = changes = 0
     for key, value in records:
-        if value is not None and READ in value:
+        if value is not None and READ_OP in value:
             reads += 1
             keys.add(key)
         else:
             changes += 1
-    return Written(reads, len(keys), changes)
+    return WrittenRecords(reads, len(keys), changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,19 +56,19 @@ class Measured:
     """
 
     name: str
-    wrote: Written
+    wrote: WrittenRecords
     used: Usage
     beside_s: float = 0.0
     load: float = 0.0
 
 
-MOST_LEFT_OUT = 0.02
+MAX_MISSING_SHARE = 0.02
 """Greatest share of rows that events may have told of in place of the snapshot."""
-LEAST_BESIDE = 0.1
+MIN_CONCURRENT_SHARE = 0.1
 """Least share of the writer's changes that belongs to the run; those behind the last round wait for the next drain."""
 
 
-def complaints(run: Measured, rows: int, rate: float) -> list[str]:
+def invalid_reasons(run: Measured, rows: int, rate: float) -> list[str]:
     """Return why a run counts for nothing; an empty list says that it counts.
 
     Args:
@@ -76,11 +76,11 @@ def complaints(run: Measured, rows: int, rate: float) -> list[str]:
         rows: Rows of the table.
         rate: Changes that the writer makes in a second.
     """
-    wrote, found = run.wrote, []
+    wrote, reasons = run.wrote, []
     if wrote.keys != wrote.reads:
-        found.append(f"{run.name} read {wrote.reads - wrote.keys} row(s) twice")
-    if wrote.reads < rows * (1 - MOST_LEFT_OUT):
-        found.append(f"{run.name} read {wrote.reads} of {rows} rows")
-    if wrote.changes < (made := run.used.wall_s * rate) * LEAST_BESIDE:
-        found.append(f"{run.name} wrote {wrote.changes} of about {made:.0f} changes of the stream")
-    return found
+        reasons.append(f"{run.name} read {wrote.reads - wrote.keys} row(s) twice")
+    if wrote.reads < rows * (1 - MAX_MISSING_SHARE):
+        reasons.append(f"{run.name} read {wrote.reads} of {rows} rows")
+    if wrote.changes < (expected_changes := run.used.wall_s * rate) * MIN_CONCURRENT_SHARE:
+        reasons.append(f"{run.name} wrote {wrote.changes} of about {expected_changes:.0f} changes of the stream")
+    return reasons

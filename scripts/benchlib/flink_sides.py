@@ -10,35 +10,35 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 from stacklib.errors import StackError
 
-from benchlib.debezium_worker import MOST_S
+from benchlib.debezium_worker import RUN_TIMEOUT_S
 from benchlib.flink_worker import NAME, Flink, archives
-from benchlib.ground import Entry
-from benchlib.process_tree import usage, watch
+from benchlib.ground import WorkloadRun
+from benchlib.process_tree import sample_tree, usage
 from benchlib.run import Run
-from benchlib.source import DATABASE, TABLE, Source
-from benchlib.topics import drop
+from benchlib.source import DATABASE, TABLE, MySqlSource
+from benchlib.topics import delete_topics_and_wait
 
-_LOOK_S = 0.5
+_POLL_S = 0.5
 # Flink SQL names columns and types itself; these are the types that Flink CDC's manual maps those of MySQL to.
 _COLUMNS = (
     "id BIGINT, customer_id INT, status STRING, amount DECIMAL(10, 2), note STRING, "
     "created_at TIMESTAMP(3), updated_at TIMESTAMP_LTZ(3)"
 )
-Place = tuple[str, int]
+BinlogPosition = tuple[str, int]
 """File and position in the binlog."""
 _Step = tuple[Callable[[], bool], Callable[[], None]]
 
 
-def statements(source: Source, kafka: str, topic: str, place: Place) -> str:
+def drain_statements(source: MySqlSource, kafka: str, topic: str, position_at_start: BinlogPosition) -> str:
     """Return a job that writes the changes of the narrow table to a topic; what is not set is Flink's default.
 
     Args:
         source: The server.
         kafka: Bootstrap servers.
         topic: The topic.
-        place: Where the job begins in the binlog.
+        position_at_start: Where the job begins in the binlog.
     """
-    file, position = place
+    file, position = position_at_start
     reads = {
         "connector": "mysql-cdc",
         "hostname": source.host,
@@ -66,8 +66,8 @@ def statements(source: Source, kafka: str, topic: str, place: Place) -> str:
     )
 
 
-def _options(given: dict[str, str]) -> str:
-    quoted = ((name, value.replace("'", "''")) for name, value in given.items())
+def _options(options: dict[str, str]) -> str:
+    quoted = ((name, value.replace("'", "''")) for name, value in options.items())
     return ", ".join(f"'{name}' = '{value}'" for name, value in quoted)
 
 
@@ -83,13 +83,13 @@ class FlinkDrain:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         # What cannot be fetched is told before the rows are written.
         archives(entry.ground.java)
         self._entry = entry
-        self._place: Place = ("", 0)
+        self._place: BinlogPosition = ("", 0)
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Remember where the binlog stands."""
         with self._entry.ground.source.connect() as conn, conn.cursor() as cursor:
             cursor.execute("SHOW MASTER STATUS")
@@ -113,17 +113,17 @@ class FlinkDrain:
             made.result()
         folder = entry.folder / str(number)
         folder.mkdir(parents=True)
-        with Flink(ground.java, folder, statements(ground.source, ground.kafka, topic, self._place)) as flink:
-            used = usage(watch(flink.pid, self._over(flink, lambda: _records(admin, topic))))
+        with Flink(ground.java, folder, drain_statements(ground.source, ground.kafka, topic, self._place)) as flink:
+            used = usage(sample_tree(flink.pid, self._stop_when_done(flink, lambda: _records(admin, topic))))
         load, records = os.getloadavg()[0], _records(admin, topic)
-        drop(ground.kafka, [topic])
+        delete_topics_and_wait(ground.kafka, [topic])
         if records != workload.rows:
             raise RuntimeError(f"{workload.name}: {workload.rows} rows were written, and {records} records came")
         return Run(workload.name, entry.side.name, records, used, load=load)
 
-    def _over(self, flink: Flink, records: Callable[[], int]) -> Callable[[], bool]:
+    def _stop_when_done(self, flink: Flink, records: Callable[[], int]) -> Callable[[], bool]:
         """Return a function that ends job and process, one behind the other, when all records are there."""
-        limit, looked = time.monotonic() + MOST_S, 0.0
+        limit, last_check = time.monotonic() + RUN_TIMEOUT_S, 0.0
         rows = self._entry.workload.rows
         steps: list[_Step] = [
             (lambda: records() >= rows, flink.stop_job),
@@ -131,15 +131,17 @@ class FlinkDrain:
         ]
 
         def over() -> bool:
-            nonlocal looked
+            nonlocal last_check
             now = time.monotonic()
             if not steps:
                 return flink.ended or now > limit
-            if now - looked < _LOOK_S:
+            if now - last_check < _POLL_S:
                 return False
-            looked = now
+            last_check = now
             if (why := flink.trouble()) is not None or now > limit:
-                raise StackError(f"measuring {NAME}", why or f"not done within {MOST_S:.0f} s", f"see {flink.log}")
+                raise StackError(
+                    f"measuring {NAME}", why or f"not done within {RUN_TIMEOUT_S:.0f} s", f"see {flink.log}"
+                )
             reached, then = steps[0]
             if reached():
                 then()

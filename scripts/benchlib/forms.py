@@ -10,17 +10,17 @@ _REGISTRY = "{registry}"
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class RecordFormat:
     """Describe a form.
 
     Args:
         name: Its name.
-        ours: Properties of this provider; ``{registry}`` in a value is the registry's address.
+        provider_properties: Properties of this provider; ``{registry}`` in a value is the registry's address.
         schemas: Whether Connect's JSON converter writes schemas; None where it cannot write the form.
     """
 
     name: str
-    ours: Mapping[str, str] = field(default_factory=dict)
+    provider_properties: Mapping[str, str] = field(default_factory=dict)
     schemas: bool | None = None
 
     def properties(self, registry: str) -> dict[str, str]:
@@ -29,18 +29,18 @@ class Form:
         Args:
             registry: Address of the schema registry.
         """
-        return {name: value.replace(_REGISTRY, registry) for name, value in self.ours.items()}
+        return {name: value.replace(_REGISTRY, registry) for name, value in self.provider_properties.items()}
 
 
-def _json(name: str, *, schemas: bool) -> Form:
-    return Form(name, {f"{part}.converter.schemas.enable": str(schemas).lower() for part in _PARTS}, schemas)
+def _json(name: str, *, schemas: bool) -> RecordFormat:
+    return RecordFormat(name, {f"{part}.converter.schemas.enable": str(schemas).lower() for part in _PARTS}, schemas)
 
 
 JSON = _json("JSON", schemas=False)
 JSON_SCHEMAS = _json("JSON with schemas", schemas=True)
-AVRO = Form(
+AVRO = RecordFormat(
     "Avro",
     {f"{part}.converter": "io.confluent.connect.avro.AvroConverter" for part in _PARTS}
     | {f"{part}.converter.schema.registry.url": _REGISTRY for part in _PARTS},
 )
-TICDC = Form("TiCDC's Avro", {"value.format": "ticdc-avro", "schema-registry": _REGISTRY})
+TICDC = RecordFormat("TiCDC's Avro", {"value.format": "ticdc-avro", "schema-registry": _REGISTRY})

@@ -11,12 +11,12 @@ from stacklib.java import Java
 
 from benchlib.run import Run
 from benchlib.sides import Side
-from benchlib.source import Source
+from benchlib.source import MySqlSource
 from benchlib.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BenchEnvironment:
     """Hold the servers that all workloads share.
 
     Args:
@@ -28,7 +28,7 @@ class Ground:
         more: Further properties of this provider.
     """
 
-    source: Source
+    source: MySqlSource
     kafka: str
     registry: str
     java: Java
@@ -37,7 +37,7 @@ class Ground:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class WorkloadRun:
     """Hold what one side needs for the runs of one workload.
 
     Args:
@@ -48,7 +48,7 @@ class Entry:
         repeat: Number of runs.
     """
 
-    ground: Ground
+    ground: BenchEnvironment
     workload: Workload
     side: Side
     folder: Path
@@ -70,7 +70,7 @@ class Entry:
 class Contestant(Protocol):
     """Run one workload by one side, several times."""
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Remember where the binlog stands, before the rows are written; what finds it later does nothing."""
 
     def run(self, number: int) -> Run:

@@ -13,23 +13,23 @@ from confluent_kafka import Consumer, TopicPartition
 
 RATE = 200.0
 """Changes a second of a steady load, each a transaction."""
-_QUIET_S = 2.0
+_IDLE_TIMEOUT_S = 2.0
 SHARES = {"p50": 0.5, "p95": 0.95, "max": 1.0}
 
 
-def lags(seen: Sequence[tuple[float, float]]) -> dict[str, float]:
+def lags(arrivals: Sequence[tuple[float, float]]) -> dict[str, float]:
     """Return how far the reader was behind, in seconds, at shares of all events; empty without events.
 
     Events that were committed before the first one arrived do not count: they waited for the start.
 
     Args:
-        seen: When each event arrived and when it was committed, in seconds since 1970, in the order of arrival.
+        arrivals: When each event arrived and when it was committed, in seconds since 1970, in the order of arrival.
     """
-    if not seen:
+    if not arrivals:
         return {}
-    first = seen[0][0]
-    counted = sorted(arrived - committed for arrived, committed in seen if committed >= first)
-    waits = counted or sorted(arrived - committed for arrived, committed in seen)
+    first = arrivals[0][0]
+    counted = sorted(arrived - committed for arrived, committed in arrivals if committed >= first)
+    waits = counted or sorted(arrived - committed for arrived, committed in arrivals)
     return {name: round(waits[min(len(waits) - 1, int(share * len(waits)))], 3) for name, share in SHARES.items()}
 
 
@@ -39,8 +39,8 @@ def committed_at(value: bytes | None) -> float | None:
     Args:
         value: A value in JSON without schema.
     """
-    found = json.loads(value) if value else None
-    return found["source"]["ts_us"] / 1e6 if found and found["op"] == "u" else None
+    match = json.loads(value) if value else None
+    return match["source"]["ts_us"] / 1e6 if match and match["op"] == "u" else None
 
 
 class LagReader:
@@ -73,14 +73,14 @@ class LagReader:
         return self._lags
 
 
-def _read(kafka: str, topic: str, ending: Any, found: Any) -> None:
+def _read(kafka: str, topic: str, ending: Any, results: Any) -> None:
     consumer = Consumer({"bootstrap.servers": kafka, "group.id": f"{topic}-lag", "enable.auto.commit": False})
-    seen: list[tuple[float, float]] = []
+    arrivals: list[tuple[float, float]] = []
     try:
-        seen += _events(consumer, topic, ending)
+        arrivals += _events(consumer, topic, ending)
     finally:
         # Whoever waits for it gets an answer also when reading has failed.
-        found.put(lags(seen))
+        results.put(lags(arrivals))
         consumer.close()
 
 
@@ -91,7 +91,7 @@ def _events(consumer: Any, topic: str, ending: Any) -> Iterator[tuple[float, flo
         time.sleep(0.2)
     consumer.assign([TopicPartition(topic, 0, 0)])
     last = time.monotonic()
-    while not ending.is_set() or time.monotonic() - last < _QUIET_S:
+    while not ending.is_set() or time.monotonic() - last < _IDLE_TIMEOUT_S:
         for message in consumer.consume(500, 0.1):
             last = time.monotonic()
             if message.error() is None and (at := committed_at(message.value())) is not None:

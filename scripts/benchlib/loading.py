@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchlib.shapes import Shape
-from benchlib.source import DATABASE, SEED_ROWS, SIGNALS, Source, signal_table
+from benchlib.source import DATABASE, SEED_ROWS, SIGNALS, MySqlSource, signal_table
 from benchlib.workload import Workload
 
 _SEED = f"{DATABASE}_seed"
 
 
-def make_tables(source: Source, workload: Workload, names: Sequence[str]) -> None:
+def make_tables(source: MySqlSource, workload: Workload, names: Sequence[str]) -> None:
     """Make empty tables.
 
     Args:
@@ -24,7 +24,7 @@ def make_tables(source: Source, workload: Workload, names: Sequence[str]) -> Non
     source.run(*(f"CREATE TABLE {DATABASE}.{name} ({workload.shape.table_ddl})" for name in names))
 
 
-def make_database(source: Source, workload: Workload) -> None:
+def make_database(source: MySqlSource, workload: Workload) -> None:
     """Make the database anew without tables, and a seed of rows that loads are copied from.
 
     Args:
@@ -49,7 +49,7 @@ def make_database(source: Source, workload: Workload) -> None:
             cursor.executemany(f"INSERT INTO {_SEED}.{shape.name} ({shape.columns}) VALUES ({marks})", rows)
 
 
-def load(source: Source, workload: Workload) -> None:
+def load(source: MySqlSource, workload: Workload) -> None:
     """Write the rows of a workload.
 
     Args:
@@ -65,12 +65,12 @@ def load(source: Source, workload: Workload) -> None:
         if workload.compressed:
             cursor.execute("SET binlog_transaction_compression = ON")
         fill(cursor, workload)
-        found = 0
+        conflicts = 0
         for name in workload.names:
             cursor.execute(f"SELECT COUNT(*) FROM {DATABASE}.{name}")
-            found += cursor.fetchone()[0]
-        if found != workload.rows:
-            raise RuntimeError(f"{workload.name} was to write {workload.rows} rows and wrote {found}")
+            conflicts += cursor.fetchone()[0]
+        if conflicts != workload.rows:
+            raise RuntimeError(f"{workload.name} was to write {workload.rows} rows and wrote {conflicts}")
 
 
 def _fill_one(cursor: Any, workload: Workload) -> None:

@@ -7,16 +7,16 @@ from typing import Any
 from kit import Pipeline
 
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic
-from benchlib.ours import Ours
+from benchlib.ours import ProviderIncrementalSnapshot
 from benchlib.process_tree import usage
-from benchlib.source import DATABASE, Source
+from benchlib.source import DATABASE, MySqlSource
 
 ROWS = 100
 _DIGITS = "(SELECT 0 d UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4 UNION ALL SELECT 5 "
 _DIGITS += "UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9)"
 
 
-def load(source: Source, tables: int) -> None:
+def load(source: MySqlSource, tables: int) -> None:
     """Make the tables, each with ``ROWS`` rows.
 
     Args:
@@ -37,7 +37,7 @@ def measure(pipeline: Pipeline, cores: int) -> dict[str, Any]:
         cores: Spark's ``local[N]``.
     """
     pipeline.snapshot()
-    ours = Ours(pipeline, cores)
+    ours = ProviderIncrementalSnapshot(pipeline, cores)
     ours.run([rf"{DATABASE}\.table_.*"])
     used = usage(ours.samples)
     assert ours.status is not None

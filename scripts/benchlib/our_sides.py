@@ -11,19 +11,19 @@ from typing import Any
 
 from kit import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
+from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 from benchlib import ours
-from benchlib.figures import complaints
-from benchlib.ground import Entry
+from benchlib.figures import invalid_reasons
+from benchlib.ground import WorkloadRun
 from benchlib.lag import RATE, LagReader
 from benchlib.process_tree import Sample, usage
 from benchlib.run import Run
-from benchlib.source import TABLE, writer
+from benchlib.source import TABLE, changing_rows
 from benchlib.spark_job import properties, run_job
-from benchlib.topics import drop
+from benchlib.topics import delete_topics_and_wait
 
 
-def pipeline(entry: Entry, number: int, more: Mapping[str, str] | None = None) -> Pipeline:
+def pipeline(entry: WorkloadRun, number: int, more: Mapping[str, str] | None = None) -> Pipeline:
     """Return a pipeline with the settings that Debezium is given as well.
 
     Args:
@@ -41,9 +41,9 @@ def pipeline(entry: Entry, number: int, more: Mapping[str, str] | None = None) -
     return Pipeline(properties(ground.source, ground.kafka, entry.prefix(number)) | own)
 
 
-def forget(found: Pipeline) -> None:
+def delete_topics(pipeline_used: Pipeline) -> None:
     """Delete the tables' topics, so that the disk holds the rows of one run at a time."""
-    drop(found.properties["kafka.bootstrap.servers"], list(found.topics()))
+    delete_topics_and_wait(pipeline_used.properties["kafka.bootstrap.servers"], list(pipeline_used.topics()))
 
 
 class Jobs:
@@ -54,14 +54,14 @@ class Jobs:
         found: The pipeline.
     """
 
-    def __init__(self, entry: Entry, found: Pipeline) -> None:
+    def __init__(self, entry: WorkloadRun, found: Pipeline) -> None:
         self._entry, self._pipeline = entry, found
         self._samples: list[Sample] = []
         self._beside_s = 0.0
         self._counts: dict[str, int] = {}
         self._native_rows = 0
 
-    def one(self, run_for_s: float = 0.0) -> None:
+    def run_job(self, run_for_s: float = 0.0) -> None:
         """Plan, run and settle a job.
 
         Args:
@@ -91,24 +91,24 @@ class Jobs:
         load, names = os.getloadavg()[0], self._entry.workload.names
         records = sum(self._counts.get(self._pipeline.table_topic(name), 0) for name in names)
         # Of more topics than an outcome names, the topic of schema changes is the largest: the others are tables.
-        records += self._counts.get(OTHERS, 0)
+        records += self._counts.get(OTHERS_LABEL, 0)
         side, workload = self._entry.side.name, self._entry.workload.name
         used = usage(self._samples)
         return Run(workload, side, records, used, self._beside_s, load, self._native_rows, lag_s or {})
 
 
-class OurStream:
+class ProviderStream:
     """Drain or snapshot rows that are there.
 
     Args:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
         self._pipelines = [pipeline(entry, number) for number in range(entry.repeat)]
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Read structures and position, for each run."""
         for each in () if self._entry.workload.snapshot else self._pipelines:
             each.snapshot()
@@ -124,9 +124,9 @@ class OurStream:
                 was not to.
         """
         jobs = Jobs(self._entry, self._pipelines[number])
-        jobs.one()
+        jobs.run_job()
         found = jobs.run()
-        forget(self._pipelines[number])
+        delete_topics(self._pipelines[number])
         workload = self._entry.workload
         if found.records != workload.rows:
             raise RuntimeError(f"{workload.name}: {workload.rows} rows were written, and {found.records} records came")
@@ -135,17 +135,17 @@ class OurStream:
         return found
 
 
-class OurIncremental:
+class ProviderIncremental:
     """Read a table by an ad-hoc snapshot beside changes.
 
     Args:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Do nothing: it is found right before a run."""
 
     def run(self, number: int) -> Run:
@@ -160,27 +160,27 @@ class OurIncremental:
         entry, workload = self._entry, self._entry.workload
         more = ours.properties(entry.ground.source, entry.ground.kafka, entry.prefix(number), {})
         found = pipeline(entry, number, {**more, "table.include.list": workload.included})
-        with writer(entry.ground.source, workload.rows, ours.RATE):
-            reading = ours.Ours(found, entry.ground.cores, native=entry.side.native)
+        with changing_rows(entry.ground.source, workload.rows, ours.RATE):
+            reading = ours.ProviderIncrementalSnapshot(found, entry.ground.cores, native=entry.side.native)
             measured = reading.measure()
-        forget(found)
-        if wrong := complaints(measured, workload.rows, ours.RATE):
+        delete_topics(found)
+        if wrong := invalid_reasons(measured, workload.rows, ours.RATE):
             raise RuntimeError(f"{workload.name}: {'; '.join(wrong)}")
         used, beside_s, load = measured.used, measured.beside_s, measured.load
         return Run(workload.name, entry.side.name, measured.wrote.reads, used, beside_s, load, reading.native_rows)
 
 
-class OurSteadyLoad:
+class ProviderSteadyLoad:
     """Follow a steady load; the whole time in one job.
 
     Args:
         entry: What is measured.
     """
 
-    def __init__(self, entry: Entry) -> None:
+    def __init__(self, entry: WorkloadRun) -> None:
         self._entry = entry
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Do nothing: it is found right before a run, so that no run has to read what an earlier one has."""
 
     def run(self, number: int) -> Run:
@@ -196,10 +196,10 @@ class OurSteadyLoad:
         found.snapshot()
         jobs = Jobs(entry, found)
         with ExitStack() as both:
-            both.enter_context(writer(entry.ground.source, entry.workload.rows, RATE))
+            both.enter_context(changing_rows(entry.ground.source, entry.workload.rows, RATE))
             lag = both.enter_context(LagReader(entry.ground.kafka, found.table_topic(TABLE)))
             self.follow(jobs, entry.workload.seconds)
-        forget(found)
+        delete_topics(found)
         return jobs.run(lag.seconds())
 
     def follow(self, jobs: Jobs, seconds: float) -> None:
@@ -209,10 +209,10 @@ class OurSteadyLoad:
             jobs: Runs them.
             seconds: How long.
         """
-        jobs.one(run_for_s=seconds)
+        jobs.run_job(run_for_s=seconds)
 
 
-class OurEachMinute(OurSteadyLoad):
+class ProviderEachMinute(ProviderSteadyLoad):
     """Follow a steady load, with a drain every minute."""
 
     def follow(self, jobs: Jobs, seconds: float) -> None:
@@ -220,4 +220,4 @@ class OurEachMinute(OurSteadyLoad):
         begun, every = time.monotonic(), min(60.0, seconds / 5)
         for number in range(round(seconds / every)):
             time.sleep(max(0.0, begun + number * every - time.monotonic()))
-            jobs.one()
+            jobs.run_job()

@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 
 from kit import Pipeline
 
-from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, status_in
+from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.send_signal import send_signal
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger, over, snapshot_data
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger, snapshot_data, snapshot_done
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from benchlib import spark_job
-from benchlib.figures import Measured, written
+from benchlib.figures import Measured, count_written
 from benchlib.process_tree import Sample, usage
-from benchlib.source import DATABASE, TABLE, Source, signal_table
+from benchlib.source import DATABASE, TABLE, MySqlSource, signal_table
 
 RATE = 100.0
 """Changes a second beside the snapshot, each a transaction."""
 
 
-def properties(source: Source, kafka: str, prefix: str, more: Mapping[str, str]) -> dict[str, str]:
+def properties(source: MySqlSource, kafka: str, prefix: str, more: Mapping[str, str]) -> dict[str, str]:
     """Return the connector's properties; what Debezium is given as well is the same.
 
     Args:
@@ -42,7 +42,7 @@ def properties(source: Source, kafka: str, prefix: str, more: Mapping[str, str])
 
 
 @dataclass
-class Ours:
+class ProviderIncrementalSnapshot:
     """Take an incremental snapshot with this provider.
 
     Args:
@@ -71,7 +71,7 @@ class Ours:
         self.run([f"{DATABASE}.{TABLE}"])
         load = os.getloadavg()[0]
         records = read_topic_committed(self.pipeline.cfg.kafka_settings(), self.pipeline.table_topic(TABLE))
-        wrote = written((record.key, record.value) for record in records)
+        wrote = count_written((record.key, record.value) for record in records)
         return Measured(spark_job.NAME, wrote, usage(self.samples), self.beside_s, load)
 
     def run(self, tables: Sequence[str]) -> None:
@@ -90,8 +90,8 @@ class Ours:
             begun = time.process_time()
             outcome = self.pipeline.settle()
             self.native_rows += outcome.tally.native.rows if outcome.tally else 0
-            self.status = status_in(look_at_ledger(cfg), asked)
-            if over(self.status, asked):
+            self.status = snapshot_status(peek_ledger(cfg), asked)
+            if snapshot_done(self.status, asked):
                 self.beside_s += time.process_time() - begun
                 return
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from stacklib.settings import REPOSITORY
 
 from benchlib.plots import PLOTS, stages
-from benchlib.profiles import Album
+from benchlib.profiles import ProfileSet
 from benchlib.profiles import read as read_profiles
-from benchlib.result import Figures, Line
+from benchlib.result import Figures, WorkloadLine
 from benchlib.sessions import RESULT, Session, read
 from benchlib.sides import FLINK, SIDES, Side
 from benchlib.stage_page import stage_block
@@ -77,7 +77,7 @@ def write_pages() -> list[Path]:
     return changed
 
 
-def all_lines(sessions: Sequence[Session]) -> list[Line]:
+def all_lines(sessions: Sequence[Session]) -> list[WorkloadLine]:
     """Return the lines of all sessions in the order of the workloads.
 
     Args:
@@ -87,7 +87,7 @@ def all_lines(sessions: Sequence[Session]) -> list[Line]:
     return [found[name] for name in WORKLOADS if name in found]
 
 
-def rows(lines: Sequence[Line]) -> Iterator[str]:
+def rows(lines: Sequence[WorkloadLine]) -> Iterator[str]:
     """Yield the rows of a table, one a side.
 
     Args:
@@ -103,7 +103,7 @@ def rows(lines: Sequence[Line]) -> Iterator[str]:
             )
 
 
-def table(lines: Sequence[Line]) -> str:
+def table(lines: Sequence[WorkloadLine]) -> str:
     """Return a table of all sides; empty without lines.
 
     Args:
@@ -121,7 +121,7 @@ def _share(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _some(begins: Sequence[str], sessions: Sequence[Session]) -> str:
+def _lines_of(begins: Sequence[str], sessions: Sequence[Session]) -> str:
     found = [line for line in all_lines(sessions) if line.workload.startswith(tuple(begins))]
     if not found:
         return ""
@@ -182,7 +182,7 @@ def _plots(sessions: Sequence[Session]) -> str:
     return "\n".join(f"![{name}](bench/{name}.svg)" for name, draw in PLOTS.items() if draw(lines) is not None)
 
 
-def _album() -> Album | None:
+def _album() -> ProfileSet | None:
     return read_profiles(RESULT.parent / PROFILE)
 
 
@@ -191,20 +191,20 @@ def _stages(_: Sequence[Session]) -> str:
     return "" if album is None else stage_block(album)
 
 
-def _named(*begins: str) -> Callable[[Sequence[Session]], str]:
-    return partial(_some, begins)
+def _table_of(*begins: str) -> Callable[[Sequence[Session]], str]:
+    return partial(_lines_of, begins)
 
 
 BLOCKS: Mapping[str, Callable[[Sequence[Session]], str]] = {
     "sessions": _sessions,
     "targets": _targets,
-    "drains": _named("narrow", "wide", "one-transaction", "compressed"),
-    "forms": _named("avro", "ticdc"),
-    "snapshots": _named("snapshot", "incremental"),
-    "tables": _named("tables-1"),
-    "linear": _named("linear"),
-    "writers": _named("tables-writers", "hot-writers", "tables-cores", "hot-cores"),
-    "flink": _named("flink"),
+    "drains": _table_of("narrow", "wide", "one-transaction", "compressed"),
+    "forms": _table_of("avro", "ticdc"),
+    "snapshots": _table_of("snapshot", "incremental"),
+    "tables": _table_of("tables-1"),
+    "linear": _table_of("linear"),
+    "writers": _table_of("tables-writers", "hot-writers", "tables-cores", "hot-cores"),
+    "flink": _table_of("flink"),
     "lag": _lag,
     "plots": _plots,
     "stages": _stages,

@@ -10,43 +10,46 @@ import pygal
 from pygal.style import Style
 
 from benchlib.profiles import Profile
-from benchlib.result import PARTS, PEER, Figures, Line
+from benchlib.result import PARTS, PEER_SIDE, Figures, WorkloadLine
 from benchlib.sides import SIDES
 from benchlib.stages import STAGES
 
 _SVG = "http://www.w3.org/2000/svg"
-_LOOK = {"background": "#ffffff", "plot_background": "#ffffff", "value_font_size": 11}
-_STYLE = Style(colors=("#2f9e6e", "#3572b0", "#8a8f98", "#c9822b"), **_LOOK)
+_COLORS = {"background": "#ffffff", "plot_background": "#ffffff", "value_font_size": 11}
+_STYLE = Style(colors=("#2f9e6e", "#3572b0", "#8a8f98", "#c9822b"), **_COLORS)
 _STAGES = ("#3572b0", "#7fb2e5", "#2f9e6e", "#c9822b", "#e6b873", "#8f6bb3", "#8a8f98")
-Draw = Callable[[Sequence[Line]], str | None]
+PlotFunction = Callable[[Sequence[WorkloadLine]], str | None]
 
 
-def cpu(lines: Sequence[Line]) -> str | None:
+def cpu(lines: Sequence[WorkloadLine]) -> str | None:
     """Draw the CPU seconds a million records, without starts, where both sides ran."""
     return _by_side("cpu", "CPU seconds a million records, without start", _compared(lines), lambda f: f.steady_s)
 
 
-def memory(lines: Sequence[Line]) -> str | None:
+def memory(lines: Sequence[WorkloadLine]) -> str | None:
     """Draw the greatest memory where both sides ran."""
     return _by_side("memory", "Peak memory, MB", _compared(lines), lambda f: f.peak_mb)
 
 
-def linear(lines: Sequence[Line]) -> str | None:
+def linear(lines: Sequence[WorkloadLine]) -> str | None:
     """Draw the CPU seconds a million records for more and more of them."""
     found = [line for line in lines if line.workload.startswith("linear-")]
     return _by_side("linear", "CPU seconds a million records, without start", found, lambda f: f.steady_s)
 
 
-def tables(lines: Sequence[Line]) -> str | None:
+def tables(lines: Sequence[WorkloadLine]) -> str | None:
     """Draw the CPU seconds a million records for more and more tables."""
     found = [line for line in lines if line.workload.startswith("tables-1")]
     return _by_side("tables", "CPU seconds a million records that go to many tables", found, lambda f: f.cpu_s)
 
 
-def parts(lines: Sequence[Line]) -> str | None:
+def parts(lines: Sequence[WorkloadLine]) -> str | None:
     """Draw which processes of this provider use the CPU seconds a million records, starts counted."""
     found = [
-        (line, side) for line in _compared(lines) for side in reversed(SIDES) if side in line.sides and side != PEER
+        (line, side)
+        for line in _compared(lines)
+        for side in reversed(SIDES)
+        if side in line.sides and side != PEER_SIDE
     ]
     if not found:
         return None
@@ -68,7 +71,7 @@ def stages(profiles: Sequence[Profile]) -> str | None:
     if not profiles:
         return None
     below = profiles[::-1]
-    style = Style(**{**_LOOK, "colors": _STAGES})
+    style = Style(**{**_COLORS, "colors": _STAGES})
     title = "Microseconds of CPU a record, by stage, without Spark"
     chart = _bars(pygal.HorizontalStackedBar, "stages", title, len(below) + 2, print_values=False, style=style)
     chart.legend_at_bottom_columns = 3
@@ -79,12 +82,14 @@ def stages(profiles: Sequence[Profile]) -> str | None:
     return _plain(chart.render())
 
 
-def _compared(lines: Sequence[Line]) -> list[Line]:
+def _compared(lines: Sequence[WorkloadLine]) -> list[WorkloadLine]:
     steady = [line for line in lines if not any(found.lag_s for found in line.sides.values())]
-    return [line for line in steady if len(line.sides) > 1 and PEER in line.sides]
+    return [line for line in steady if len(line.sides) > 1 and PEER_SIDE in line.sides]
 
 
-def _by_side(name: str, title: str, lines: Sequence[Line], value: Callable[[Figures], float | None]) -> str | None:
+def _by_side(
+    name: str, title: str, lines: Sequence[WorkloadLine], value: Callable[[Figures], float | None]
+) -> str | None:
     """Return bars of all sides side by side; None where there is nothing to draw."""
     if not lines:
         return None
@@ -129,4 +134,4 @@ def _plain(drawn: bytes) -> str:
     return ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-PLOTS: Mapping[str, Draw] = {"cpu": cpu, "memory": memory, "linear": linear, "tables": tables, "parts": parts}
+PLOTS: Mapping[str, PlotFunction] = {"cpu": cpu, "memory": memory, "linear": linear, "tables": tables, "parts": parts}

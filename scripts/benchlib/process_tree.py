@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 TICK = os.sysconf("SC_CLK_TCK")
-EVERY_S = 0.1
+SAMPLE_INTERVAL_S = 0.1
 QUARTERS = 4
-GONE = "gone"
+ENDED_KIND = "gone"
 _KINDS = ("pyspark.daemon", "java", "python")
 """Texts of command lines that name a kind of process; the first that fits counts."""
 
@@ -62,10 +62,10 @@ class Usage:
 
 def kind_of(command: str) -> str:
     """Return the kind of process that a command line is; one that has ended and waits for its parent has none."""
-    return next((kind for kind in _KINDS if kind in command), "other") if command else GONE
+    return next((kind for kind in _KINDS if kind in command), "other") if command else ENDED_KIND
 
 
-def children(pid: int) -> list[int]:
+def process_ids(pid: int) -> list[int]:
     """Return a process and all its descendants that are alive."""
     found, queue = [], [pid]
     while queue:
@@ -79,13 +79,13 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def kill(pid: int) -> None:
+def kill_tree(pid: int) -> None:
     """Kill a process and all its descendants.
 
     Args:
         pid: The root of the tree.
     """
-    for each in children(pid):
+    for each in process_ids(pid):
         with suppress(ProcessLookupError):
             os.kill(each, signal.SIGKILL)
 
@@ -103,20 +103,20 @@ def sample(pid: int, at_s: float) -> Sample | None:
     return Sample(at_s, pid, kind_of(command), cpu_s, memory.get("VmRSS", 0.0), memory.get("VmHWM", 0.0))
 
 
-def watch(pid: int, over: Callable[[], bool]) -> list[Sample]:
+def sample_tree(pid: int, is_over: Callable[[], bool]) -> list[Sample]:
     """Sample a process tree until something is over; a process that ends between two samples loses a tenth of a second.
 
     Args:
         pid: The root of the tree.
-        over: Says whether it is over; called after each sample.
+        is_over: Says whether it is over; called after each sample.
     """
     samples: list[Sample] = []
     while True:
         now = time.monotonic()
-        samples += [found for each in children(pid) if (found := sample(each, now)) is not None]
-        if over():
+        samples += [found for each in process_ids(pid) if (found := sample(each, now)) is not None]
+        if is_over():
             return samples
-        time.sleep(EVERY_S)
+        time.sleep(SAMPLE_INTERVAL_S)
 
 
 def usage(samples: Iterable[Sample]) -> Usage:
@@ -133,7 +133,7 @@ def usage(samples: Iterable[Sample]) -> Usage:
     kinds: dict[int, str] = {}
     for each in sorted(known, key=lambda s: s.at_s):
         spent[each.pid] = max(spent.get(each.pid, 0.0), each.cpu_s)
-        if each.kind != GONE or each.pid not in kinds:
+        if each.kind != ENDED_KIND or each.pid not in kinds:
             kinds[each.pid] = each.kind
     cpu: dict[str, float] = {}
     busiest: dict[str, float] = {}

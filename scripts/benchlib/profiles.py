@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from benchlib import ours
-from benchlib.figures import complaints
-from benchlib.ground import Entry, Ground
+from benchlib.figures import invalid_reasons
+from benchlib.ground import BenchEnvironment, WorkloadRun
 from benchlib.loading import load, make_database, make_tables
-from benchlib.our_sides import forget, pipeline
+from benchlib.our_sides import delete_topics, pipeline
 from benchlib.sessions import replace_text, unreadable
 from benchlib.sides import Side
-from benchlib.source import writer
-from benchlib.spy import Spent, Spy, kernel_with_lines
+from benchlib.source import changing_rows
+from benchlib.spy import CpuUsage, JobProfiler, kernel_with_lines
 from benchlib.stages import CLIENT, STAGES, samples, shares
 from benchlib.workload import WORKLOADS, Workload
 
@@ -54,11 +54,11 @@ class Profile:
 
 
 @dataclass
-class _Incremental(ours.Ours):
+class _Incremental(ours.ProviderIncrementalSnapshot):
     """Take an incremental snapshot without Spark."""
 
-    spy: Spy | None = None
-    spent: Spent = field(default_factory=Spent)
+    spy: JobProfiler | None = None
+    spent: CpuUsage = field(default_factory=CpuUsage)
 
     def _submit(self, spec: object) -> None:
         assert self.spy is not None
@@ -78,7 +78,7 @@ def chosen(names: Sequence[str], scale: float) -> list[list[Workload]]:
 
 
 def profiles(
-    ground: Ground, together: Sequence[Sequence[Workload]], sides: Sequence[Side], folder: Path
+    ground: BenchEnvironment, together: Sequence[Sequence[Workload]], sides: Sequence[Side], folder: Path
 ) -> Iterator[Profile]:
     """Profile workloads.
 
@@ -95,17 +95,19 @@ def profiles(
     folder.mkdir()
     lines = kernel_with_lines(folder) if any(side.native for side in sides) else None
     spies = {
-        (side.name, sampling): Spy(folder, lines if side.native else None, sampling)
+        (side.name, sampling): JobProfiler(folder, lines if side.native else None, sampling)
         for side in sides
         for sampling in (False, True)
     }
     next(iter(spies.values())).warm()
     for some in together:
-        entries = [Entry(ground, workload, side, folder, 2) for workload in some for side in sides]
-        yield from _on_rows(entries, spies)
+        entries = [WorkloadRun(ground, workload, side, folder, 2) for workload in some for side in sides]
+        yield from _profile_workload(entries, spies)
 
 
-def _on_rows(entries: Sequence[Entry], spies: Mapping[tuple[str, bool], Spy]) -> Iterator[Profile]:
+def _profile_workload(
+    entries: Sequence[WorkloadRun], spies: Mapping[tuple[str, bool], JobProfiler]
+) -> Iterator[Profile]:
     source, first = entries[0].ground.source, entries[0].workload
     make_database(source, first)
     make_tables(source, first, first.names)
@@ -123,40 +125,40 @@ def _on_rows(entries: Sequence[Entry], spies: Mapping[tuple[str, bool], Spy]) ->
         spent, counts = [], []
         for number in (0, 1):
             spy, found = spies[entry.side.name, bool(number)], ready.get((at, number))
-            one, records = _incremental(entry, number, spy) if found is None else _once(entry, found, spy)
+            one, records = _incremental(entry, number, spy) if found is None else _profile_job(entry, found, spy)
             spent.append(one)
             counts.append(records)
-        yield filed(entry.workload.name, entry.side.name, counts, spent)
+        yield make_profile(entry.workload.name, entry.side.name, counts, spent)
 
 
-def _once(entry: Entry, found: Any, spy: Spy) -> tuple[Spent, int]:
+def _profile_job(entry: WorkloadRun, found: Any, spy: JobProfiler) -> tuple[CpuUsage, int]:
     """Drain or snapshot rows that are there."""
-    spent, workload = Spent(), entry.workload
+    spent, workload = CpuUsage(), entry.workload
     spy.run(found.prepare("snapshot" if workload.snapshot else "drain").spec, spent)
     outcome = found.settle()
     records = sum(outcome.counts.get(found.table_topic(name), 0) for name in workload.names)
     native = outcome.tally.native.rows if outcome.tally else 0
-    forget(found)
+    delete_topics(found)
     if records != workload.rows or bool(native) != entry.side.native:
         raise RuntimeError(f"{workload.name}: {workload.rows} rows became {records} records, {native} by the kernel")
     return spent, records
 
 
-def _incremental(entry: Entry, number: int, spy: Spy) -> tuple[Spent, int]:
+def _incremental(entry: WorkloadRun, number: int, spy: JobProfiler) -> tuple[CpuUsage, int]:
     """Read a table beside changes."""
     ground, workload = entry.ground, entry.workload
     more = ours.properties(ground.source, ground.kafka, entry.prefix(number), {})
     found = pipeline(entry, number, {**more, "table.include.list": workload.included})
     reading = _Incremental(found, ground.cores, native=entry.side.native, spy=spy)
-    with writer(ground.source, workload.rows, ours.RATE):
+    with changing_rows(ground.source, workload.rows, ours.RATE):
         measured = reading.measure()
-    forget(found)
-    if wrong := complaints(measured, workload.rows, ours.RATE):
+    delete_topics(found)
+    if wrong := invalid_reasons(measured, workload.rows, ours.RATE):
         raise RuntimeError(f"{workload.name}: {'; '.join(wrong)}")
     return reading.spent, measured.wrote.reads + measured.wrote.changes
 
 
-def filed(workload: str, side: str, records: Sequence[int], spent: Sequence[Spent]) -> Profile:
+def make_profile(workload: str, side: str, records: Sequence[int], spent: Sequence[CpuUsage]) -> Profile:
     """File what was sampled by stage, in the CPU time of the run that was not.
 
     Args:
@@ -183,7 +185,7 @@ def filed(workload: str, side: str, records: Sequence[int], spent: Sequence[Spen
 
 
 @dataclass(frozen=True, slots=True)
-class Album:
+class ProfileSet:
     """Hold one call of the bench with ``--profile``.
 
     Args:
@@ -205,7 +207,7 @@ def about(measured: Mapping[str, Any]) -> dict[str, Any]:
     return {**measured, "versions": {**versions, "py-spy": version("py-spy")}}
 
 
-def read(path: Path) -> Album | None:
+def read(path: Path) -> ProfileSet | None:
     """Return what a file holds; None when there is no file.
 
     Args:
@@ -217,14 +219,14 @@ def read(path: Path) -> Album | None:
     if not path.exists():
         return None
     try:
-        given = json.loads(path.read_text(encoding="utf-8"))
-        found = tuple(Profile(**profile) for profile in given["profiles"])
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        profiles_read = tuple(Profile(**profile) for profile in raw["profiles"])
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise unreadable(path, error) from error
-    return Album({k: v for k, v in given.items() if k != "profiles"}, found)
+    return ProfileSet({k: v for k, v in raw.items() if k != "profiles"}, profiles_read)
 
 
-def write(path: Path, album: Album) -> None:
+def write(path: Path, album: ProfileSet) -> None:
     """Write a file.
 
     Args:

@@ -8,9 +8,9 @@ from statistics import mean, median
 
 from benchlib.run import Run
 
-PEER, BASE, EARLIER, BEST = "debezium", "python", "earlier", ("native", "python")
+PEER_SIDE, BASE_SIDE, EARLIER, BEST_SIDES = "debezium", "python", "earlier", ("native", "python")
 """Who is compared with; the side without the kernel; an earlier commit; whose figures count, the first that ran."""
-PEERS: Mapping[str, str] = {PEER: "Debezium", "flink": "Flink CDC"}
+PEERS: Mapping[str, str] = {PEER_SIDE: "Debezium", "flink": "Flink CDC"}
 """Names of all who are compared with; in a workload that several ran, the first."""
 PARTS: Mapping[str, Sequence[str]] = {
     "Python workers: read, decode, produce": ("pyspark.daemon",),
@@ -20,7 +20,7 @@ PARTS: Mapping[str, Sequence[str]] = {
 }
 """Who uses CPU time, with the kinds of processes (``process_tree``); the last one is what is done beside them."""
 _WORKER = "pyspark.daemon"
-_UNLIKE = 0.02
+_MAX_RECORD_DIFFERENCE = 0.02
 """Greatest difference between the records of two runs: a snapshot beside changes leaves out what they told of."""
 
 
@@ -73,7 +73,7 @@ def figures(runs: Sequence[Run], start_s: float | None) -> Figures:
     """
     records = sorted(run.records for run in runs)
     steady_load = any(run.lag_s for run in runs)
-    if not records[0] or (records[-1] > records[0] * (1 + _UNLIKE) and not steady_load):
+    if not records[0] or (records[-1] > records[0] * (1 + _MAX_RECORD_DIFFERENCE) and not steady_load):
         raise ValueError(f"{runs[0].side} wrote {sorted(set(records))} records in {runs[0].workload}")
     each = [run.cpu_s / run.records * 1e6 for run in runs]
     middle = median(each)
@@ -100,7 +100,7 @@ def _part(run: Run, kinds: Sequence[str]) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class WorkloadLine:
     """Compare the sides in one workload.
 
     Args:
@@ -114,7 +114,7 @@ class Line:
     @property
     def best(self) -> str | None:
         """Return the side of this provider that counts against targets; None when neither ran."""
-        return next((name for name in BEST if name in self.sides), None)
+        return next((name for name in BEST_SIDES if name in self.sides), None)
 
     @property
     def peer(self) -> str | None:
@@ -128,7 +128,7 @@ class Line:
             side: The side.
             steady: Whether starts are left out.
         """
-        ours, theirs = self.sides.get(side), self.sides.get(self.peer or PEER)
+        ours, theirs = self.sides.get(side), self.sides.get(self.peer or PEER_SIDE)
         if ours is None or theirs is None or side in PEERS:
             return None
         if ours.lag_s:
@@ -138,7 +138,7 @@ class Line:
         return None if ours.steady_s is None or not theirs.steady_s else ours.steady_s / theirs.steady_s
 
 
-def lines(runs: Iterable[Run], starts: Mapping[str, float]) -> list[Line]:
+def lines(runs: Iterable[Run], starts: Mapping[str, float]) -> list[WorkloadLine]:
     """Return a line for each workload, in the order in which they ran.
 
     Args:
@@ -149,24 +149,24 @@ def lines(runs: Iterable[Run], starts: Mapping[str, float]) -> list[Line]:
     for run in runs:
         found.setdefault(run.workload, {}).setdefault(run.side, []).append(run)
     return [
-        Line(workload, {side: figures(some, starts.get(side)) for side, some in sides.items()})
+        WorkloadLine(workload, {side: figures(some, starts.get(side)) for side, some in sides.items()})
         for workload, sides in found.items()
     ]
 
 
-def summary(compared: Iterable[Line], missed: Iterable[str]) -> str:
+def summary(compared: Iterable[WorkloadLine], missed: Iterable[str]) -> str:
     """Return one line of ratios, and what misses its target.
 
     Args:
         compared: The lines.
         missed: What misses its target.
     """
-    parts: dict[str, list[str]] = {PEER: []}
+    parts: dict[str, list[str]] = {PEER_SIDE: []}
     for line in compared:
-        ratios = [f"{r:.3f}" for side in (BASE, "native") if (r := line.ratio(side)) is not None]
+        ratios = [f"{r:.3f}" for side in (BASE_SIDE, "native") if (r := line.ratio(side)) is not None]
         if ratios and line.peer:
             parts.setdefault(line.peer, []).append(f"{line.workload} {' / '.join(ratios)}")
     told = {PEERS[peer]: ", ".join(some) for peer, some in parts.items()}
-    text = f"ratios to Debezium, Python / native kernel: {told.pop(PEERS[PEER]) or 'none'}"
+    text = f"ratios to Debezium, Python / native kernel: {told.pop(PEERS[PEER_SIDE]) or 'none'}"
     text += "".join(f"; to {peer}: {some}" for peer, some in told.items())
     return text + (f"; missed: {', '.join(wrong)}" if (wrong := list(missed)) else "")

@@ -11,12 +11,12 @@ from pathlib import Path
 from stacklib import mysql, ports, processes
 from stacklib.settings import LOOPBACK, MYSQL_ROOT_USER
 
-from benchlib.ground import Ground
-from benchlib.source import Source
+from benchlib.ground import BenchEnvironment
+from benchlib.source import MySqlSource
 
 
 @contextmanager
-def on_server(ground: Ground, version: str | None, folder: Path) -> Iterator[Ground]:
+def on_server(ground: BenchEnvironment, version: str | None, folder: Path) -> Iterator[BenchEnvironment]:
     """Return the same ground with a server of another version, which runs as long as it is entered.
 
     Args:
@@ -33,15 +33,15 @@ def on_server(ground: Ground, version: str | None, folder: Path) -> Iterator[Gro
     program, port = mysql.find_program(version), ports.any_free()
     try:
         mysql.start(program, folder, port, secrets.token_urlsafe(18))
-        source = Source(LOOPBACK, port, MYSQL_ROOT_USER, "")
-        hurry(source)
+        source = MySqlSource(LOOPBACK, port, MYSQL_ROOT_USER, "")
+        relax_durability(source)
         yield replace(ground, source=source)
     finally:
         # Its data are not kept.
         processes.stop("mysql", mysql.record(folder), seconds=0)
 
 
-def hurry(source: Source) -> None:
+def relax_durability(source: MySqlSource) -> None:
     """Let a server write as one that is not about to lose power.
 
     Args:

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from benchlib.debezium_worker import CONNECT_VERSION, VERSION
 from benchlib.flink_worker import FLINK_VERSION
 from benchlib.flink_worker import VERSION as FLINK_CDC_VERSION
-from benchlib.result import Line, lines
+from benchlib.result import WorkloadLine, lines
 from benchlib.run import Run
 
 START = "start"
@@ -50,7 +50,7 @@ class Session:
         return found
 
     @property
-    def lines(self) -> list[Line]:
+    def lines(self) -> list[WorkloadLine]:
         """Return a line for each workload."""
         return lines((run for run in self.runs if run.workload != START), self.starts)
 
@@ -78,14 +78,14 @@ def read(path: Path) -> list[Session]:
     """
     if not path.exists():
         return []
-    found = []
+    sessions = []
     try:
-        for given in json.loads(path.read_text(encoding="utf-8"))["sessions"]:
-            runs = tuple(Run.from_json(run) for run in given.pop("runs"))
-            found.append(Session(given, runs))
+        for raw in json.loads(path.read_text(encoding="utf-8"))["sessions"]:
+            runs = tuple(Run.from_json(run) for run in raw.pop("runs"))
+            sessions.append(Session(raw, runs))
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         raise unreadable(path, error) from error
-    return found
+    return sessions
 
 
 def unreadable(path: Path, error: Exception) -> StackError:
@@ -140,16 +140,16 @@ def replace_text(path: Path, content: str) -> None:
         half.unlink(missing_ok=True)
 
 
-def joined(earlier: Sequence[Session], now: Session) -> list[Session]:
+def merge_sessions(earlier: Sequence[Session], now: Session) -> list[Session]:
     """Return sessions that each workload is in once: what is measured again leaves its earlier session.
 
     Args:
         earlier: The sessions of the file.
         now: The session that is going on.
     """
-    again = {run.workload for run in now.runs} - {START}
-    left = [session.without(again) for session in earlier]
-    return [*(session for session in left if any(run.workload != START for run in session.runs)), now]
+    measured_again = {run.workload for run in now.runs} - {START}
+    kept_runs = [session.without(measured_again) for session in earlier]
+    return [*(session for session in kept_runs if any(run.workload != START for run in session.runs)), now]
 
 
 def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
@@ -162,7 +162,7 @@ def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "commit": _commit(),
-        "arguments": _measuring(arguments),
+        "arguments": _measurement_arguments(arguments),
         "machine": {"cpu": _processor(), "cores": os.cpu_count(), "memory_gb": _memory_gb()},
         "versions": {
             "mysql": mysql,
@@ -178,7 +178,7 @@ def about(arguments: Sequence[str], mysql: str) -> dict[str, Any]:
     }
 
 
-def _measuring(arguments: Sequence[str]) -> list[str]:
+def _measurement_arguments(arguments: Sequence[str]) -> list[str]:
     """Return the arguments that say what is measured: a path is of one machine only."""
     kept = [a for a in arguments if not a.startswith("--output=")]
     if "--output" in kept:

@@ -17,20 +17,20 @@ class Side:
         name: On the command line and in results.
         title: In tables.
         native: Whether its decoder is the native kernel.
-        ours: Whether it is this provider, as it is now.
-        asked: Whether it runs only when it is named.
+        provider: Whether it is this provider, as it is now.
+        opt_in: Whether it runs only when it is named.
     """
 
     name: str
     title: str
     native: bool = False
-    ours: bool = True
-    asked: bool = False
+    provider: bool = True
+    opt_in: bool = False
 
 
-DEBEZIUM = Side("debezium", f"Debezium {VERSION}", ours=False)
-FLINK = Side("flink", FLINK_NAME, ours=False)
-EARLIER = Side("earlier", EARLIER_NAME, ours=False, asked=True)
+DEBEZIUM = Side("debezium", f"Debezium {VERSION}", provider=False)
+FLINK = Side("flink", FLINK_NAME, provider=False)
+EARLIER = Side("earlier", EARLIER_NAME, provider=False, opt_in=True)
 PYTHON = Side("python", "this provider")
 NATIVE = Side("native", "with the native kernel", native=True)
 SIDES = {side.name: side for side in (DEBEZIUM, FLINK, EARLIER, PYTHON, NATIVE)}

@@ -16,16 +16,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchlib.process_tree import children, kind_of
+from benchlib.process_tree import kind_of, process_ids
 
 WORKER = "pyspark.daemon"
 # A thread that has used its share waits until the period ends: a short one keeps the worker's pace even.
 _PERIOD_US = 10_000
-_PATIENCE_S = 5.0
+_REMOVE_TIMEOUT_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class CgroupControl:
     """Say where and how a share of a processor is set.
 
     Args:
@@ -39,11 +39,11 @@ class Control:
 
 _CONTROLS = (
     # Version 1: Documentation/scheduler/sched-bwc of the Linux kernel. Version 2: cpu.max in cgroup-v2.
-    Control(
+    CgroupControl(
         Path("/sys/fs/cgroup/cpu"),
         lambda us: {"cpu.cfs_period_us": str(_PERIOD_US), "cpu.cfs_quota_us": str(us)},
     ),
-    Control(Path("/sys/fs/cgroup"), lambda us: {"cpu.max": f"{us} {_PERIOD_US}"}),
+    CgroupControl(Path("/sys/fs/cgroup"), lambda us: {"cpu.max": f"{us} {_PERIOD_US}"}),
 )
 
 
@@ -63,13 +63,13 @@ class SlowCores:
         self._name = f"mysql-cdc-bench-{secrets.token_hex(4)}"
         self._control = self._usable()
 
-    def place(self, root: int) -> None:
+    def bind_workers(self, root: int) -> None:
         """Bind workers that are not bound yet.
 
         Args:
             root: The root of the tree.
         """
-        for pid in children(root):
+        for pid in process_ids(root):
             if pid not in self._folders and _is_worker(pid):
                 folder = self._make(str(pid))
                 with suppress(ProcessLookupError):
@@ -78,7 +78,7 @@ class SlowCores:
 
     def remove(self) -> None:
         """Remove what bound them; the workers have ended."""
-        end = time.monotonic() + _PATIENCE_S
+        end = time.monotonic() + _REMOVE_TIMEOUT_S
         for folder in self._folders.values():
             while folder.exists():
                 try:
@@ -90,7 +90,7 @@ class SlowCores:
                     time.sleep(0.05)
         self._folders.clear()
 
-    def _usable(self) -> Control:
+    def _usable(self) -> CgroupControl:
         whys = []
         for control in _CONTROLS:
             self._control = control

@@ -26,7 +26,7 @@ _WORDS = "alpha bravo charlie delta echo foxtrot golf hotel india juliett kilo l
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MySqlSource:
     """Say how to reach the server, with the rights to make databases.
 
     Args:
@@ -79,7 +79,7 @@ def _time(draw: random.Random) -> str:
     return (datetime(2026, 1, 1) + timedelta(milliseconds=milliseconds)).isoformat(" ", "milliseconds")
 
 
-def load(source: Source, rows: int) -> None:
+def load(source: MySqlSource, rows: int) -> None:
     """Make the table anew, with keys from 1 on, and a signal table for each of the two.
 
     Args:
@@ -94,8 +94,8 @@ def load(source: Source, rows: int) -> None:
         seed = [order(draw) for _ in range(min(rows, SEED_ROWS))]
         cursor.executemany(f"INSERT INTO {name} ({ORDER_COLUMNS}) VALUES (%s, %s, %s, %s, %s, %s)", seed)
         for begun in range(len(seed), rows, SEED_ROWS):
-            wanted = min(SEED_ROWS, rows - begun)
-            chosen = f"SELECT id + {begun}, {ORDER_COLUMNS} FROM {name} WHERE id <= {wanted}"
+            due = min(SEED_ROWS, rows - begun)
+            chosen = f"SELECT id + {begun}, {ORDER_COLUMNS} FROM {name} WHERE id <= {due}"
             cursor.execute(f"INSERT INTO {name} (id, {ORDER_COLUMNS}) {chosen}")
         cursor.execute(f"ANALYZE TABLE {name}")
 
@@ -106,7 +106,7 @@ def signal_table(who: str) -> str:
 
 
 @contextmanager
-def writer(source: Source, rows: int, rate: float) -> Iterator[None]:
+def changing_rows(source: MySqlSource, rows: int, rate: float) -> Iterator[None]:
     """Change rows of the table, one in a transaction, in a process of its own.
 
     Args:
@@ -129,7 +129,7 @@ def writer(source: Source, rows: int, rate: float) -> Iterator[None]:
         process.join(30)
 
 
-def _write(source: Source, rows: int, rate: float, writes: Any, ending: Any) -> None:
+def _write(source: MySqlSource, rows: int, rate: float, writes: Any, ending: Any) -> None:
     with source.connect() as conn, conn.cursor() as cursor:
         # Never the changes of an earlier run: MySQL logs no update that leaves a row as it is.
         draw, begun, done = random.Random(time.time_ns()), time.monotonic(), 0

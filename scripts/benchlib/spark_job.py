@@ -9,10 +9,10 @@ from typing import Any
 
 from kit import submit_command, submit_env
 
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import VARIABLE
-from benchlib.process_tree import Sample, kill, watch
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import ENV_VARIABLE
+from benchlib.process_tree import Sample, kill_tree, sample_tree
 from benchlib.slow_cores import SlowCores
-from benchlib.source import DATABASE, Source
+from benchlib.source import DATABASE, MySqlSource
 
 NAME = "this provider"
 
@@ -33,16 +33,16 @@ def run_job(spec: Any, cores: int, *, native: bool = True, share: float = 0.0) -
     with tempfile.TemporaryDirectory() as folder, (Path(folder) / "log").open("w+") as log:
         process = subprocess.Popen(
             submit_command(spec, Path(folder), cores=cores),
-            env=submit_env() | ({} if native else {VARIABLE: "off"}),
+            env=submit_env() | ({} if native else {ENV_VARIABLE: "off"}),
             cwd=folder,
             stdout=log,
             stderr=subprocess.STDOUT,
         )
         try:
-            samples = watch(process.pid, lambda: _over(process, own))
+            samples = sample_tree(process.pid, lambda: _is_over(process, own))
         except BaseException:
             # A job does not end with the bench by itself.
-            kill(process.pid)
+            kill_tree(process.pid)
             process.wait()
             raise
         finally:
@@ -55,13 +55,13 @@ def run_job(spec: Any, cores: int, *, native: bool = True, share: float = 0.0) -
     return samples, lines
 
 
-def _over(process: subprocess.Popen[bytes], own: SlowCores | None) -> bool:
+def _is_over(process: subprocess.Popen[bytes], own: SlowCores | None) -> bool:
     if own:
-        own.place(process.pid)
+        own.bind_workers(process.pid)
     return process.poll() is not None
 
 
-def properties(source: Source, kafka: str, prefix: str, *, schemas: bool = False) -> dict[str, str]:
+def properties(source: MySqlSource, kafka: str, prefix: str, *, schemas: bool = False) -> dict[str, str]:
     """Return the properties that all measurements share; what Debezium is given as well is the same.
 
     Args:

@@ -19,8 +19,8 @@ from stacklib import commands
 from stacklib.bootstrap import uv_environment
 from stacklib.native import cargo_folder
 
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import VARIABLE
-from benchlib.process_tree import children
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import ENV_VARIABLE
+from benchlib.process_tree import process_ids
 
 RATE = 200
 """Samples a second. Each costs the process half a millisecond of CPU or more, so times are those of another run."""
@@ -31,7 +31,7 @@ _JOBS = ("incremental.drain_job", "snapshot.snapshot_driver")
 
 
 @dataclass
-class Spent:
+class CpuUsage:
     """Add up what the processes of some jobs used.
 
     Args:
@@ -60,7 +60,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Spy:
+class JobProfiler:
     """Run jobs one after the other, by the same Python as this one.
 
     Args:
@@ -73,7 +73,7 @@ class Spy:
     kernel: Path | None
     sampling: bool
 
-    def run(self, spec: Any, spent: Spent) -> None:
+    def run(self, spec: Any, spent: CpuUsage) -> None:
         """Run a job, and add what it used.
 
         Args:
@@ -102,7 +102,7 @@ class Spy:
         imports = "\n".join(f"import airflow_provider_mysql_cdc.cdc.{name}" for name in _JOBS)
         subprocess.run([sys.executable, "-c", imports], env=self._environment(), check=True)
 
-    def _watched(self, command: list[str], spent: Spent) -> None:
+    def _watched(self, command: list[str], spent: CpuUsage) -> None:
         with (self.folder / "log").open("w+") as log:
             process = subprocess.Popen(
                 command, env=self._environment(), cwd=self.folder, stdout=log, stderr=subprocess.STDOUT
@@ -127,7 +127,7 @@ class Spy:
             "PYTHONPATH": os.pathsep.join(found),
             "PYTHONPYCACHEPREFIX": str(self.folder / "compiled"),
             "PYTHONDONTWRITEBYTECODE": "",
-            VARIABLE: "off" if self.kernel is None else "on",
+            ENV_VARIABLE: "off" if self.kernel is None else "on",
         }
 
 
@@ -141,7 +141,7 @@ def watched_threads(pid: int, *, sampling: bool) -> dict[tuple[int, str], float]
     """
     if not sampling:
         return threads_of(pid)
-    below = children(pid)[1:]
+    below = process_ids(pid)[1:]
     return threads_of(below[0]) if below else {}
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from benchlib.profiles import Album
+from benchlib.profiles import ProfileSet
 from benchlib.stages import STAGES
 
 
-def stage_table(album: Album) -> str:
+def stage_table(album: ProfileSet) -> str:
     """Return a table of microseconds of CPU a record, one line a profile.
 
     Args:
@@ -21,7 +21,7 @@ def stage_table(album: Album) -> str:
     return "\n".join(out)
 
 
-def stage_block(album: Album) -> str:
+def stage_block(album: ProfileSet) -> str:
     """Return the picture, the table and what was measured where.
 
     Args:

@@ -33,7 +33,7 @@ _WHOLE = (
         COMMIT,
         re.compile(
             r"TransactionalWriter\.(commit|init|renew|abort|close|_begin|_client)\b|/cdc/commit/|/drain/committer\.py"
-            r"|/job/(job_ledger|coordinator|run_lock|progress)\.py|/sink/(topic_reader|kept_consumer|plain_writer)\.py"
+            r"|/job/(job_ledger|coordinator|run_lock|progress)\.py|/sink/(topic_reader|consumer_cache|plain_writer)\.py"
         ),
     ),
 )
@@ -43,13 +43,10 @@ _INNERMOST = (
     (DECODE, re.compile(rf"\((?:{_KERNEL})\.rs:|(?:^rows|closure[^ ]*) \(walk\.rs:")),
     (WALK, re.compile(r"\((?:walk|walker|events)\.rs:")),
     (READ, re.compile(r"\((?:ssl|socket)\.py:|_?ssl\.c|socketmodule\.c|\(lib(?:ssl|crypto)\.|/binlog/packets\.py")),
-    (READ, re.compile(r"pymysql/|_more \(\S*/snapshot/rows\.py")),
+    (READ, re.compile(r"pymysql/|_receive \(\S*/snapshot/rows\.py")),
     (PRODUCE, re.compile(r"/cdc/sink/|/drain/record_output\.py|\(confluent_kafka/|\(librdkafka")),
-    (WALK, re.compile(r"/cdc/binlog/|/decode/native_walk\.py|/snapshot/(?:rows|row_spool)\.py")),
-    (
-        DECODE,
-        re.compile(r"/cdc/(?:decode|avro|convert|emit|ticdc)/|<decoder|/job/(?:avro|formed|native|direct)_?\w*\.py"),
-    ),
+    (WALK, re.compile(r"/cdc/binlog/|/decode/native_transactions\.py|/snapshot/(?:rows|row_spool)\.py")),
+    (DECODE, re.compile(r"/cdc/(?:decode|avro|convert|emit|ticdc|formats)/|<decoder")),
     (DECODE, re.compile(r"/snapshot/row_emitter\.py")),
     (WALK, re.compile(r"/cdc/(?:drain|model|incremental)/|/cdc/snapshot/")),
 )
@@ -58,7 +55,7 @@ _THREAD = re.compile(r"thread \((\d+)\)")
 
 
 @dataclass(frozen=True, slots=True)
-class Sampled:
+class StackSamples:
     """Hold equal samples.
 
     Args:
@@ -72,7 +69,7 @@ class Sampled:
     count: int
 
 
-def samples(text: str) -> Iterator[Sampled]:
+def samples(text: str) -> Iterator[StackSamples]:
     """Yield what py-spy wrote with ``--format raw --threads``: frames by semicolons and a count, a line a stack.
 
     Types of Rust have semicolons of their own; a frame that is cut there keeps its file in one of the pieces.
@@ -84,10 +81,10 @@ def samples(text: str) -> Iterator[Sampled]:
         stack, _, count = line.rpartition(" ")
         first, *frames = stack.split(";")
         if (thread := _THREAD.match(first)) and count.isdigit():
-            yield Sampled(int(thread[1]), tuple(frames), int(count))
+            yield StackSamples(int(thread[1]), tuple(frames), int(count))
 
 
-def waits(frames: Sequence[str]) -> bool:
+def is_waiting(frames: Sequence[str]) -> bool:
     """Return whether a stack waits: a sampler stops a process, and threads that wait look busy as they go on.
 
     Args:
@@ -112,7 +109,7 @@ def stage_of(frames: Sequence[str]) -> str:
     return REST
 
 
-def shares(found: Iterable[Sampled], busy_s: Mapping[int, float]) -> dict[str, float]:
+def shares(found: Iterable[StackSamples], busy_s: Mapping[int, float]) -> dict[str, float]:
     """Return each stage's share of the CPU time of the threads that a sampler sees.
 
     Samples tell how a thread's time is divided, and the system how much of it there is: a thread that mostly waits has
@@ -124,7 +121,7 @@ def shares(found: Iterable[Sampled], busy_s: Mapping[int, float]) -> dict[str, f
     """
     by_thread: dict[int, Counter[str]] = {}
     for each in found:
-        if not waits(each.frames):
+        if not is_waiting(each.frames):
             by_thread.setdefault(each.thread, Counter())[stage_of(each.frames)] += each.count
     out = dict.fromkeys(STAGES, 0.0)
     for thread, seconds in busy_s.items():

@@ -14,15 +14,22 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from stacklib.connect import Connect
 from stacklib.errors import StackError
 
-from benchlib.debezium_worker import MOST_S, PATIENCE_S, PLACE_FLUSH_S, STREAMS, USUAL_FLUSH_S, DebeziumWorker
-from benchlib.ground import Entry
-from benchlib.process_tree import Usage, usage, watch
+from benchlib.debezium_worker import (
+    FAST_FLUSH_S,
+    RUN_TIMEOUT_S,
+    START_TIMEOUT_S,
+    STREAMING_MARK,
+    USUAL_FLUSH_S,
+    DebeziumWorker,
+)
+from benchlib.ground import WorkloadRun
+from benchlib.process_tree import Usage, sample_tree, usage
 from benchlib.run import Run
 from benchlib.source import DATABASE
-from benchlib.topics import drop
+from benchlib.topics import delete_topics_and_wait
 
 _OFFSETS = "offsets"
-_LOOK_S, _LOOK_A_TABLE_S = 0.5, 0.001
+_POLL_S, _POLL_PER_TABLE_S = 0.5, 0.001
 """Seconds between two looks at its topics: fewer looks where there are many, since the broker shares the processors."""
 
 
@@ -34,24 +41,26 @@ class DebeziumStream(DebeziumWorker):
         entry: What is measured.
     """
 
-    entry: Entry = field(kw_only=True)
+    entry: WorkloadRun = field(kw_only=True)
     _runs: int = 0
 
-    def find_place(self) -> None:
+    def store_position(self) -> None:
         """Start it on empty tables, and stop it when it has stored an offset that lies before the load."""
-        with self._connect(self.folder / _OFFSETS, "place", PLACE_FLUSH_S) as connect:
-            connect.wait(lambda: STREAMS in connect.log.read_text(errors="replace"), "Debezium to stream", PATIENCE_S)
+        with self._connect(self.folder / _OFFSETS, "place", FAST_FLUSH_S) as connect:
+            connect.wait(
+                lambda: STREAMING_MARK in connect.log.read_text(errors="replace"), "Debezium to stream", START_TIMEOUT_S
+            )
             # A statement that it hears of, so that it stores an offset.
             self.source.run(f"CREATE TABLE {DATABASE}.place (id INT)", f"DROP TABLE {DATABASE}.place")
-            connect.wait((self.folder / _OFFSETS).exists, "Debezium's offset", PATIENCE_S)
-            time.sleep(3 * PLACE_FLUSH_S)
+            connect.wait((self.folder / _OFFSETS).exists, "Debezium's offset", START_TIMEOUT_S)
+            time.sleep(3 * FAST_FLUSH_S)
             connect.ask_to_end()
-            watch(connect.pid, lambda: connect.ended)
+            sample_tree(connect.pid, lambda: connect.ended)
 
     def read_all(self) -> Run:
         """Run it until it has written all rows of its workload, and return what it used."""
         rows = self.entry.workload.rows
-        return self.told(self.until(lambda: self.records() >= rows))
+        return self.finish_run(self.until(lambda: self.records() >= rows))
 
     def until(self, enough: Callable[[], bool]) -> Usage:
         """Run it from its place until it has done enough, and end it in good order.
@@ -67,9 +76,9 @@ class DebeziumStream(DebeziumWorker):
         if (self.folder / _OFFSETS).exists():
             shutil.copy(self.folder / _OFFSETS, offsets)
         with self._connect(offsets, f"run-{self._runs}") as connect:
-            return usage(watch(connect.pid, self._over(connect, enough)))
+            return usage(sample_tree(connect.pid, self._stop_condition(connect, enough)))
 
-    def told(self, used: Usage, lag_s: Mapping[str, float] | None = None) -> Run:
+    def finish_run(self, used: Usage, lag_s: Mapping[str, float] | None = None) -> Run:
         """Return a run, and delete the topics, so that the disk holds the rows of one run at a time.
 
         Args:
@@ -77,7 +86,7 @@ class DebeziumStream(DebeziumWorker):
             lag_s: How far readers were behind.
         """
         load, records = os.getloadavg()[0], self.records()
-        drop(self.kafka, self._topics(AdminClient({"bootstrap.servers": self.kafka})))
+        delete_topics_and_wait(self.kafka, self._topics(AdminClient({"bootstrap.servers": self.kafka})))
         name, side = self.entry.workload.name, self.entry.side.name
         return Run(name, side, records, used, load=load, lag_s=lag_s or {})
 
@@ -98,22 +107,22 @@ class DebeziumStream(DebeziumWorker):
         connector = {"table.include.list": workload.included, "snapshot.mode": mode}
         return self.start(name, offsets, flush_s, connector, schemas=bool(workload.form.schemas))
 
-    def _over(self, connect: Connect, enough: Callable[[], bool]) -> Callable[[], bool]:
-        limit, told, looked = time.monotonic() + MOST_S, False, 0.0
-        every = _LOOK_S + self.entry.workload.tables * _LOOK_A_TABLE_S
+    def _stop_condition(self, connect: Connect, enough: Callable[[], bool]) -> Callable[[], bool]:
+        limit, last_status, last_check = time.monotonic() + RUN_TIMEOUT_S, False, 0.0
+        every = _POLL_S + self.entry.workload.tables * _POLL_PER_TABLE_S
 
         def over() -> bool:
-            nonlocal told, looked
-            if told:
+            nonlocal last_status, last_check
+            if last_status:
                 return connect.ended
             now = time.monotonic()
-            if now - looked > every:
-                looked = now
+            if now - last_check > every:
+                last_check = now
                 if now > limit or connect.trouble() is not None:
-                    why = connect.trouble() or f"not done within {MOST_S:.0f} s"
+                    why = connect.trouble() or f"not done within {RUN_TIMEOUT_S:.0f} s"
                     raise StackError("measuring Debezium", why, f"see {connect.log}")
                 if enough():
-                    told = True
+                    last_status = True
                     connect.ask_to_end()
             return False
 

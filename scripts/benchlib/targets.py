@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from benchlib.earlier_commit import NAME as EARLIER_NAME
-from benchlib.result import BASE, EARLIER, PEER, Line
+from benchlib.result import BASE_SIDE, EARLIER, PEER_SIDE, WorkloadLine
 
-Lines = Mapping[str, Line]
-FULL = 5_000_000
+Lines = Mapping[str, WorkloadLine]
+FULL_SCALE_ROWS = 5_000_000
 """Records that targets of CPU time are about: of fewer, starts are most of the time, and are left out."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TargetVerdict:
     """Say how a target stands.
 
     Args:
@@ -44,22 +44,22 @@ class Verdict:
 class Target(Protocol):
     """Judge lines; None when what it is about was not measured."""
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands.
 
         Args:
-            found: Lines by workload.
+            lines: Lines by workload.
         """
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class CpuShare:
     """Want at most some share of Debezium's CPU time a record.
 
     Args:
         workload: Where.
         limit: The share.
-        steady: Whether starts are left out of ``FULL`` records, too.
+        steady: Whether starts are left out of ``FULL_SCALE_ROWS`` records, too.
         side: The side, whose starts count always; None for the best.
     """
 
@@ -68,20 +68,20 @@ class Share:
     steady: bool = False
     side: str | None = None
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands."""
-        line = found.get(self.workload)
+        line = lines.get(self.workload)
         side = self.side or (line.best if line else None)
         if line is None or side is None or side not in line.sides:
             return None
-        steady = self.steady or (self.side is None and line.sides[side].records < FULL)
+        steady = self.steady or (self.side is None and line.sides[side].records < FULL_SCALE_ROWS)
         value = line.ratio(side, steady=steady)
         about = f"{self.workload}{' without start' * steady}{f' in {self.side}' if self.side else ''}"
-        return None if value is None else Verdict(about, value, self.limit)
+        return None if value is None else TargetVerdict(about, value, self.limit)
 
 
 @dataclass(frozen=True, slots=True)
-class NoDearer:
+class CpuRegression:
     """Want the side without the kernel to cost no more than before there was one.
 
     Where the commit of that time ran as well, the two are compared; Debezium's time, which the share was measured by,
@@ -95,17 +95,17 @@ class NoDearer:
     workload: str
     limit: float
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands."""
-        line = found.get(self.workload)
-        if line is None or BASE not in line.sides or EARLIER not in line.sides:
-            return Share(self.workload, self.limit, side=BASE).judge(found)
-        value = line.sides[BASE].cpu_s / line.sides[EARLIER].cpu_s
-        return Verdict(f"{self.workload} in {BASE} against {EARLIER_NAME}", value, 1.0)
+        line = lines.get(self.workload)
+        if line is None or BASE_SIDE not in line.sides or EARLIER not in line.sides:
+            return CpuShare(self.workload, self.limit, side=BASE_SIDE).judge(lines)
+        value = line.sides[BASE_SIDE].cpu_s / line.sides[EARLIER].cpu_s
+        return TargetVerdict(f"{self.workload} in {BASE_SIDE} against {EARLIER_NAME}", value, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemoryShare:
     """Want at most some share of Debezium's memory.
 
     Args:
@@ -116,17 +116,17 @@ class Memory:
     workload: str
     limit: float
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands."""
-        line = found.get(self.workload)
-        if line is None or line.best is None or PEER not in line.sides:
+        line = lines.get(self.workload)
+        if line is None or line.best is None or PEER_SIDE not in line.sides:
             return None
-        value = line.sides[line.best].peak_mb / line.sides[PEER].peak_mb
-        return Verdict(f"{self.workload} memory", value, self.limit)
+        value = line.sides[line.best].peak_mb / line.sides[PEER_SIDE].peak_mb
+        return TargetVerdict(f"{self.workload} memory", value, self.limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Wall:
+class Throughput:
     """Want at least some times the records a second of Debezium.
 
     Args:
@@ -137,17 +137,17 @@ class Wall:
     workload: str
     limit: float
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands."""
-        line = found.get(self.workload)
-        if line is None or line.best is None or PEER not in line.sides:
+        line = lines.get(self.workload)
+        if line is None or line.best is None or PEER_SIDE not in line.sides:
             return None
-        value = line.sides[PEER].wall_s / line.sides[line.best].wall_s
-        return Verdict(f"{self.workload} wall, times", value, self.limit, at_most=False)
+        value = line.sides[PEER_SIDE].wall_s / line.sides[line.best].wall_s
+        return TargetVerdict(f"{self.workload} wall, times", value, self.limit, at_most=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class WorkloadRatio:
     """Want one workload to be as much dearer or faster than another as is said.
 
     Args:
@@ -162,20 +162,20 @@ class Beside:
     limit: float
     wall: bool = False
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands."""
-        one, other = found.get(self.workload), found.get(self.other)
+        one, other = lines.get(self.workload), lines.get(self.other)
         if one is None or other is None or one.best is None or one.best not in other.sides:
             return None
-        mine, theirs = one.sides[one.best], other.sides[one.best]
+        value_here, value_there = one.sides[one.best], other.sides[one.best]
         if self.wall:
-            speed = theirs.wall_s / mine.wall_s
-            return Verdict(f"{self.workload} against {self.other}, times", speed, self.limit, at_most=False)
-        return Verdict(f"{self.workload} against {self.other}", mine.cpu_s / theirs.cpu_s, self.limit)
+            speed = value_there.wall_s / value_here.wall_s
+            return TargetVerdict(f"{self.workload} against {self.other}, times", speed, self.limit, at_most=False)
+        return TargetVerdict(f"{self.workload} against {self.other}", value_here.cpu_s / value_there.cpu_s, self.limit)
 
 
 @dataclass(frozen=True, slots=True)
-class Relief:
+class WriterSpeedup:
     """Want the busiest of several writers to use so many times less CPU than one writer alone.
 
     Where MySQL and Kafka share the machine's processors with the writers, wall time cannot show what a processor for
@@ -191,21 +191,21 @@ class Relief:
     other: str
     limit: float
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands."""
-        one, other = found.get(self.workload), found.get(self.other)
+        one, other = lines.get(self.workload), lines.get(self.other)
         if one is None or other is None or one.best is None or one.best not in other.sides:
             return None
-        mine, alone = one.sides[one.best].writer_s, other.sides[one.best].writer_s
-        if not mine or not alone:
+        busiest, alone = one.sides[one.best].writer_s, other.sides[one.best].writer_s
+        if not busiest or not alone:
             return None
-        return Verdict(
-            f"{self.workload}, CPU of the busiest writer, times less", alone / mine, self.limit, at_most=False
+        return TargetVerdict(
+            f"{self.workload}, CPU of the busiest writer, times less", alone / busiest, self.limit, at_most=False
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Linear:
+class LinearScaling:
     """Want the CPU time a record, starts left out, to be the same however many there are.
 
     Args:
@@ -216,44 +216,44 @@ class Linear:
     workloads: Sequence[str]
     limit: float
 
-    def judge(self, found: Lines) -> Verdict | None:
+    def judge(self, lines: Lines) -> TargetVerdict | None:
         """Return how it stands."""
-        some = [found[name] for name in self.workloads if name in found]
+        some = [lines[name] for name in self.workloads if name in lines]
         costs = [f for line in some if line.best and (f := line.sides[line.best].steady_s)]
         if len(costs) < 2 or len(costs) < len(self.workloads):
             return None
-        return Verdict("linear, greatest difference", max(costs) / min(costs) - 1, self.limit)
+        return TargetVerdict("linear, greatest difference", max(costs) / min(costs) - 1, self.limit)
 
 
 _COMPARED = ("narrow", "narrow-schemas", "wide", "snapshot")
 _SHARED = ("tables", "hot")
 TARGETS: tuple[Target, ...] = (
-    Share("narrow", 1 / 6),
-    Share("narrow", 1 / 10, steady=True),
-    Share("wide", 1 / 10),
-    Share("narrow-schemas", 1 / 10),
-    Share("wide-schemas", 1 / 10),
-    Share("snapshot", 1 / 6),
-    Share("incremental", 1 / 6),
-    NoDearer("narrow", 0.27),
-    NoDearer("narrow-schemas", 0.21),
-    NoDearer("wide", 0.41),
-    NoDearer("wide-schemas", 0.37),
-    NoDearer("snapshot", 0.29),
-    Beside("avro", "narrow", 1.0),
-    *(Memory(name, 1 / 5) for name in _COMPARED),
-    *(Wall(name, 4.0) for name in _COMPARED),
-    Linear([f"linear-{n}m" for n in (1, 2, 4, 8)], 0.10),
-    *(Beside(f"{name}-cores-2", f"{name}-cores-1", 1.6, wall=True) for name in _SHARED),
-    *(Relief(f"{name}-writers-2", f"{name}-writers-1", 1.6) for name in _SHARED),
+    CpuShare("narrow", 1 / 6),
+    CpuShare("narrow", 1 / 10, steady=True),
+    CpuShare("wide", 1 / 10),
+    CpuShare("narrow-schemas", 1 / 10),
+    CpuShare("wide-schemas", 1 / 10),
+    CpuShare("snapshot", 1 / 6),
+    CpuShare("incremental", 1 / 6),
+    CpuRegression("narrow", 0.27),
+    CpuRegression("narrow-schemas", 0.21),
+    CpuRegression("wide", 0.41),
+    CpuRegression("wide-schemas", 0.37),
+    CpuRegression("snapshot", 0.29),
+    WorkloadRatio("avro", "narrow", 1.0),
+    *(MemoryShare(name, 1 / 5) for name in _COMPARED),
+    *(Throughput(name, 4.0) for name in _COMPARED),
+    LinearScaling([f"linear-{n}m" for n in (1, 2, 4, 8)], 0.10),
+    *(WorkloadRatio(f"{name}-cores-2", f"{name}-cores-1", 1.6, wall=True) for name in _SHARED),
+    *(WriterSpeedup(f"{name}-writers-2", f"{name}-writers-1", 1.6) for name in _SHARED),
 )
 
 
-def verdicts(compared: Sequence[Line]) -> list[Verdict]:
+def verdicts(compared: Sequence[WorkloadLine]) -> list[TargetVerdict]:
     """Return how each target stands that was measured.
 
     Args:
         compared: The lines.
     """
-    found = {line.workload: line for line in compared}
-    return [verdict for target in TARGETS if (verdict := target.judge(found)) is not None]
+    lines = {line.workload: line for line in compared}
+    return [verdict for target in TARGETS if (verdict := target.judge(lines)) is not None]

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from confluent_kafka.admin import AdminClient, NewTopic
 from kit import delete_topics
 
-_FEW = 500
-_PATIENCE_S = 900.0
+_DELETE_BATCH = 500
+_DELETE_TIMEOUT_S = 900.0
 
 
-def drop(kafka: str, names: Sequence[str]) -> None:
+def delete_topics_and_wait(kafka: str, names: Sequence[str]) -> None:
     """Delete topics, so that the disk holds the rows of one run at a time, and wait until the broker is done with it.
 
     A broker takes changes of topics one after the other: thousands that are being removed would hold up those that the
@@ -28,17 +28,17 @@ def drop(kafka: str, names: Sequence[str]) -> None:
     """
     if names:
         delete_topics({"bootstrap.servers": kafka}, *names)
-    if len(names) > _FEW:
-        _wait_behind(kafka, f"bench-behind-{secrets.token_hex(4)}")
+    if len(names) > _DELETE_BATCH:
+        _wait_for_broker(kafka, f"bench-behind-{secrets.token_hex(4)}")
 
 
-def _wait_behind(kafka: str, name: str) -> None:
-    admin, end = AdminClient({"bootstrap.servers": kafka}), time.monotonic() + _PATIENCE_S
-    for made in admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=_PATIENCE_S).values():
+def _wait_for_broker(kafka: str, name: str) -> None:
+    admin, end = AdminClient({"bootstrap.servers": kafka}), time.monotonic() + _DELETE_TIMEOUT_S
+    for made in admin.create_topics([NewTopic(name, 1, 1)], operation_timeout=_DELETE_TIMEOUT_S).values():
         made.result()
     while not _has_leader(admin, name):
         if time.monotonic() > end:
-            raise RuntimeError(f"the broker has not removed deleted topics within {_PATIENCE_S:.0f} s")
+            raise RuntimeError(f"the broker has not removed deleted topics within {_DELETE_TIMEOUT_S:.0f} s")
         time.sleep(1)
     delete_topics({"bootstrap.servers": kafka}, name)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from benchlib.forms import AVRO, JSON, JSON_SCHEMAS, TICDC, Form
+from benchlib.forms import AVRO, JSON, JSON_SCHEMAS, TICDC, RecordFormat
 from benchlib.shapes import COMPOSITE_KEY, NARROW, SKEWED_KEY, STRING_KEY, WIDE, Shape
 from benchlib.sides import DEBEZIUM, FLINK
 from benchlib.source import DATABASE
@@ -23,7 +23,7 @@ class Workload:
         shape: The table.
         rows: Rows of all tables at scale 1.
         quick: Rows in a quick bench; 0 when it is not part of one.
-        kind: How it is measured (``contest.KINDS``).
+        kind: How it is measured (``contest.RUNNERS``).
         a_transaction: Rows of a transaction; 0 for all rows in one.
         tables: Number of tables that share the rows.
         form: Form of keys and values.
@@ -44,7 +44,7 @@ class Workload:
     kind: str = "drain"
     a_transaction: int = 100
     tables: int = 1
-    form: Form = JSON
+    form: RecordFormat = JSON
     compressed: bool = False
     peer: str | None = DEBEZIUM.name
     mysql: str | None = None

@@ -21,13 +21,13 @@ from stacklib.settings import LOOPBACK, REPOSITORY
 
 from demolib import family
 
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 USER = "admin"
 DAGS = ("mysql_cdc_snapshot", "mysql_cdc_drain", "mysql_cdc_adhoc_snapshot")
 _HEALTHY_S = 240.0
 _STOP_S = 6.0
-_SAY_EVERY_S = 5.0
+_PROGRESS_INTERVAL_S = 5.0
 _TAIL = 30
 # How lines of the Spark jobs begin.
 _JOB_LINE = "[mysql-cdc]"
@@ -71,12 +71,14 @@ def connection(conn_type: str, host: str, **fields: Any) -> str:
     return json.dumps({"conn_type": conn_type, "host": host, **fields})
 
 
-def latest(lines: list[str]) -> str:
+def latest_progress(lines: list[str]) -> str:
     """Return what a task said last about its work, short enough for a progress line."""
     if not lines:
         return "the task has not begun yet"
-    own = [line for line in lines if line.startswith(_JOB_LINE)]
-    return (own or ["Spark is starting" if any("spark" in line.lower() for line in lines) else lines[-1]])[-1][:110]
+    job_lines = [line for line in lines if line.startswith(_JOB_LINE)]
+    return (job_lines or ["Spark is starting" if any("spark" in line.lower() for line in lines) else lines[-1]])[-1][
+        :110
+    ]
 
 
 class Airflow:
@@ -90,7 +92,7 @@ class Airflow:
     """
 
     def __init__(
-        self, home: Path, say: Say, dags_folder: Path = REPOSITORY / "dags", dags: tuple[str, ...] = DAGS
+        self, home: Path, say: Progress, dags_folder: Path = REPOSITORY / "dags", dags: tuple[str, ...] = DAGS
     ) -> None:
         self.home, self._say, self._dags_folder, self._dags = home, say, dags_folder, dags
         self._record = home / "process.json"
@@ -136,7 +138,9 @@ class Airflow:
         self._started = processes.spawn(command, self._record, self._log, "standalone", env)
 
     def _environment(self, log_ports: list[int], connections: Mapping[str, str], java_home: str) -> dict[str, str]:
-        kept = {n: v for n, v in os.environ.items() if not n.startswith(("AIRFLOW", "MYSQL_CDC", "SPARK", "PYSPARK"))}
+        inherited = {
+            n: v for n, v in os.environ.items() if not n.startswith(("AIRFLOW", "MYSQL_CDC", "SPARK", "PYSPARK"))
+        }
         bins = str(Path(sys.executable).parent)
         sections: dict[str, dict[str, object]] = {
             "core": {
@@ -166,12 +170,12 @@ class Airflow:
         }
         settings = {f"AIRFLOW__{s}__{n}".upper(): str(v) for s, names in sections.items() for n, v in names.items()}
         return {
-            **kept,
+            **inherited,
             **settings,
             **{f"AIRFLOW_CONN_{name.upper()}": text for name, text in connections.items()},
             "AIRFLOW_HOME": str(self.home),
             "JAVA_HOME": java_home,
-            "PATH": os.pathsep.join([bins, kept.get("PATH", os.defpath)]),
+            "PATH": os.pathsep.join([bins, inherited.get("PATH", os.defpath)]),
             "PYTHONPATH": str(REPOSITORY),
             "TMPDIR": str(self.home / "tmp"),
             # Everything is on this host; a proxy of the environment must not be asked for it.
@@ -210,16 +214,16 @@ class Airflow:
         self._say(f"healthy after {time.monotonic() - began:.0f} s of waiting, {self.url}")
 
     def _wait(self, subject: str, missing: Callable[[], str], seconds: float) -> None:
-        began = told = time.monotonic()
-        while lacking := missing():
+        began = last_report = time.monotonic()
+        while missing_now := missing():
             if self._started is not None and self._started.process.poll() is not None:
                 raise AirflowError(f"airflow standalone ended; see {self._log}\n{processes.tail(self._log)}")
             now = time.monotonic()
             if now - began > seconds:
-                raise AirflowError(f"{subject}: {lacking} after {seconds:.0f} s; see {self._log}\n{self.tail()}")
-            if now - told >= _SAY_EVERY_S:
-                told = now
-                self._say(f"waiting for {subject}: {lacking} ({now - began:.0f} s)")
+                raise AirflowError(f"{subject}: {missing_now} after {seconds:.0f} s; see {self._log}\n{self.tail()}")
+            if now - last_report >= _PROGRESS_INTERVAL_S:
+                last_report = now
+                self._say(f"waiting for {subject}: {missing_now} ({now - began:.0f} s)")
             time.sleep(0.3)
 
     def tail(self) -> str:
@@ -294,7 +298,7 @@ class Airflow:
         Raises:
             AirflowError: The run failed or took too long; the text ends with the task's log.
         """
-        began = told = time.monotonic()
+        began = last_report = time.monotonic()
         run_id = self.call("POST", f"dags/{dag_id}/dagRuns", {"logical_date": None, "conf": dict(form or {})})[
             "dag_run_id"
         ]
@@ -306,9 +310,11 @@ class Airflow:
                 break
             if now - began > seconds:
                 raise AirflowError(f"{dag_id} is {state} after {seconds:.0f} s\n{self._task_tail(run_id)}")
-            if now - told >= _SAY_EVERY_S:
-                told = now
-                self._say(f"waiting for {dag_id}: {state} ({now - began:.0f} s): {latest(self.task_lines(run_id))}")
+            if now - last_report >= _PROGRESS_INTERVAL_S:
+                last_report = now
+                self._say(
+                    f"waiting for {dag_id}: {state} ({now - began:.0f} s): {latest_progress(self.task_lines(run_id))}"
+                )
             tick()
             time.sleep(0.5)
         if state == "failed":

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from avrolib.wire import Wire, WireError
+from avrolib.wire import WireError, WireReader
 
-from demolib.events import Layout, Reader, RecordError
+from demolib.events import EventReader, Layout, RecordError
 
 
-class AvroReader(Reader):
+class AvroReader(EventReader):
     """Read the records of one topic; what a schema means is found once.
 
     Args:
@@ -17,7 +17,7 @@ class AvroReader(Reader):
         wire: Reads Avro through the registry.
     """
 
-    def __init__(self, layout: Layout, wire: Wire) -> None:
+    def __init__(self, layout: Layout, wire: WireReader) -> None:
         super().__init__(layout)
         self._wire = wire
         self._prepared: dict[bytes, Any] = {}

@@ -27,7 +27,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Verdict:
+class TableVerdict:
     """Say what was found for one table.
 
     Args:
@@ -108,7 +108,7 @@ class TableCheck:
     """
 
     def __init__(self, layout: Layout, seen: set[bytes] | None = None, late: Container[str] = ()) -> None:
-        self.verdict = Verdict(layout.name)
+        self.verdict = TableVerdict(layout.name)
         self._late = late
         self._layout = layout
         self._seen = set() if seen is None else seen
@@ -131,11 +131,11 @@ class TableCheck:
             self._identity(event)
             self._order(event)
             if event.op == "x":
-                self._emptied()
+                self._truncate()
             elif self._layout.key:
-                self._keyed(event)
+                self._apply_keyed(event)
             else:
-                self._keyless(event)
+                self._apply_keyless(event)
         return self
 
     def next_topic(self) -> None:
@@ -143,7 +143,7 @@ class TableCheck:
         for state in self._keys.values():
             state.partition = None
 
-    def finish(self, rows: Iterable[Row]) -> Verdict:
+    def finish(self, rows: Iterable[Row]) -> TableVerdict:
         """Compare with the table.
 
         Args:
@@ -161,7 +161,7 @@ class TableCheck:
             self._compare_keyed(topic, stored)
         else:
             compacted = list(self._bag.elements())
-            self._compare_bags(stored)
+            self._compare_keyless(stored)
         verdict.rows_topic, verdict.rows_table = len(compacted), len(stored)
         verdict.sum_topic, verdict.sum_table = checksum(compacted), checksum(stored)
         if (verdict.rows_topic, verdict.sum_topic) != (verdict.rows_table, verdict.sum_table):
@@ -182,7 +182,7 @@ class TableCheck:
 
     def _order(self, event: Event) -> None:
         """Within a partition streamed events follow each other as in the binlog."""
-        if event.place is None or self._is_late(event):
+        if event.position is None or self._is_late(event):
             return
         before = self._last.get(event.partition)
         if before is not None and not _after(event, before):
@@ -190,10 +190,10 @@ class TableCheck:
         self._last[event.partition] = event
 
     def _is_late(self, event: Event) -> bool:
-        place = event.place
-        return place is not None and f"{place.line}:{place.numbers[0]}" in self._late
+        position = event.position
+        return position is not None and f"{position.lineage}:{position.numbers[0]}" in self._late
 
-    def _emptied(self) -> None:
+    def _truncate(self) -> None:
         """Take all rows away: TRUNCATE."""
         self._bag.clear()
         for state in self._keys.values():
@@ -201,7 +201,7 @@ class TableCheck:
 
     # -- tables with a key ------------------------------------------------------------------------------------------
 
-    def _keyed(self, event: Event) -> None:
+    def _apply_keyed(self, event: Event) -> None:
         if event.key is None:
             self.verdict.report("key", f"{event.record}: no key")
             return
@@ -225,10 +225,10 @@ class TableCheck:
                 self.verdict.report("tombstone", f"{event.record}: no delete of {_show(event.key)} comes before it")
             state.tombstone_due = False
         else:
-            self._chain(event, state)
+            self._check_before_image(event, state)
         state.last = event
 
-    def _chain(self, event: Event, state: _KeyState) -> None:
+    def _check_before_image(self, event: Event, state: _KeyState) -> None:
         """The row before an event is the row after the event before it: so a lost event shows, whatever follows it."""
         if state.tombstone_due:
             self.verdict.report("tombstone", f"{event.record}: none between the delete of {_show(event.key)} and this")
@@ -243,10 +243,10 @@ class TableCheck:
 
     def _compare_keyed(self, topic: dict[Row, Row], stored: list[Row]) -> None:
         report = self.verdict.report
-        left = set(topic)
+        missing = set(topic)
         for row in stored:
             key = self._layout.key_of(row)
-            left.discard(key)
+            missing.discard(key)
             found = topic.get(key)
             if found is None:
                 report("rows", f"{_show(key)} is in the table only")
@@ -256,12 +256,12 @@ class TableCheck:
                     "rows",
                     f"{_show(key)}: " + "; ".join(f"{c}: {_show(a)}, table {_show(b)}" for c, a, b in pairs if a != b),
                 )
-        for key in sorted(left, key=repr):
+        for key in sorted(missing, key=repr):
             report("rows", f"{_show(key)} is in the topic only")
 
     # -- tables without a key ---------------------------------------------------------------------------------------
 
-    def _keyless(self, event: Event) -> None:
+    def _apply_keyless(self, event: Event) -> None:
         if event.key is not None:
             self.verdict.report("key", f"{event.record}: a key, though the table has none")
         if (event.op == "t") != self._tombstone_due:
@@ -277,13 +277,13 @@ class TableCheck:
         if event.after is not None:
             self._bag[event.after] += 1
 
-    def _compare_bags(self, stored: list[Row]) -> None:
+    def _compare_keyless(self, stored: list[Row]) -> None:
         table = Counter(stored)
         for row in (self._bag - table) + (table - self._bag):
             self.verdict.report("rows", f"{self._bag[row]} times in the topic, {table[row]} in the table: {_show(row)}")
 
 
-def check_table(layout: Layout, events: Iterable[Event | RecordError], rows: Iterable[Row]) -> Verdict:
+def check_table(layout: Layout, events: Iterable[Event | RecordError], rows: Iterable[Row]) -> TableVerdict:
     """Return the verdict on one table.
 
     Args:
@@ -302,7 +302,7 @@ def check_alter(changes: Iterable[dict[str, object]], table: str, column: str) -
         table: Table name.
         column: The column.
     """
-    found = 0
+    mentions = 0
     for change in changes:
         ddl = str(change.get("ddl") or "")
         parts = change.get("tableChanges")
@@ -311,19 +311,19 @@ def check_alter(changes: Iterable[dict[str, object]], table: str, column: str) -
         for part in parts:
             names = [c["name"] for c in (part.get("table") or {}).get("columns", ())]
             if part.get("type") == "ALTER" and str(part.get("id", "")).endswith(f'"{table}"') and column in names:
-                found += 1
-    return [] if found == 1 else [f"the schema change topic holds the ALTER of {table} {found} times"]
+                mentions += 1
+    return [] if mentions == 1 else [f"the schema change topic holds the ALTER of {table} {mentions} times"]
 
 
 def _after(event: Event, before: Event) -> bool:
     """Return whether an event comes after another one in the binlog; rows of the first snapshot before all changes."""
     if event.file is not None and before.file is not None and event.file < before.file:
         return False
-    if event.place is None:
+    if event.position is None:
         return event.again
-    if before.place is None or event.place.line != before.place.line:
+    if before.position is None or event.position.lineage != before.position.lineage:
         return True
-    return event.place.numbers > before.place.numbers
+    return event.position.numbers > before.position.numbers
 
 
 def _name(event: Event) -> str:

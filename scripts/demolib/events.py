@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from demolib.values import Convert, of_schema
+from demolib.values import Convert, converter_of_schema
 
 Row = tuple[Any, ...]
 
@@ -71,15 +71,15 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class EventPosition:
     """Say where in the binlog an event stands; places of one line are ordered by their numbers.
 
     Args:
-        line: GTID source, or server and binlog base name.
+        lineage: GTID source, or server and binlog base name.
         numbers: Transaction number (or file and position), event, row and leg.
     """
 
-    line: str
+    lineage: str
     numbers: tuple[int, ...]
 
 
@@ -97,7 +97,7 @@ class Event:
         before: Row before, by the layout's columns.
         after: Row after.
         identity: Header ``cdc-id``.
-        place: Where in the binlog, None for snapshot rows.
+        position: Where in the binlog, None for snapshot rows.
         file: Number of the binlog file and position that the source block shows; None for tombstones.
         lag_ms: Milliseconds from commit to Kafka; None for snapshot rows and tombstones.
     """
@@ -109,7 +109,7 @@ class Event:
     before: Row | None
     after: Row | None
     identity: bytes
-    place: Place | None
+    position: EventPosition | None
     file: tuple[int, int] | None
     lag_ms: int | None = None
 
@@ -119,7 +119,7 @@ class Event:
         return self.identity.startswith(_AGAIN)
 
 
-def place_of(identity: bytes) -> Place | None:
+def position_of(identity: bytes) -> EventPosition | None:
     """Return the place that an event identity names, None for a snapshot row.
 
     Args:
@@ -137,10 +137,10 @@ def place_of(identity: bytes) -> Place | None:
     if "/" in line:
         line, _, serial = line.rpartition(".")
         numbers = (int(serial), *numbers)
-    return Place(line, numbers)
+    return EventPosition(line, numbers)
 
 
-class Reader:
+class EventReader:
     """Read the records of one topic; the schema text, the same in thousands of records, is parsed once.
 
     Args:
@@ -173,9 +173,9 @@ class Reader:
         if identity is None:
             return self._truncation(record)
         key = None if record.key is None else self._key(record.key)
-        place = place_of(identity)
+        position = position_of(identity)
         if record.value is None:
-            return Event(record.where, record.partition, "t", key, None, None, identity, place, None)
+            return Event(record.where, record.partition, "t", key, None, None, identity, position, None)
         schema, payload = self._split(record.value, self._columns)
         source = payload["source"]
         serial = int(source["file"].rpartition(".")[2])
@@ -188,9 +188,9 @@ class Reader:
             before,
             after,
             identity,
-            place,
+            position,
             (serial, source["pos"]),
-            None if place is None else max(0, record.timestamp_ms - source["ts_ms"]),
+            None if position is None else max(0, record.timestamp_ms - source["ts_ms"]),
         )
 
     def _truncation(self, record: Record) -> Event:
@@ -200,8 +200,8 @@ class Reader:
             raise RecordError("the header cdc-id is missing")
         source = payload["source"]
         identity = f"truncate/{source['file']}:{source['pos']}".encode()
-        place = (int(source["file"].rpartition(".")[2]), source["pos"])
-        return Event(record.where, record.partition, "x", None, None, None, identity, None, place)
+        position = (int(source["file"].rpartition(".")[2]), source["pos"])
+        return Event(record.where, record.partition, "x", None, None, None, identity, None, position)
 
     def _key(self, data: bytes) -> Row:
         converts, payload = self._split(data, _fields)
@@ -233,15 +233,15 @@ class Reader:
 
 def _fields(schema: Mapping[str, Any]) -> dict[str, Convert | None]:
     fields: Sequence[Mapping[str, Any]] = schema["fields"]
-    return {field["field"]: of_schema(field) for field in fields}
+    return {field["field"]: converter_of_schema(field) for field in fields}
 
 
 def _value(value: Any, convert: Convert | None) -> Any:
     return value if value is None or convert is None else convert(value)
 
 
-def _parses_to(text: bytes, wanted: Any) -> bool:
+def _parses_to(text: bytes, expected: Any) -> bool:
     try:
-        return bool(orjson.loads(text) == wanted)
+        return bool(orjson.loads(text) == expected)
     except orjson.JSONDecodeError:
         return False

@@ -72,23 +72,23 @@ def members(root: Process | None, tag: str) -> set[Process]:
     """
     stats = {int(p.name): stat for p in _PROC.iterdir() if p.name.isdigit() and (stat := _stat(int(p.name)))}
     session = root.pid if root is not None and alive(root) else None
-    found = {pid for pid, stat in stats.items() if stat.session == session or _tagged(pid, os.fsencode(tag))}
-    grown = True
-    while grown:
-        more = {pid for pid, stat in stats.items() if stat.parent in found} - found
-        found |= more
-        grown = bool(more)
-    found.discard(os.getpid())
-    return {Process(pid, stats[pid].started) for pid in found if not stats[pid].dead}
+    family = {pid for pid, stat in stats.items() if stat.session == session or _tagged(pid, os.fsencode(tag))}
+    larger = True
+    while larger:
+        more = {pid for pid, stat in stats.items() if stat.parent in family} - family
+        family |= more
+        larger = bool(more)
+    family.discard(os.getpid())
+    return {Process(pid, stats[pid].started) for pid in family if not stats[pid].dead}
 
 
-def end(root: Process | None, tag: str, patience: float, say: Callable[[str], None]) -> int:
-    """End a family: SIGTERM to all, after ``patience`` seconds SIGKILL; return how many processes there were.
+def end(root: Process | None, tag: str, grace_s: float, say: Callable[[str], None]) -> int:
+    """End a family: SIGTERM to all, after ``grace_s`` seconds SIGKILL; return how many processes there were.
 
     Args:
         root: The first process.
         tag: See ``members``.
-        patience: Seconds.
+        grace_s: Seconds.
         say: Takes progress lines.
     """
     known = members(root, tag)
@@ -96,7 +96,7 @@ def end(root: Process | None, tag: str, patience: float, say: Callable[[str], No
         return 0
     say(f"ending {len(known)} process(es)")
     _signal(known, signal.SIGTERM)
-    limit = time.monotonic() + patience
+    limit = time.monotonic() + grace_s
     while time.monotonic() < limit and any(map(alive, known)):
         time.sleep(0.1)
         known |= members(root, tag)

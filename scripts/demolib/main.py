@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from avrolib.wire import Wire, from_registry
+from avrolib.wire import WireReader, from_registry
 from stacklib import StackError, StackInfo, ensure_stack, processes, registry, stop_stack
 from stacklib.errors import say as say_line
 from stacklib.settings import REPOSITORY
@@ -29,7 +29,7 @@ from demolib.verify import Result, VerifyError, verify
 FOLDER = REPOSITORY / ".stack" / "demo"
 PREFIX = "demo"
 PARTITIONS = 3
-READ_AGAIN = ("orders", "customers")
+ADHOC_TABLES = ("orders", "customers")
 """Tables that are read again beside the stream."""
 _AVRO = "io.confluent.connect.avro.AvroConverter"
 _RUN_S = 300.0
@@ -94,8 +94,8 @@ class Demo:
             info.kafka,
             PREFIX,
             altered=altered,
-            again=dict.fromkeys(READ_AGAIN, 0) | again,
-            wire=Wire(from_registry(self._registry)) if self._registry else None,
+            again=dict.fromkeys(ADHOC_TABLES, 0) | again,
+            wire=WireReader(from_registry(self._registry)) if self._registry else None,
             say=_say("verify"),
         )
         counts = json.loads(self._report.read_text(encoding="utf-8"))
@@ -149,7 +149,7 @@ class Demo:
             if number == 1:
                 self._alter()
             if number == self._drains - 1:
-                tables = [f"{shop.DATABASE}.{name}" for name in READ_AGAIN]
+                tables = [f"{shop.DATABASE}.{name}" for name in ADHOC_TABLES]
                 runs.append(self._dag("mysql_cdc_adhoc_snapshot", {"tables": tables}))
             else:
                 runs.append(self._dag("mysql_cdc_drain"))
@@ -290,15 +290,15 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _given(argv: Sequence[str] | None) -> argparse.Namespace:
+def _parse_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = _parser()
-    given = parser.parse_args(argv)
-    if given.drains < 2 or given.rate <= 0 or given.scale <= 0:
+    options = parser.parse_args(argv)
+    if options.drains < 2 or options.rate <= 0 or options.scale <= 0:
         parser.error("--drains begins at 2; --rate and --scale are above 0")
-    return given
+    return options
 
 
-def _only(folder: Path) -> int:
+def _lock_folder(folder: Path) -> int:
     """Return the descriptor of a lock that one demo at a time holds.
 
     Raises:
@@ -315,24 +315,24 @@ def _only(folder: Path) -> int:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the demo; return the exit code: 0 when the verification holds, 130 after Ctrl-C, else 1."""
-    given = _given(argv)
-    folder = given.dir.expanduser().resolve()
+    options = _parse_options(argv)
+    folder = options.dir.expanduser().resolve()
     # Servers of the environment are somebody's own; the demo drops and creates a database and uses servers of its own.
     for name in [n for n in os.environ if n.startswith("MYSQL_CDC_MYSQL") or n == "MYSQL_CDC_KAFKA"]:
         del os.environ[name]
     _adopt_orphans()
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
-    demo = Demo(folder, given.scale, given.rate, given.drains, avro=given.avro)
+    demo = Demo(folder, options.scale, options.rate, options.drains, avro=options.avro)
     code, keep = 1, False
     try:
-        _only(folder)
+        _lock_folder(folder)
     except DemoError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
     try:
-        code = 0 if given.stop or demo.run().ok else 1
-        keep = given.keep and not given.stop
+        code = 0 if options.stop or demo.run().ok else 1
+        keep = options.keep and not options.stop
     except KeyboardInterrupt:
         print("\ninterrupted; ending everything", file=sys.stderr, flush=True)
         code = 130

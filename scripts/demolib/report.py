@@ -29,11 +29,11 @@ class Summary:
     seconds: float
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Return rows as aligned text; the first column to the left, the others to the right."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
+    widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     lines = []
-    for row in [head, ["-" * w for w in widths], *rows]:
+    for row in [header, ["-" * w for w in widths], *rows]:
         cells = [
             cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True))
         ]

@@ -36,7 +36,7 @@ class ShopTable:
         ddl: Column and key definitions.
         columns: Columns that the rows fill.
         rows: How many rows it gets at scale 1.
-        make: Function of (random source, number of rows, shop size) that yields rows.
+        generate_rows: Function of (random source, number of rows, shop size) that yields rows.
         placeholder: Text of one row's values in INSERT; empty takes ``%s`` for every column.
     """
 
@@ -44,7 +44,7 @@ class ShopTable:
     ddl: str
     columns: tuple[str, ...]
     rows: int
-    make: Callable[[random.Random, int, Size], Rows]
+    generate_rows: Callable[[random.Random, int, Size], Rows]
     placeholder: str = ""
 
 
@@ -306,7 +306,7 @@ def _fill(conn: Any, cursor: Any, table: ShopTable, size: Size) -> int:
     batch: list[str] = []
     rows = 0
     conn.begin()
-    for row in table.make(rng, count, size):
+    for row in table.generate_rows(rng, count, size):
         batch.append(cursor.mogrify(place, row))
         rows += 1
         if len(batch) == _BATCH_ROWS:

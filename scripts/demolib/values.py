@@ -21,13 +21,13 @@ _EPOCH = datetime(1970, 1, 1)
 _DAY_ONE = date(1970, 1, 1).toordinal()
 
 
-def single(value: float) -> float:
+def nearest_float4(value: float) -> float:
     """Return the nearest 4-byte float, as a double."""
     nearest: float = struct.unpack("<f", struct.pack("<f", value))[0]
     return nearest
 
 
-def document(text: str) -> str:
+def normalized_json(text: str) -> str:
     """Return a JSON document in a form that is equal exactly when the documents mean the same."""
     return json.dumps(json.loads(text), sort_keys=True, ensure_ascii=False)
 
@@ -57,17 +57,17 @@ _BY_NAME: dict[str, Convert] = {
     "io.debezium.time.MicroTime": lambda v: timedelta(microseconds=v),
     "io.debezium.time.ZonedTimestamp": lambda v: datetime.fromisoformat(v).replace(tzinfo=None),
     "io.debezium.time.Year": int,
-    "io.debezium.data.Json": document,
+    "io.debezium.data.Json": normalized_json,
     "io.debezium.data.Enum": str,
     "io.debezium.data.EnumSet": str,
     "io.debezium.data.Bits": lambda v: int.from_bytes(base64.b64decode(v), "little"),
     "io.debezium.data.geometry.Point": _geometry,
     "io.debezium.data.geometry.Geometry": _geometry,
 }
-_BY_TYPE: dict[str, Convert] = {"bytes": base64.b64decode, "float": single, "double": float}
+_BY_TYPE: dict[str, Convert] = {"bytes": base64.b64decode, "float": nearest_float4, "double": float}
 
 
-def of_schema(schema: Mapping[str, Any]) -> Convert | None:
+def converter_of_schema(schema: Mapping[str, Any]) -> Convert | None:
     """Return what turns a field's JSON value into a Python value, None when it is one already.
 
     Args:
@@ -98,15 +98,15 @@ def _stored_geometry(value: bytes) -> tuple[int, bytes]:
 
 
 _BY_COLUMN: dict[str, Convert] = {
-    "float": single,
-    "json": document,
+    "float": nearest_float4,
+    "json": normalized_json,
     "bit": _bits,
     "point": _stored_geometry,
     "geometry": _stored_geometry,
 }
 
 
-def of_column(column_type: str) -> Convert | None:
+def converter_of_column(column_type: str) -> Convert | None:
     """Return what turns a value selected from MySQL into the value an event has, None when they are the same.
 
     Args:

@@ -9,14 +9,14 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from avrolib.wire import Wire
+from avrolib.wire import WireReader
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from pymysql.cursors import SSCursor
 
 from demolib.avro_events import AvroReader
-from demolib.checks import TableCheck, Verdict, check_alter
-from demolib.events import Event, Layout, Reader, Record, RecordError, Row
-from demolib.values import of_column, select_expression
+from demolib.checks import TableCheck, TableVerdict, check_alter
+from demolib.events import Event, EventReader, Layout, Record, RecordError, Row
+from demolib.values import converter_of_column, select_expression
 
 _TIMEOUT_S = 30.0
 _FETCH = 2_000
@@ -49,7 +49,7 @@ class Result:
         seconds: How long it took.
     """
 
-    tables: tuple[Verdict, ...]
+    tables: tuple[TableVerdict, ...]
     schema: tuple[str, ...]
     seconds: float
 
@@ -104,12 +104,12 @@ def read_topic(bootstrap: str, topic: str) -> Iterator[Record]:
 
 
 def _records(consumer: Any, topic: str, ends: dict[int, int]) -> Iterator[Record]:
-    patience = time.monotonic() + _TIMEOUT_S
+    deadline = time.monotonic() + _TIMEOUT_S
     while ends:
         messages = consumer.consume(_FETCH, timeout=0.1)
         if messages:
-            patience = time.monotonic() + _TIMEOUT_S
-        elif time.monotonic() > patience:
+            deadline = time.monotonic() + _TIMEOUT_S
+        elif time.monotonic() > deadline:
             raise VerifyError(
                 f"topic {topic}: the end of partition(s) {sorted(ends)} is not reached; a transaction is open"
             )
@@ -173,7 +173,7 @@ def _stored_table(
             except conn.Error:
                 # The column has no default, so no row can be older than it.
                 row = None
-            defaults.append(_converted(row[0], of_column(kind)) if row else None)
+            defaults.append(_converted(row[0], converter_of_column(kind)) if row else None)
     return StoredTable(Layout(table, names, key, tuple(defaults)), types)
 
 
@@ -191,14 +191,16 @@ def read_rows(conn: Any, database: str, table: StoredTable) -> Iterator[Row]:
     """
     layout = table.layout
     expressions = [select_expression(n, t) for n, t in zip(layout.columns, table.types, strict=True)]
-    converts = [of_column(t) for t in table.types]
+    converts = [converter_of_column(t) for t in table.types]
     with conn.cursor(SSCursor) as cursor:
         cursor.execute(f"SELECT {', '.join(expressions)} FROM `{database}`.`{layout.name}`")
         for row in cursor:
             yield tuple(_converted(v, c) for v, c in zip(row, converts, strict=True))
 
 
-def read_events(layout: Layout, records: Iterator[Record], wire: Wire | None = None) -> Iterator[Event | RecordError]:
+def read_events(
+    layout: Layout, records: Iterator[Record], wire: WireReader | None = None
+) -> Iterator[Event | RecordError]:
     """Yield the events of records; one that cannot be read comes as its error.
 
     Args:
@@ -206,7 +208,7 @@ def read_events(layout: Layout, records: Iterator[Record], wire: Wire | None = N
         records: The records.
         wire: Reads them when they are Avro; None for JSON.
     """
-    reader = Reader(layout) if wire is None else AvroReader(layout, wire)
+    reader = EventReader(layout) if wire is None else AvroReader(layout, wire)
     for record in records:
         try:
             yield reader.event(record)
@@ -214,7 +216,7 @@ def read_events(layout: Layout, records: Iterator[Record], wire: Wire | None = N
             yield error
 
 
-def schema_changes(bootstrap: str, topic: str, wire: Wire | None = None) -> Iterator[dict[str, Any]]:
+def schema_changes(bootstrap: str, topic: str, wire: WireReader | None = None) -> Iterator[dict[str, Any]]:
     """Yield the payloads of the schema change topic.
 
     Args:
@@ -230,7 +232,7 @@ def schema_changes(bootstrap: str, topic: str, wire: Wire | None = None) -> Iter
             yield document.get("payload", document)
 
 
-def check_again(verdict: Verdict, rows: int | None) -> None:
+def check_again(verdict: TableVerdict, rows: int | None) -> None:
     """Report when the rows that were read again are not as many as the snapshot says; each is there once.
 
     Args:
@@ -249,7 +251,7 @@ def verify(
     *,
     altered: tuple[str, str] | None,
     again: Mapping[str, int] | None = None,
-    wire: Wire | None = None,
+    wire: WireReader | None = None,
     say: Callable[[str], None],
 ) -> Result:
     """Verify every table of a database against its topic, and the schema change topic.
@@ -268,12 +270,12 @@ def verify(
         VerifyError: A topic cannot be read.
     """
     began = time.monotonic()
-    seen: set[bytes] = set()
+    identities: set[bytes] = set()
     verdicts = []
     with closing(connect()) as conn:
         for table in stored_tables(conn, database):
             layout = table.layout
-            check = TableCheck(layout, seen)
+            check = TableCheck(layout, identities)
             check.feed(read_events(layout, read_topic(bootstrap, f"{prefix}.{database}.{layout.name}"), wire))
             verdict = check.finish(read_rows(conn, database, table))
             check_again(verdict, (again or {}).get(layout.name))

@@ -32,7 +32,7 @@ _LOCK_ERRORS = (1205, 1213)
 
 
 @dataclass(slots=True)
-class Business:
+class ShopWorkload:
     """Change the shop, one transaction after the other.
 
     Args:
@@ -58,14 +58,14 @@ class Business:
     def step(self) -> None:
         """Run one transaction of a kind chosen by weight."""
         name, action = self.rng.choices(_ACTIONS, _WEIGHTS)[0]
-        if action is Business.wholesale:
+        if action is ShopWorkload.wholesale:
             self._run("SET SESSION binlog_transaction_compression = ON")
             try:
                 self._transaction(action, keep=True)
             finally:
                 self._run("SET SESSION binlog_transaction_compression = OFF")
         else:
-            self._transaction(action, keep=action is not Business.give_up)
+            self._transaction(action, keep=action is not ShopWorkload.roll_back)
         self.done[name] += 1
 
     def _transaction(self, action: Action, *, keep: bool) -> None:
@@ -231,27 +231,27 @@ class Business:
         self.advance_order()
         self.renumber_lines()
 
-    def give_up(self) -> None:
+    def roll_back(self) -> None:
         """Change much and roll it back; nothing of it may be seen."""
         self.move_customer()
         self._run("DELETE FROM order_lines WHERE order_id = %s", self._order())
 
 
-Action = Callable[[Business], None]
+Action = Callable[[ShopWorkload], None]
 _KINDS: tuple[tuple[str, int, Action], ...] = (
-    ("order placed", 30, Business.place_order),
-    ("order advanced", 30, Business.advance_order),
-    ("order cancelled", 8, Business.cancel_order),
-    ("customer moved", 20, Business.move_customer),
-    ("product renamed", 3, Business.rename_product),
-    ("lines renumbered", 4, Business.renumber_lines),
-    ("product repriced", 10, Business.reprice),
-    ("stock counted", 8, Business.count_stock),
-    ("rated", 6, Business.rate),
-    ("pages viewed", 10, Business.view_pages),
-    ("product reinserted", 2, Business.reinsert_product),
-    ("wholesale, compressed", 1, Business.wholesale),
-    ("rolled back", 2, Business.give_up),
+    ("order placed", 30, ShopWorkload.place_order),
+    ("order advanced", 30, ShopWorkload.advance_order),
+    ("order cancelled", 8, ShopWorkload.cancel_order),
+    ("customer moved", 20, ShopWorkload.move_customer),
+    ("product renamed", 3, ShopWorkload.rename_product),
+    ("lines renumbered", 4, ShopWorkload.renumber_lines),
+    ("product repriced", 10, ShopWorkload.reprice),
+    ("stock counted", 8, ShopWorkload.count_stock),
+    ("rated", 6, ShopWorkload.rate),
+    ("pages viewed", 10, ShopWorkload.view_pages),
+    ("product reinserted", 2, ShopWorkload.reinsert_product),
+    ("wholesale, compressed", 1, ShopWorkload.wholesale),
+    ("rolled back", 2, ShopWorkload.roll_back),
 )
 _ACTIONS = [(name, action) for name, _, action in _KINDS]
 _WEIGHTS = [weight for _, weight, _ in _KINDS]
@@ -261,7 +261,7 @@ def _sku(number: int, renamed: int) -> str:
     return shop.sku(number) + (f"-v{renamed}" if renamed else "")
 
 
-def run(business: Business, rate: float, report: Path, signals: Signals) -> None:
+def run(business: ShopWorkload, rate: float, report: Path, signals: Signals) -> None:
     """Run transactions at most ``rate`` a second until told to stop.
 
     Args:
@@ -291,7 +291,7 @@ def run(business: Business, rate: float, report: Path, signals: Signals) -> None
     _write(report, business, time.monotonic() - began)
 
 
-def _write(report: Path, business: Business, seconds: float) -> None:
+def _write(report: Path, business: ShopWorkload, seconds: float) -> None:
     counts = {"seconds": round(seconds, 1), "altered": business.altered, "transactions": dict(business.done)}
     temporary = report.with_name(report.name + ".new")
     temporary.write_text(json.dumps(counts), encoding="utf-8")
@@ -332,7 +332,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     signals = Signals()
     signals.install()
     conn = shop.connect(given.host, given.port, given.user, os.environ.get(PASSWORD_VARIABLE, ""), given.database)
-    business = Business(conn, shop.Size(given.scale), random.Random(given.seed))
+    business = ShopWorkload(conn, shop.Size(given.scale), random.Random(given.seed))
     run(business, given.rate, given.report, signals)
     return 0
 

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         dags = _dags(folder / "dags")
         for name in options.only or INSTALLS:
             began = time.monotonic()
-            error = _try(INSTALLS[name], folder / name, wheel, dags)
+            error = _try_install(INSTALLS[name], folder / name, wheel, dags)
             print(f"{name}: {'failed' if error else 'ok'} after {time.monotonic() - began:.0f} s\n{error}", flush=True)
             failed += [name] if error else []
     finally:
@@ -79,23 +79,23 @@ def _dags(folder: Path) -> Path:
     return folder
 
 
-def _try(install: Install, place: Path, wheel: Path, dags: Path) -> str:
+def _try_install(install: Install, folder: Path, wheel: Path, dags: Path) -> str:
     """Make an environment and try it; return what went wrong."""
-    python = str(place / "bin" / "python")
-    shutil.rmtree(place, ignore_errors=True)
+    python = str(folder / "bin" / "python")
+    shutil.rmtree(folder, ignore_errors=True)
     requirements = [*install.more, f"{wheel}{install.extra}"]
     pip = [python, "-m", "pip", "install", "-q", *requirements]
     uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "-q", "--python", python, *requirements]
     try:
         # pip comes with venv; an environment for uv needs none.
         _run(
-            [sys.executable, "-m", "venv", *(["--without-pip"] if install.tool == "uv" else []), str(place)],
-            place.parent,
+            [sys.executable, "-m", "venv", *(["--without-pip"] if install.tool == "uv" else []), str(folder)],
+            folder.parent,
         )
-        _run(pip if install.tool == "pip" else uv, place.parent)
+        _run(pip if install.tool == "pip" else uv, folder.parent)
         probe = Path(__file__).with_name("probe.py")
-        print(_run([python, str(probe), install.probe, str(dags)], place), end="")
-        print(_run([str(place / "bin" / "mysql-cdc"), "--version"], place), end="")
+        print(_run([python, str(probe), install.probe, str(dags)], folder), end="")
+        print(_run([str(folder / "bin" / "mysql-cdc"), "--version"], folder), end="")
     except subprocess.CalledProcessError as error:
         return f"{error.cmd}\n{(error.stdout or '')[-1000:]}{(error.stderr or '')[-3000:]}"
     return ""
@@ -105,8 +105,8 @@ def _run(command: Sequence[str], cwd: Path) -> str:
     config = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     )
-    left = ("AIRFLOW", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME")
-    base = {name: value for name, value in os.environ.items() if not name.startswith(left)}
+    remaining = ("AIRFLOW", "PYTHONPATH", "VIRTUAL_ENV", "SPARK_HOME")
+    base = {name: value for name, value in os.environ.items() if not name.startswith(remaining)}
     env = {**uv_environment(config.stdout, base), "AIRFLOW_HOME": str(cwd / "airflow")}
     done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=True)
     return done.stdout

@@ -41,12 +41,12 @@ def dags(folder: Path) -> None:
     """Parse DAG files that take the package's DAGs in."""
     from airflow.sdk import DAG
 
-    found = [v.dag_id for path in folder.glob("*.py") for v in runpy.run_path(str(path)).values() if isinstance(v, DAG)]
-    assert len(found) == len(list(folder.glob("*.py"))), found
-    print(f"DAGs: {', '.join(sorted(found))}")
+    bag = [v.dag_id for path in folder.glob("*.py") for v in runpy.run_path(str(path)).values() if isinstance(v, DAG)]
+    assert len(bag) == len(list(folder.glob("*.py"))), bag
+    print(f"DAGs: {', '.join(sorted(bag))}")
 
 
-def spark(wanted: bool) -> None:
+def spark(expected: bool) -> None:
     """Look for Spark as the operators do; where there is one, compare what driver, task and Java are."""
     from airflow_provider_mysql_cdc.cdc.errors import ConfigError
     from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
@@ -55,7 +55,7 @@ def spark(wanted: bool) -> None:
     base = {name: value for name, value in os.environ.items() if name != "SPARK_HOME"}
     env = driver_env({**base, "PATH": "/usr/local/bin:/usr/bin:/bin", "PYSPARK_PYTHON": sys.executable})
     hook = CdcSparkSubmitHook(master="local[1]", driver_env=env, conn_id="none")
-    if not wanted:
+    if not expected:
         assert "SPARK_HOME" not in env, "pyspark-client was taken for a Spark"
         try:
             hook.check_programs()
@@ -69,8 +69,8 @@ def spark(wanted: bool) -> None:
         task = Path(folder, "versions.py")
         task.write_text(TASK)
         command = [f"{env['SPARK_HOME']}/bin/spark-submit", "--master", "local[1]", "--conf", "spark.ui.enabled=false"]
-        done = subprocess.run([*command, str(task)], env=env, capture_output=True, text=True, cwd=folder, check=False)
-    (line,) = [line for line in done.stdout.splitlines() if line.startswith("VERSIONS")] or [done.stderr[-2000:]]
+        result = subprocess.run([*command, str(task)], env=env, capture_output=True, text=True, cwd=folder, check=False)
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("VERSIONS")] or [result.stderr[-2000:]]
     assert len(set(line.split()[1:])) == 1, line
     import pyspark
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from mutatelib.copies import Copy
 from mutatelib.mutant import REPOSITORY, ListError, Mutant, load
-from mutatelib.record import Record, key
-from mutatelib.run import control, run_all, try_mutant
+from mutatelib.record import VerdictFile, verdict_key
+from mutatelib.run import check_controls, run_all, try_mutant
 from mutatelib.verdicts import Result, Verdict
 
 _STACK = str(REPOSITORY / "scripts" / "stack")
@@ -85,15 +85,15 @@ def _run(options: argparse.Namespace) -> int:
     if not mutants:
         print("no mutant is chosen", file=sys.stderr)
         return 2
-    began, record = time.monotonic(), Record(options.record)
-    known = [] if options.again else [r for m in mutants if (r := record.found(m)) is not None]
-    tries = _Tries(options, record, known, len(mutants))
-    rest = [m for m in mutants if m.name not in tries.results]
-    uncontrolled = [] if options.no_baseline else [r for r in known if not r.controlled]
-    stack_dir, started = _stack(any(not m.quick for m in [*rest, *(r.mutant for r in uncontrolled)]))
+    began, record = time.monotonic(), VerdictFile(options.record)
+    recorded = [] if options.again else [r for m in mutants if (r := record.valid_result(m)) is not None]
+    tries = _MutationRun(options, record, recorded, len(mutants))
+    to_run = [m for m in mutants if m.name not in tries.results]
+    uncontrolled = [] if options.no_baseline else [r for r in recorded if not r.controlled]
+    stack_dir, started = _stack(any(not m.quick for m in [*to_run, *(r.mutant for r in uncontrolled)]))
     try:
         for quick, jobs in ((True, options.jobs), (False, 1)):
-            run_all([m for m in rest if m.quick == quick], jobs, stack_dir, tries.told, tries.attempt)
+            run_all([m for m in to_run if m.quick == quick], jobs, stack_dir, tries.report, tries.attempt)
             if not options.no_baseline:
                 tries.control(stack_dir, quick)
     finally:
@@ -111,7 +111,7 @@ def _stack(wanted: bool) -> tuple[Path, bool]:
     return folder, True
 
 
-class _Tries:
+class _MutationRun:
     """Try mutants, say each result and write it down.
 
     Args:
@@ -121,7 +121,7 @@ class _Tries:
         total: How many mutants are chosen.
     """
 
-    def __init__(self, options: argparse.Namespace, record: Record, known: Sequence[Result], total: int) -> None:
+    def __init__(self, options: argparse.Namespace, record: VerdictFile, known: Sequence[Result], total: int) -> None:
         self.results = {r.mutant.name: r for r in known}
         self._patience, self._record, self._total = options.patience, record, total
         self._began, self._known = time.monotonic(), len(known)
@@ -130,19 +130,20 @@ class _Tries:
 
     def attempt(self, copy: Copy, mutant: Mutant) -> Result:
         """Try one; what its verdict rests on is in the copy."""
-        rests_on = key(mutant, copy.root)
+        rests_on = verdict_key(mutant, copy.root)
         return replace(try_mutant(copy, mutant, self._record.killer(mutant), self._patience), key=rests_on)
 
-    def told(self, result: Result) -> None:
+    def report(self, result: Result) -> None:
         """Write a result down and print a line for it."""
         self._record.add(result)
         self.results[result.mutant.name] = result
         passed, done = time.monotonic() - self._began, len(self.results) - self._known
-        left = passed / done * (self._total - len(self.results))
-        head = f"[{passed:6.0f}s] {len(self.results)}/{self._total} {result.verdict:9} {result.mutant.name}"
-        said = result.killer if result.verdict == "killed" else f"{result.killer} {result.why}"
+        remaining = passed / done * (self._total - len(self.results))
+        prefix = f"[{passed:6.0f}s] {len(self.results)}/{self._total} {result.verdict:9} {result.mutant.name}"
+        outcome = result.killer if result.verdict == "killed" else f"{result.killer} {result.why}"
         print(
-            f"{head} ({result.seconds:.0f} s, CPU {result.cpu_s:.1f} s; {said.strip()}), {left:.0f} s left", flush=True
+            f"{prefix} ({result.seconds:.0f} s, CPU {result.cpu_s:.1f} s; {outcome.strip()}), {remaining:.0f} s left",
+            flush=True,
         )
 
     def control(self, stack_dir: Path, quick: bool) -> None:
@@ -154,7 +155,7 @@ class _Tries:
         print(f"running the tests that went red on the unchanged text, for {len(open_)} mutant(s)", flush=True)
         copy = Copy(stack_dir, airflow=not quick)
         try:
-            for result in control(copy, open_, self._patience):
+            for result in check_controls(copy, open_, self._patience):
                 self._record.add(result)
                 self.results[result.mutant.name] = result
         finally:
@@ -169,11 +170,11 @@ def _report(results: Sequence[Result], explained: int, seconds: float) -> int:
         print(f"  breaks: {r.mutant.breaks}\n  tests: {' '.join(r.mutant.tests)}\n  {r.killer} {r.why}")
     made = len(results) - count["no longer applies"]
     others: tuple[Verdict, ...] = ("took too long", "errored", "not testable", "red without it")
-    rest = "".join(f", {count[verdict]} {verdict}" for verdict in others if count[verdict])
+    recorded = "".join(f", {count[verdict]} {verdict}" for verdict in others if count[verdict])
     tried = [r for r in results if not r.recorded]
     print(
         f"\nmutants: {made} made, {count['killed']} killed, {count['survived']} survived, "
-        f"{count['no longer applies']} no longer apply{rest}; {explained} explained; "
+        f"{count['no longer applies']} no longer apply{recorded}; {explained} explained; "
         f"{len(results) - len(tried)} verdicts from the record; "
         f"CPU {sum(r.cpu_s for r in tried):.0f} s, {seconds / 60:.1f} minutes"
     )

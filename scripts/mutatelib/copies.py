@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 
 from mutatelib.mutant import PACKAGE, REPOSITORY
-from mutatelib.runs import Ended, Runs
+from mutatelib.runs import PytestRunner, RunOutcome
 
 _MODEL_WALKS = "300"
 """Interleavings of the models that a mutant is tried with; the suite walks more."""
@@ -46,14 +46,14 @@ class Copy:
             "MYSQL_CDC_STACK_DIR": str(stack_dir),
         }
         env.setdefault("MODEL_WALKS", _MODEL_WALKS)
-        self._runs = Runs(self.root, self._home, env, airflow)
+        self._runs = PytestRunner(self.root, self._home, env, airflow)
 
     def remove(self) -> None:
         """End what runs in it, and delete it."""
         self.end()
         shutil.rmtree(self._home, ignore_errors=True)
 
-    def test(self, tests: tuple[str, ...], *options: str, limit_s: float) -> Ended:
+    def test(self, tests: tuple[str, ...], *options: str, limit_s: float) -> RunOutcome:
         """Run tests in it; they find the product as its files are now.
 
         Args:

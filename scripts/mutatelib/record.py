@@ -12,7 +12,7 @@ from mutatelib.mutant import REPOSITORY, Mutant
 from mutatelib.verdicts import Result
 
 
-def key(mutant: Mutant, root: Path = REPOSITORY) -> str:
+def verdict_key(mutant: Mutant, root: Path = REPOSITORY) -> str:
     """Return what a verdict rests on, as a hash: the mutated file, the row, and the files of its tests.
 
     A change of what these import is not seen; ``--again`` runs everything.
@@ -43,7 +43,7 @@ class _Line:
     controlled: bool = False
 
 
-class Record:
+class VerdictFile:
     """Keep verdicts in a file, a line of JSON for each; the last one of a name counts.
 
     Args:
@@ -55,14 +55,14 @@ class Record:
         lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
         self._lines = {line.name: line for line in _read(lines)}
 
-    def found(self, mutant: Mutant) -> Result | None:
+    def valid_result(self, mutant: Mutant) -> Result | None:
         """Return the verdict that still holds, or None. Only a kill is kept: whatever else is tried again.
 
         Args:
             mutant: The mutant.
         """
         line = self._lines.get(mutant.name)
-        if line is None or line.verdict != "killed" or line.key != key(mutant):
+        if line is None or line.verdict != "killed" or line.key != verdict_key(mutant):
             return None
         return Result(
             mutant,

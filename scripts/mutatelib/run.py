@@ -12,8 +12,8 @@ from pathlib import Path
 
 from mutatelib.copies import Copy
 from mutatelib.mutant import Mutant
-from mutatelib.runs import Ended
-from mutatelib.verdicts import Result, judged, told
+from mutatelib.runs import RunOutcome
+from mutatelib.verdicts import Result, failure_line, judge
 
 QUICK_S, SERVER_S = 200.0, 900.0
 """Longest run of a mutant's tests in seconds, on a machine that does little else; what takes longer hangs."""
@@ -21,14 +21,14 @@ _TOGETHER = 60
 """Tests that one control runs."""
 
 
-def try_mutant(copy: Copy, mutant: Mutant, killer: str = "", patience: float = 1.0) -> Result:
+def try_mutant(copy: Copy, mutant: Mutant, killer: str = "", time_factor: float = 1.0) -> Result:
     """Make a mutant in a copy, run its tests, and take it back.
 
     Args:
         copy: The copy; nobody else uses it meanwhile.
         mutant: The mutant.
         killer: The test that killed it the last time; it is tried before all others.
-        patience: Factor of the longest times.
+        time_factor: Factor of the longest times.
     """
     began = time.monotonic()
     path = copy.root / mutant.path
@@ -41,9 +41,9 @@ def try_mutant(copy: Copy, mutant: Mutant, killer: str = "", patience: float = 1
     cpu_s = 0.0
     try:
         for tests in filter(None, ((killer,) if killer else (), mutant.tests)):
-            ended = _run(copy, mutant, tests, patience)
+            ended = _run(copy, mutant, tests, time_factor)
             cpu_s += ended.cpu_s
-            verdict, node, why = judged(mutant, ended)
+            verdict, node, why = judge(mutant, ended)
             if verdict == "killed":
                 break
     finally:
@@ -51,31 +51,31 @@ def try_mutant(copy: Copy, mutant: Mutant, killer: str = "", patience: float = 1
     return Result(mutant, verdict, time.monotonic() - began, cpu_s, node, why)
 
 
-def _run(copy: Copy, mutant: Mutant, tests: tuple[str, ...], patience: float) -> Ended:
-    limit_s = patience * (QUICK_S if mutant.quick else SERVER_S)
+def _run(copy: Copy, mutant: Mutant, tests: tuple[str, ...], time_factor: float) -> RunOutcome:
+    limit_s = time_factor * (QUICK_S if mutant.quick else SERVER_S)
     return copy.test(tests, "-x", f"--timeout={limit_s / 2:.0f}", limit_s=limit_s)
 
 
-def control(copy: Copy, results: Sequence[Result], patience: float = 1.0) -> Iterable[Result]:
+def check_controls(copy: Copy, results: Sequence[Result], time_factor: float = 1.0) -> Iterable[Result]:
     """Run the tests that went red on the unchanged text, and yield each result with what that says about it.
 
     Args:
         copy: The copy; nobody else uses it meanwhile.
         results: Results of killed mutants.
-        patience: Factor of the longest times.
+        time_factor: Factor of the longest times.
     """
     targets = {r.mutant.name: (r.killer,) if r.killer else r.mutant.tests for r in results}
     nodes = list(dict.fromkeys(node for target in targets.values() for node in target))
     red: dict[str, str] = {}
     for start in range(0, len(nodes), _TOGETHER):
         together = nodes[start : start + _TOGETHER]
-        limit_s = patience * SERVER_S * 4
-        ended = copy.test(tuple(together), f"--timeout={patience * SERVER_S / 2:.0f}", limit_s=limit_s)
-        red |= {r.node.removeprefix("tests/"): told(r) for r in ended.reds}
+        limit_s = time_factor * SERVER_S * 4
+        ended = copy.test(tuple(together), f"--timeout={time_factor * SERVER_S / 2:.0f}", limit_s=limit_s)
+        red |= {r.node.removeprefix("tests/"): failure_line(r) for r in ended.reds}
         if not ended.reds and ended.code:
             red |= dict.fromkeys(together, f"pytest ended with {ended.code}: {ended.output[-300:]}")
     for result in results:
-        why = [said for node in targets[result.mutant.name] for name, said in red.items() if _covers(node, name)]
+        why = [outcome for node in targets[result.mutant.name] for name, outcome in red.items() if _covers(node, name)]
         if why:
             yield replace(result, verdict="red without it", why=why[0])
         else:
@@ -90,7 +90,7 @@ def run_all(
     mutants: Sequence[Mutant],
     jobs: int,
     stack_dir: Path,
-    tell: Callable[[Result], None],
+    report: Callable[[Result], None],
     attempt: Callable[[Copy, Mutant], Result] = try_mutant,
 ) -> None:
     """Try mutants, several at once.
@@ -99,7 +99,7 @@ def run_all(
         mutants: The mutants.
         jobs: How many at once, each in a copy of its own.
         stack_dir: Folder of the running servers.
-        tell: Called with each result, by one thread at a time.
+        report: Called with each result, by one thread at a time.
         attempt: Tries one.
     """
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
@@ -118,7 +118,7 @@ def run_all(
                 while not errors:
                     result = attempt(copy, waiting.get_nowait())
                     with lock:
-                        tell(result)
+                        report(result)
             finally:
                 copy.remove()
         except queue.Empty:

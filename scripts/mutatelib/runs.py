@@ -15,7 +15,7 @@ _WARM = Path(__file__).with_name("warm.py")
 
 
 @dataclass(frozen=True, slots=True)
-class Red:
+class FailedTest:
     """Say how a test went red.
 
     Args:
@@ -34,7 +34,7 @@ class Red:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class RunOutcome:
     """Say how a run of tests ended.
 
     Args:
@@ -47,10 +47,10 @@ class Ended:
     code: int | None
     cpu_s: float
     output: str
-    reds: tuple[Red, ...] = ()
+    reds: tuple[FailedTest, ...] = ()
 
 
-class Runs:
+class PytestRunner:
     """Run tests of a checkout, one run at a time; a run finds the files as they are when it begins.
 
     Args:
@@ -66,7 +66,7 @@ class Runs:
         self._warm: subprocess.Popen[str] | None = None
         self._ended = False
 
-    def test(self, tests: tuple[str, ...], *options: str, limit_s: float) -> Ended:
+    def test(self, tests: tuple[str, ...], *options: str, limit_s: float) -> RunOutcome:
         """Run tests in a process of their own.
 
         Args:
@@ -78,20 +78,22 @@ class Runs:
             RuntimeError: They were ended before their time, or the process that starts them has ended by itself; its
                 own words are on stderr.
         """
-        output, reds = self._home / "output", self._home / "reds"
-        reds.unlink(missing_ok=True)
+        output, failures_seen = self._home / "output", self._home / "reds"
+        failures_seen.unlink(missing_ok=True)
         request = {
             "arguments": [*_PYTEST, *options, *(f"tests/{test}" for test in tests)],
             "limit_s": limit_s,
             "output": str(output),
-            "reds": str(reds),
+            "reds": str(failures_seen),
         }
         answer = self._ask(json.dumps(request))
         if not answer or self._ended:
             raise RuntimeError("scripts/mutatelib/warm.py has ended")
         text = output.read_text(encoding="utf-8", errors="replace")
-        lines = reds.read_text(encoding="utf-8").splitlines() if reds.exists() else []
-        return Ended(**json.loads(answer), output=text, reds=tuple(Red(**json.loads(line)) for line in lines))
+        lines = failures_seen.read_text(encoding="utf-8").splitlines() if failures_seen.exists() else []
+        return RunOutcome(
+            **json.loads(answer), output=text, reds=tuple(FailedTest(**json.loads(line)) for line in lines)
+        )
 
     def _ask(self, request: str) -> str:
         if self._ended:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from mutatelib.mutant import Mutant
-from mutatelib.runs import Ended, Red
+from mutatelib.runs import FailedTest, RunOutcome
 
 Verdict = Literal[
     "killed", "survived", "took too long", "errored", "not testable", "no longer applies", "red without it"
@@ -47,7 +47,7 @@ class Result:
     recorded: bool = False
 
 
-def late(red: Red) -> bool:
+def is_timeout(red: FailedTest) -> bool:
     """Whether a test went red because a time was over, which load brings about as well.
 
     Args:
@@ -56,7 +56,7 @@ def late(red: Red) -> bool:
     return red.error in _LATE_ERRORS or bool(_BY_PLUGIN.search(red.text)) or bool(_WAITED.search(red.line))
 
 
-def told(red: Red) -> str:
+def failure_line(red: FailedTest) -> str:
     """Return how a test went red, in a line.
 
     Args:
@@ -65,7 +65,7 @@ def told(red: Red) -> str:
     return " ".join(f"{red.phase}: {red.error}: {red.text[:200]}".split())
 
 
-def judged(mutant: Mutant, ended: Ended) -> tuple[Verdict, str, str]:
+def judge(mutant: Mutant, ended: RunOutcome) -> tuple[Verdict, str, str]:
     """Return the verdict on a run of a mutant's tests, the test that decided it, and why.
 
     Args:
@@ -80,8 +80,8 @@ def judged(mutant: Mutant, ended: Ended) -> tuple[Verdict, str, str]:
         return _unless_expected(mutant, "took too long", "", "the run was ended")
     if ended.code not in (1, None) or red is None:
         return "not testable", "", f"pytest ended with {ended.code}: " + " / ".join(ended.output.splitlines()[-4:])
-    node, why = red.node.removeprefix("tests/"), told(red)
-    if late(red):
+    node, why = red.node.removeprefix("tests/"), failure_line(red)
+    if is_timeout(red):
         return _unless_expected(mutant, "took too long", node, why)
     if red.phase != "call":
         return _unless_expected(mutant, "errored", node, why)

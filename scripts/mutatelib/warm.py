@@ -27,7 +27,7 @@ import pytest
 
 # Other people's modules that tests without servers import; none starts a thread, opens a file or reads settings of the
 # tests when it is imported. Airflow reads its settings then, and is therefore left to the child.
-OTHERS = (
+PRELOADED = (
     "_pytest.doctest",
     "_pytest.pytester",
     "xdist.plugin",
@@ -82,7 +82,7 @@ OTHERS = (
     "yaml",
     "zstandard",
 )
-OF_AIRFLOW = (
+AIRFLOW_MODULES = (
     "alembic",
     "cadwyn",
     "dill",
@@ -111,7 +111,7 @@ _ROOTS = (".", "scripts", "tests", "tests/*")
 """Folders of the copy in which its own modules lie."""
 
 
-class Reds:
+class FailureWriter:
     """Write each test that goes red to a file, as it goes: where, how and with what.
 
     Args:
@@ -157,23 +157,23 @@ def _line(error: pytest.ExceptionInfo[BaseException] | None) -> str:
 def main() -> int:
     """Serve until the input ends; in a child, run its tests and return pytest's exit code."""
     sys.path[0] = os.getcwd()  # as `python -m pytest` has it
-    for name in OTHERS + OF_AIRFLOW * ("airflow" in sys.argv[1:]):
+    for name in PRELOADED + AIRFLOW_MODULES * ("airflow" in sys.argv[1:]):
         try:
             importlib.import_module(name)
         except ImportError:  # an extra that is not installed
             continue
-    _see_that_nothing_is_the_projects()
+    _require_no_project_modules()
     gc.collect()
     gc.freeze()
     while line := sys.stdin.buffer.readline():
         request = json.loads(line)
         if (child := os.fork()) == 0:
-            return _child(request)
+            return _run_child(request)
         print(json.dumps(_wait(child, float(request["limit_s"]))), flush=True)
     return 0
 
 
-def _see_that_nothing_is_the_projects() -> None:
+def _require_no_project_modules() -> None:
     """Raise when a child would not find a module in the copy, or a thread would be missing in it."""
     here = Path.cwd()
     own = {path.stem for root in _ROOTS for path in here.glob(f"{root}/*.py")}
@@ -184,13 +184,13 @@ def _see_that_nothing_is_the_projects() -> None:
         raise RuntimeError("a module has started a thread")
 
 
-def _child(request: dict[str, Any]) -> int:
+def _run_child(request: dict[str, Any]) -> int:
     os.setsid()
     output = os.open(request["output"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     for target, source in ((0, os.open(os.devnull, os.O_RDONLY)), (1, output), (2, output)):
         os.dup2(source, target)
     sys.argv = [pytest.__file__.replace("__init__", "__main__"), *request["arguments"]]
-    return int(pytest.main(request["arguments"], plugins=[Reds(request["reds"])]))
+    return int(pytest.main(request["arguments"], plugins=[FailureWriter(request["reds"])]))
 
 
 def _wait(child: int, limit_s: float) -> dict[str, Any]:

@@ -24,18 +24,18 @@ Ids = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
+class ReadContext:
     """Say under which circumstances a row was read beside the stream.
 
     Args:
         request: Id of the signal that asked for it.
         stopped: Whether a later signal stopped it.
-        told: Rows that events of the same key had before and after them, between the signal and the last read.
+        events: Rows that events of the same key had before and after them, between the signal and the last read.
     """
 
     request: str
     stopped: bool
-    told: tuple[Any, ...]
+    events: tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +103,7 @@ def number_of(record: Record) -> int | None:
 
 
 @dataclass(slots=True)
-class Side:
+class CaptureSide:
     """Hold one capture.
 
     Args:
@@ -127,16 +127,16 @@ class Side:
         """Return what is neither a watermark nor a row that an incremental snapshot read."""
         return [r for r in self.records if not watermark(r) and not is_incremental(r)]
 
-    def place(self, number: int) -> int:
+    def transaction_index(self, number: int) -> int:
         """Return how many transactions of the workload there are up to one."""
         return number - bisect_right(self.marks, number)
 
-    def place_of(self, record: Record) -> int:
+    def transaction_index_of(self, record: Record) -> int:
         """Return the place of a record's transaction, -1 when it names none."""
         number = number_of(record)
-        return -1 if number is None else self.place(number)
+        return -1 if number is None else self.transaction_index(number)
 
-    def within(self, record: Record) -> int | None:
+    def offset_in_transaction(self, record: Record) -> int | None:
         """Return how many bytes behind its transaction's first event a record's event stands."""
         number, pos = number_of(record), source_of(record).get("pos")
         first = None if number is None else self._first.get(number)
@@ -157,20 +157,20 @@ class Side:
                 tables = tuple(map(str, data.get("data-collections", ())))
             except (ValueError, TypeError, AttributeError):
                 continue
-            yield _Signal(str(row["id"]), str(row["type"]), tables, self.place_of(record))
+            yield _Signal(str(row["id"]), str(row["type"]), tables, self.transaction_index_of(record))
 
     def request_of(self, record: Record) -> _Signal | None:
         """Return the last signal before a read that asked for its table."""
-        table, place = _table(record), self.place_of(record)
-        asked = [s for s in self._asking(table) if s.place <= place]
-        return asked[-1] if asked else None
+        table, place = _table(record), self.transaction_index_of(record)
+        signals_before = [s for s in self._signals_for(table) if s.place <= place]
+        return signals_before[-1] if signals_before else None
 
-    def _asking(self, table: str) -> list[_Signal]:
+    def _signals_for(self, table: str) -> list[_Signal]:
         return [s for s in self.signals if s.type == "execute-snapshot" and s.tables and s.names(table)]
 
     def stopped(self, request: _Signal, table: str) -> bool:
         """Return whether a signal stopped a table's snapshot before it was asked for again."""
-        later = [s.place for s in self._asking(table) if s.place > request.place]
+        later = [s.place for s in self._signals_for(table) if s.place > request.place]
         end = min(later, default=_FOREVER)
         stops = [s for s in self.signals if s.type == "stop-snapshot" and s.names(table)]
         return any(request.place < s.place < end for s in stops)
@@ -182,7 +182,7 @@ def _table(record: Record) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class AdHoc:
+class AdhocSnapshots:
     """Hold what ad-hoc snapshots left in two captures.
 
     Args:
@@ -190,13 +190,13 @@ class AdHoc:
         theirs: The recorded one.
     """
 
-    ours: Side
-    theirs: Side
+    ours: CaptureSide
+    theirs: CaptureSide
 
     @classmethod
-    def of(cls, ours: Sequence[Record], theirs: Sequence[Record]) -> AdHoc:
+    def from_captures(cls, ours: Sequence[Record], theirs: Sequence[Record]) -> AdhocSnapshots:
         """Return what two captures hold."""
-        return cls(Side(ours), Side(theirs))
+        return cls(CaptureSide(ours), CaptureSide(theirs))
 
     @property
     def marked(self) -> bool:
@@ -207,17 +207,21 @@ class AdHoc:
         """Return whether two events stand at the same place of the same transaction, watermarks not counted."""
         if source_of(ours).get("file") != source_of(theirs).get("file"):
             return False
-        mine, other = self.ours.within(ours), self.theirs.within(theirs)
-        return mine is not None and mine == other and self.ours.place_of(ours) == self.theirs.place_of(theirs)
+        our_offset, other = self.ours.offset_in_transaction(ours), self.theirs.offset_in_transaction(theirs)
+        return (
+            our_offset is not None
+            and our_offset == other
+            and self.ours.transaction_index_of(ours) == self.theirs.transaction_index_of(theirs)
+        )
 
     def watermarks(self) -> Iterator[Pair]:
         """Yield watermarks by kind and order; the other side has None where it has fewer."""
         mine, other = (self._marks(s) for s in (self.ours, self.theirs))
         for kind in sorted({*mine, *other}):
-            yield from _zipped(mine.get(kind, []), other.get(kind, []))
+            yield from _zip_longest_pairs(mine.get(kind, []), other.get(kind, []))
 
     @staticmethod
-    def _marks(side: Side) -> dict[str, list[Record]]:
+    def _marks(side: CaptureSide) -> dict[str, list[Record]]:
         found = defaultdict(list)
         for record in side.records:
             kind = watermark(record)
@@ -225,24 +229,28 @@ class AdHoc:
                 found[f"{kind} {op_of(record)}"].append(record)
         return found
 
-    def reads(self) -> Iterator[tuple[Pair, Read | None, bool]]:
+    def reads(self) -> Iterator[tuple[Pair, ReadContext | None, bool]]:
         """Yield reads of incremental snapshots by request and key, and whether ours is there once too often."""
         mine, other = (self._reads(s) for s in (self.ours, self.theirs))
         last: dict[tuple[str, str], int] = {}
         for side, groups in ((self.ours, mine), (self.theirs, other)):
             for (topic, request, _), records in groups.items():
-                end = max(side.place_of(r) for r in records)
+                end = max(side.transaction_index_of(r) for r in records)
                 last[topic, request] = max(last.get((topic, request), end), end)
         events = self._events()
         for ids in sorted({*mine, *other}):
             topic, request, key = ids
-            told = tuple(r for place, r in events.get((topic, key), ()) if self._in(request, place, last[ids[:2]]))
+            told = tuple(
+                r for place, r in events.get((topic, key), ()) if self._in_window(request, place, last[ids[:2]])
+            )
             a, b = mine.get(ids, []), other.get(ids, [])
-            read = Read(request, self._stopped(request, (a or b)[0]), tuple(row for e in told for row in _rows(e)))
-            for number, pair in enumerate(_zipped(a, b)):
+            read = ReadContext(
+                request, self._stopped(request, (a or b)[0]), tuple(row for e in told for row in _rows(e))
+            )
+            for number, pair in enumerate(_zip_longest_pairs(a, b)):
                 yield pair, read, number > 0 and pair[0] is not None
 
-    def _reads(self, side: Side) -> dict[Ids, list[Record]]:
+    def _reads(self, side: CaptureSide) -> dict[Ids, list[Record]]:
         found = defaultdict(list)
         for record in side.records:
             if is_incremental(record):
@@ -256,11 +264,11 @@ class AdHoc:
         found = defaultdict(list)
         for record in self.theirs.stream():
             if op_of(record) in ("c", "u", "d"):
-                place = self.theirs.place_of(record)
+                place = self.theirs.transaction_index_of(record)
                 found[record.topic, show(record.key_payload, 10_000)].append((place, record))
         return found
 
-    def _in(self, request: str, place: int, last: int) -> bool:
+    def _in_window(self, request: str, place: int, last: int) -> bool:
         return any(s.id == request and s.place < place <= last for s in self.theirs.signals)
 
     def _stopped(self, request: str, record: Record) -> bool:
@@ -272,8 +280,8 @@ class AdHoc:
         """
         if not self.marked and not any(map(is_incremental, (*self.ours.records, *self.theirs.records))):
             return
-        yield from _stale(self.ours.records)
-        yield from _unpaired(self.ours.records)
+        yield from _stale_reads(self.ours.records)
+        yield from _unpaired_watermarks(self.ours.records)
         end = _ends(self.theirs.records)
         for place, record in _ends(self.ours.records).items():
             row, expected = _after(record), _after(end[place]) if place in end else None
@@ -281,7 +289,7 @@ class AdHoc:
                 yield Fault(record, "last", row, expected)
 
 
-def _zipped(ours: list[Record], theirs: list[Record]) -> Iterator[Pair]:
+def _zip_longest_pairs(ours: list[Record], theirs: list[Record]) -> Iterator[Pair]:
     for n in range(max(len(ours), len(theirs))):
         yield ours[n] if n < len(ours) else None, theirs[n] if n < len(theirs) else None
 
@@ -303,7 +311,7 @@ def _is_row(record: Record) -> bool:
     return not watermark(record) and (record.value is None or op_of(record) is not None)
 
 
-def _stale(records: Sequence[Record]) -> Iterator[Fault]:
+def _stale_reads(records: Sequence[Record]) -> Iterator[Fault]:
     state: dict[tuple[str, str], Any] = {}
     for record in records:
         if record.key is None or not _is_row(record):
@@ -314,7 +322,7 @@ def _stale(records: Sequence[Record]) -> Iterator[Fault]:
         state[at] = row
 
 
-def _unpaired(records: Sequence[Record]) -> Iterator[Fault]:
+def _unpaired_watermarks(records: Sequence[Record]) -> Iterator[Fault]:
     """Yield watermarks that are not opened, closed or deleted in turn."""
     opened: Record | None = None
     for record in records:

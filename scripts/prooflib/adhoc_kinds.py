@@ -55,30 +55,30 @@ def read_at(d: Difference) -> bool:
 
 def told_by_event(d: Difference) -> bool:
     """Return whether one lacks a read of a row of which an event told while the snapshot was at work."""
-    return _lacks_read(d) and bool(d.around.read and d.around.read.told)
+    return _lacks_read(d) and bool(d.context.read and d.context.read.events)
 
 
 def stopped_snapshot(d: Difference) -> bool:
     """Return whether one lacks a read of a snapshot that a signal stopped."""
-    return _lacks_read(d) and bool(d.around.read and d.around.read.stopped)
+    return _lacks_read(d) and bool(d.context.read and d.context.read.stopped)
 
 
 def _lacks_read(d: Difference) -> bool:
     records = _present(d)
-    return d.path[0] == "record" and len(records) == 1 and is_incremental(records[0]) and not d.around.repeated
+    return d.path[0] == "record" and len(records) == 1 and is_incremental(records[0]) and not d.context.repeated
 
 
 def read_in_time(d: Difference) -> bool:
     """Return whether both reads have a row that events of the window had before or after them."""
-    if None in d.pair or d.path[:3] != ("value", "payload", "after") or d.around.read is None:
+    if None in d.pair or d.path[:3] != ("value", "payload", "after") or d.context.read is None:
         return False
-    return all(is_incremental(r) and r.payload["after"] in d.around.read.told for r in _present(d))
+    return all(is_incremental(r) and r.payload["after"] in d.context.read.events for r in _present(d))
 
 
 def known_again(d: Difference) -> bool:
     """Return whether the recorded blocking snapshot says again what its first one said of a table."""
     ours, theirs = d.pair
-    if d.path[0] != "record" or ours is not None or theirs is None or not d.around.said_before:
+    if d.path[0] != "record" or ours is not None or theirs is None or not d.context.already_recorded:
         return False
     return "ddl" in theirs.payload and source_of(theirs).get("snapshot") == "true"
 

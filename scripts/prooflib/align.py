@@ -33,23 +33,23 @@ def identity(record: Record) -> str:
     return show(parts, 10_000)
 
 
-def aligned(ours: Sequence[Record], theirs: Sequence[Record]) -> Iterator[Pair]:
+def align_records(ours: Sequence[Record], theirs: Sequence[Record]) -> Iterator[Pair]:
     """Yield pairs in the order of the recorded capture; a record without counterpart has None beside it.
 
     Args:
         ours: All records of our capture.
         theirs: All records of the recorded one.
     """
-    mine, other = _by_place(ours), _by_place(theirs)
+    mine, other = _by_partition(ours), _by_partition(theirs)
     for place in sorted({*mine, *other}):
         yield from _partition(mine.get(place, []), other.get(place, []))
 
 
-def _by_place(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
-    found: dict[tuple[str, str], list[Record]] = {}
+def _by_partition(records: Sequence[Record]) -> dict[tuple[str, str], list[Record]]:
+    groups_found: dict[tuple[str, str], list[Record]] = {}
     for record in records:
-        found.setdefault((record.topic, record.partition), []).append(record)
-    return found
+        groups_found.setdefault((record.topic, record.partition), []).append(record)
+    return groups_found
 
 
 def _partition(ours: list[Record], theirs: list[Record]) -> Iterator[Pair]:

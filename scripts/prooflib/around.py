@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prooflib.adhoc import Read
+from prooflib.adhoc import ReadContext
 from prooflib.clock import TIMES
 from prooflib.records import Number, Record, show
 from prooflib.volatile import transaction_number
@@ -18,51 +18,52 @@ _VOLATILE = (*TIMES, "server_id", "thread", "gtid", "file", "pos")
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class RecordContext:
     """Say what stands around a record.
 
     Args:
-        twin: The recorded stream's record of a row that stands in the recorded snapshot, too: a workload that runs its
+        streamed_record: The recorded stream's record of a row that stands in the recorded snapshot, too: a workload
+            that runs its
             INSERTs before the snapshot and again behind it gives each row twice, the second time with a key that is
             further by the number of rows.
         followed: Whether the recorded capture has a record of the same partition behind this one.
         repeated: Whether ours has this record more than once, and the recorded capture has not.
-        said_before: Whether the recorded capture has the same schema change before, of the same place.
+        already_recorded: Whether the recorded capture has the same schema change before, of the same place.
         read: How the row was read beside the stream, None for all other records.
     """
 
-    twin: Record | None = None
+    streamed_record: Record | None = None
     followed: bool = False
     repeated: bool = False
-    said_before: bool = False
-    read: Read | None = None
+    already_recorded: bool = False
+    read: ReadContext | None = None
 
 
-NOTHING = Around()
+NO_CONTEXT = RecordContext()
 
 
-def surroundings(pairs: Sequence[Pair]) -> Iterator[Around]:
+def record_contexts(pairs: Sequence[Pair]) -> Iterator[RecordContext]:
     """Yield what stands around each pair of records.
 
     Args:
         pairs: All pairs of two captures, in order.
     """
-    twins = _Twins(other for _, other in pairs if other is not None)
+    twins = _StreamedRows(other for _, other in pairs if other is not None)
     last = {(o.topic, o.partition): n for n, (_, o) in enumerate(pairs) if o is not None}
     repeated = _repeated([m for m, _ in pairs if m is not None], [o for _, o in pairs if o is not None])
     said: set[str] = set()
     for number, (mine, other) in enumerate(pairs):
         known = other or mine
         assert known is not None
-        yield Around(
+        yield RecordContext(
             twins.of(other) if other is not None else None,
             number < last.get((known.topic, known.partition), -1),
             mine is not None and (mine.topic, mine.partition, mine.number) in repeated,
-            _said_before(other, said),
+            _already_recorded(other, said),
         )
 
 
-def _said_before(record: Record | None, said: set[str]) -> bool:
+def _already_recorded(record: Record | None, said: set[str]) -> bool:
     """Return whether a schema change was said before, and take note of it."""
     payload = record.payload if record is not None else None
     if not isinstance(payload, dict) or "ddl" not in payload:
@@ -74,7 +75,7 @@ def _said_before(record: Record | None, said: set[str]) -> bool:
     return known
 
 
-class _Twins:
+class _StreamedRows:
     """Find the streamed record of a row that a snapshot has."""
 
     def __init__(self, records: Iterable[Record]) -> None:

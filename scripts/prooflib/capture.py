@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from avrolib.wire import Wire, from_registry
+from avrolib.wire import WireReader, from_registry
 from stacklib import StackInfo
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
@@ -19,13 +19,13 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, settle
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import JobOutcome, settle_offset
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 from prooflib import scratch
 from prooflib.client import Client
-from prooflib.lines import in_json, line, read_topics, without_sentinel, write_lines
+from prooflib.lines import avro_as_json, line, read_topics, without_sentinel, write_lines
 from prooflib.workload import Section, Workload
 
 PREFIX = "cap"
@@ -66,7 +66,7 @@ def base_properties(stack: StackInfo) -> dict[str, str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class CaptureResult:
     """Say what a capture wrote.
 
     Args:
@@ -74,7 +74,7 @@ class Captured:
         counts: Records by topic.
         batches: Batches drained after the snapshot.
         error: Why the pipeline stopped early, or None.
-        said: What the source answered to statements that failed.
+        client_errors: What the source answered to statements that failed.
         schemas: Texts of the Avro schemas that records name, those of the sentinel left out.
     """
 
@@ -82,7 +82,7 @@ class Captured:
     counts: dict[str, int]
     batches: int
     error: CdcError | None
-    said: list[str]
+    client_errors: list[str]
     schemas: frozenset[str] = frozenset()
 
     def write(self, path: Path) -> None:
@@ -102,7 +102,7 @@ def capture(
     *,
     few: bool = False,
     registry: str | None = None,
-) -> Captured:
+) -> CaptureResult:
     """Run a workload and return the records of all topics.
 
     Args:
@@ -126,23 +126,25 @@ def capture(
     conn = scratch.root(stack)
     try:
         run = _Run(cfg, workload, client, conn, log, few)
-        with scratch.left_as_found(conn):
+        with scratch.restored_server(conn):
             scratch.prepare_server(conn)
             scratch.empty_source(client)
             scratch.empty_kafka(stack.kafka, PREFIX)
             error = run.pipeline()
-            for section in workload.of("end"):
+            for section in workload.sections_of("end"):
                 client.run(section.text, section.kind)
         records, texts = read_topics(cfg.kafka_settings(), PREFIX), frozenset[str]()
         if registry is not None:
-            wire = Wire(from_registry(registry))
-            records = in_json(records, wire)
+            wire = WireReader(from_registry(registry))
+            records = avro_as_json(records, wire)
             texts = frozenset(text for text in wire.seen if f"{PREFIX}.{scratch.SENTINEL}." not in text)
-        found = without_sentinel(records, PREFIX)
+        records_found = without_sentinel(records, PREFIX)
     finally:
         conn.close()
-    counts = dict(Counter(topic for topic, _ in found))
-    return Captured([line(topic, r) for topic, r in found], counts, run.batches, error, list(client.said), texts)
+    counts = dict(Counter(topic for topic, _ in records_found))
+    return CaptureResult(
+        [line(topic, r) for topic, r in records_found], counts, run.batches, error, list(client.errors), texts
+    )
 
 
 def _registry_of(mode: Mapping[str, str], registry: str | None) -> dict[str, str]:
@@ -167,27 +169,27 @@ class _Run:
 
     def pipeline(self) -> CdcError | None:
         """Run setup, snapshot and changes; return the error that stopped the pipeline. The changes run in any case."""
-        for section in self.workload.of("setup", "both"):
+        for section in self.workload.sections_of("setup", "both"):
             self.client.run(section.text, section.kind)
-        self._guarded(self._snapshot)
+        self._run_part(self._snapshot)
         for group in self.workload.streaming():
             self._group(group)
-            self._between()
+            self._drain_between()
         if self.few:
-            self._guarded(self._drain)
+            self._run_part(self._drain)
         for text in _SENTINEL_DML:
             self.client.run(text, "sentinel")
-            self._between()
+            self._drain_between()
         if self.few:
-            self._guarded(self._drain)
+            self._run_part(self._drain)
         return self.error
 
-    def _between(self) -> None:
+    def _drain_between(self) -> None:
         """Drain a batch between two parts of the workload."""
         if not self.few:
-            self._guarded(self._drain)
+            self._run_part(self._drain)
 
-    def _guarded(self, part: Callable[[], Outcome | None]) -> None:
+    def _run_part(self, part: Callable[[], JobOutcome | None]) -> None:
         if self.error is not None:
             return
         try:
@@ -198,22 +200,22 @@ class _Run:
         if outcome is not None and not outcome.complete:
             self.error = outcome.error or CdcError("the job did not complete and left no error")
 
-    def _snapshot(self) -> Outcome | None:
+    def _snapshot(self) -> JobOutcome | None:
         if str(self.cfg[F.SNAPSHOT_MODE]) == "never":
             return None
         job = prepare_snapshot(self.cfg, self._store, OWNER, self.log)
         if job is None:
             return None
         run_snapshot(job.spec, self._runner, self.log)
-        return settle(self.cfg, self._store, self.log)
+        return settle_offset(self.cfg, self._store, self.log)
 
-    def _drain(self) -> Outcome | None:
+    def _drain(self) -> JobOutcome | None:
         job = prepare_drain(self.cfg, self._store, OWNER, self.log)
         if job is None:
             return None
         self.batches += 1
         run_drain(job.spec, self._runner, self.log)
-        return settle(self.cfg, self._store, self.log)
+        return settle_offset(self.cfg, self._store, self.log)
 
     def _group(self, group: list[Section]) -> None:
         if len(group) > 1:
@@ -224,9 +226,9 @@ class _Run:
                 thread.join()
             return
         section = group[0]
-        self._in_halves(section)
+        self._run_in_halves(section)
 
-    def _in_halves(self, section: Section) -> None:
+    def _run_in_halves(self, section: Section) -> None:
         """Run a section in one session, and drain a batch in its middle, be it inside a transaction."""
         lines = section.text.splitlines(keepends=True)
         session = self.client.open(section.kind)
@@ -234,7 +236,7 @@ class _Run:
         session.feed("".join(lines[:half]))
         if half and not self.few:
             scratch.wait_idle(self.conn)
-            self._guarded(self._drain)
+            self._run_part(self._drain)
         session.feed("".join(lines[half:]))
         session.close()
 

@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
     except (ProofError, StackError, OSError) as error:
         say(f"error: {error}")
         return UNUSABLE
-    for text in done.said:
+    for text in done.client_errors:
         say(text)
     if done.error is not None:
         say(f"error: the pipeline stopped: {type(done.error).__name__}: {done.error}")

@@ -22,19 +22,21 @@ _OPTIONS = ("--force", "--comments", "-N", "--default-character-set=utf8mb4")
 
 def _program() -> list[str]:
     """Return the client's command: ``MYSQL_CLIENT_PROGRAM``, MySQL's on PATH, or the one beside the stack's server."""
-    given = os.environ.get("MYSQL_CLIENT_PROGRAM")
-    if given:
-        return shlex.split(given)
+    configured = os.environ.get("MYSQL_CLIENT_PROGRAM")
+    if configured:
+        return shlex.split(configured)
     on_path = shutil.which("mysql")
     if on_path:
-        said = subprocess.run([on_path, "--no-defaults", "--version"], capture_output=True, text=True, check=False)
-        if said.returncode == 0 and "MariaDB" not in said.stdout:
+        version_text = subprocess.run(
+            [on_path, "--no-defaults", "--version"], capture_output=True, text=True, check=False
+        )
+        if version_text.returncode == 0 and "MariaDB" not in version_text.stdout:
             return [on_path]
     server = list(find_program("9.7").command)
-    beside = Path(server[-1]).parent.parent / "bin" / "mysql"
-    if not beside.is_file():
+    sibling = Path(server[-1]).parent.parent / "bin" / "mysql"
+    if not sibling.is_file():
         raise ProofError("there is no mysql client; put MySQL's own on PATH or name it in MYSQL_CLIENT_PROGRAM")
-    return [*server[:-1], str(beside)]
+    return [*server[:-1], str(sibling)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,12 @@ class Client:
     Args:
         command: The command without the options.
         password: Root's password; it goes through the environment.
-        said: Takes each error line the server sends.
+        errors: Takes each error line the server sends.
     """
 
     command: tuple[str, ...]
     password: str = field(repr=False)
-    said: list[str] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
 
     @classmethod
     def of(cls, stack: StackInfo) -> Client:
@@ -73,7 +75,7 @@ class Client:
         out, err = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115 - closed in Session.close
         env = {**os.environ, **({"MYSQL_PWD": self.password} if self.password else {})}
         process = subprocess.Popen(self.command, stdin=subprocess.PIPE, stdout=out, stderr=err, env=env)
-        return Session(what, process, out, err, self.said)
+        return Session(what, process, out, err, self.errors)
 
 
 @dataclass(slots=True)
@@ -85,14 +87,14 @@ class Session:
         process: The client.
         out: Where its result goes.
         err: Where its errors go.
-        said: Takes each error line.
+        errors: Takes each error line.
     """
 
     what: str
     process: subprocess.Popen[bytes]
     out: IO[bytes]
     err: IO[bytes]
-    said: list[str]
+    errors: list[str]
 
     def feed(self, text: str) -> None:
         """Send text; the client runs each statement as soon as its line is complete."""
@@ -116,7 +118,7 @@ class Session:
         with self.out, self.err:
             lines = self.out.read().decode(errors="replace").split("\n")
             errors = [e for e in self.err.read().decode(errors="replace").splitlines() if e.strip()]
-        self.said += [f"sql {self.what}: {e}" for e in errors]
+        self.errors += [f"sql {self.what}: {e}" for e in errors]
         if any(e.startswith("ERROR 20") and " at line" not in e for e in errors):
             raise ProofError(f"the mysql client failed: {errors[-1]}")
         return lines

@@ -56,7 +56,7 @@ def run_began(value: Any) -> float | None:
     return (found.int >> 80) / 1000 if found.version == 7 else None
 
 
-def may_be(path: Path, record: Record, window: Window, *, recorded: bool) -> bool:
+def is_plausible_time(path: Path, record: Record, window: Window, *, recorded: bool) -> bool:
     """Return whether a time may be that of its record.
 
     Args:
@@ -77,7 +77,7 @@ def may_be(path: Path, record: Record, window: Window, *, recorded: bool) -> boo
     return window.holds(int(moment) / 1000) and -_SKEW_S <= lag <= _LAG_S
 
 
-def related(node: Any) -> tuple[bool, bool]:
+def consistent_units(node: Any) -> tuple[bool, bool]:
     """Return whether micro- and nanoseconds beside a time are the same moment as its milliseconds.
 
     Args:
@@ -117,10 +117,10 @@ def _is_now(read: Callable[[Any], float], value: Any, record: Record) -> bool:
         return False
     # The source's time is a zone off in a recorded snapshot whose connectionTimeZone is not the server's.
     times = [source.get("ts_ms"), payload.get("ts_ms") if record.snapshot else None]
-    return any(_is_near(read, clock, int(t) / 1000) for t in times if isinstance(t, Number))
+    return any(_is_close(read, clock, int(t) / 1000) for t in times if isinstance(t, Number))
 
 
-def _is_near(read: Callable[[Any], float], clock: float, now: float) -> bool:
+def _is_close(read: Callable[[Any], float], clock: float, now: float) -> bool:
     if read in (_midnight, _iso_day):
         now -= now % 86_400
         # Besides CURRENT_DATE, the workloads have CURRENT_DATE + INTERVAL 1 YEAR.

@@ -41,15 +41,15 @@ def judge(
         entries: The list.
         settings: Properties of the recorded connector.
     """
-    left, used = [], Counter[Entry]()
-    mine = [e for e in entries if e.of_case(case, settings)]
+    unexplained, used = [], Counter[Entry]()
+    applicable = [e for e in entries if e.applies_to(case, settings)]
     for difference in result.differences:
-        entry = next((e for e in mine if e.names(difference, settings)), None)
+        entry = next((e for e in applicable if e.names(difference, settings)), None)
         if entry is None:
-            left.append(difference)
+            unexplained.append(difference)
         else:
             used[entry] += 1
-    return left, used
+    return unexplained, used
 
 
 def report(differences: Sequence[Difference]) -> list[str]:
@@ -86,24 +86,25 @@ def main(argv: list[str] | None = None) -> int:
         entries = read_explained(args.differences)
         result = compare(ours, theirs)
         case = args.case or case_of(args.theirs)
-        left, used = judge(case, result, entries, settings_of(args.theirs))
+        unexplained, used = judge(case, result, entries, settings_of(args.theirs))
     except (ProofError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return UNUSABLE
-    for line in report(left):
+    for line in report(unexplained):
         print(line)
     if args.explained:
-        for line in report([d for d in result.differences if d not in left]):
+        for line in report([d for d in result.differences if d not in unexplained]):
             print(f"explained: {line}")
-    for (theirs_file, begin), file, distance in result.shifted:
-        print(f"note: binlog positions from {theirs_file}:{begin} on are shifted by {distance:+d} (in {file})")
+    for (recorded_file, begin), file, distance in result.shifted:
+        print(f"note: binlog positions from {recorded_file}:{begin} on are shifted by {distance:+d} (in {file})")
     for entry, times in used.items():
         print(f"explained {times}x by {args.differences.name}:{entry.line}: {entry.reason}")
     print(
-        f"{case}: {result.records} records, {result.equal} equal, {len(result.differences) - len(left)} differences "
-        f"explained, {len(left)} left"
+        f"{case}: {result.records} records, {result.equal} equal, {len(result.differences) - len(unexplained)} "
+        "differences "
+        f"explained, {len(unexplained)} left"
     )
-    return DIFFERENT if left else OK
+    return DIFFERENT if unexplained else OK
 
 
 if __name__ == "__main__":

@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from prooflib.adhoc import AdHoc, Fault
-from prooflib.align import aligned
-from prooflib.around import NOTHING, Around, surroundings
+from prooflib.adhoc import AdhocSnapshots, Fault
+from prooflib.align import align_records
+from prooflib.around import NO_CONTEXT, RecordContext, record_contexts
 from prooflib.records import Path, Record, names_of, schema_text, show, text_difference
-from prooflib.volatile import Volatile
+from prooflib.volatile import VolatileValues
 
 
 class _Absent:
@@ -36,7 +36,7 @@ class Difference:
         ours: Our value, or ABSENT.
         theirs: The recorded value, or ABSENT.
         pair: The two records, None for one that is missing.
-        around: What stands around them.
+        context: What stands around them.
     """
 
     topic: str
@@ -46,7 +46,7 @@ class Difference:
     ours: Any
     theirs: Any
     pair: tuple[Record | None, Record | None]
-    around: Around = NOTHING
+    context: RecordContext = NO_CONTEXT
 
     @property
     def where(self) -> str:
@@ -86,49 +86,54 @@ def compare(ours: Sequence[Record], theirs: Sequence[Record]) -> Result:
         ours: Our records.
         theirs: The recorded ones.
     """
-    adhoc = AdHoc.of(ours, theirs)
-    pairs = list(aligned(adhoc.ours.stream(), adhoc.theirs.stream()))
-    volatile = Volatile(adhoc)
+    adhoc = AdhocSnapshots.from_captures(ours, theirs)
+    pairs = list(align_records(adhoc.ours.stream(), adhoc.theirs.stream()))
+    volatile = VolatileValues(adhoc)
     volatile.note_runs(ours, theirs)
     volatile.note_positions((a, b) for a, b in pairs if a is not None and b is not None)
-    every = list(zip(pairs, surroundings(pairs), strict=True))
-    every += [(pair, NOTHING) for pair in adhoc.watermarks()]
-    every += [(pair, Around(read=read, repeated=twice)) for pair, read, twice in adhoc.reads()]
+    every = list(zip(pairs, record_contexts(pairs), strict=True))
+    every += [(pair, NO_CONTEXT) for pair in adhoc.watermarks()]
+    every += [(pair, RecordContext(read=read, repeated=twice)) for pair, read, twice in adhoc.reads()]
     found: list[Difference] = []
     equal = 0
-    for (mine, other), around in every:
-        new = list(_pair(mine, other, volatile, around))
+    for (mine, other), context in every:
+        new = list(_pair(mine, other, volatile, context))
         equal += not new
         found += new
-    found += [_fault(fault) for fault in adhoc.faults()]
+    found += [_fault_difference(fault) for fault in adhoc.faults()]
     return Result(len(every), equal, tuple(found), tuple(volatile.steps))
 
 
-def _fault(fault: Fault) -> Difference:
+def _fault_difference(fault: Fault) -> Difference:
     record = fault.record
     key = show(record.key_payload, 120)
     return Difference(record.topic, key, record.number, (fault.what, key), fault.ours, fault.expected, (record, None))
 
 
-def _pair(mine: Record | None, other: Record | None, volatile: Volatile, around: Around) -> Iterator[Difference]:
-    known = other or mine
-    assert known is not None
-    key = show(known.key_payload, 120)
+def _pair(
+    our_record: Record | None, other: Record | None, volatile: VolatileValues, context: RecordContext
+) -> Iterator[Difference]:
+    schemas_equal = other or our_record
+    assert schemas_equal is not None
+    key = show(schemas_equal.key_payload, 120)
 
     def difference(path: Path, a: Any, b: Any) -> Difference:
-        return Difference(known.topic, key, known.number, path, a, b, (mine, other), around)
+        return Difference(schemas_equal.topic, key, schemas_equal.number, path, a, b, (our_record, other), context)
 
-    if around.repeated and mine is not None:
-        yield difference((REPEATED, key), mine.payload, ABSENT)
-    if mine is None or other is None:
-        yield difference((RECORD, key), *(ABSENT if r is None else r.payload for r in (mine, other)))
+    if context.repeated and our_record is not None:
+        yield difference((REPEATED, key), our_record.payload, ABSENT)
+    if our_record is None or other is None:
+        yield difference((RECORD, key), *(ABSENT if r is None else r.payload for r in (our_record, other)))
         return
-    for path, a, b in _leaves(mine, other):
-        if ABSENT in (a, b) or not volatile.masks(path, a, b, (mine, other)):
+    for path, a, b in _leaves(our_record, other):
+        if ABSENT in (a, b) or not volatile.is_expected(path, a, b, (our_record, other)):
             yield difference(path, a, b)
     # A schema that is written alike holds most of the tokens.
-    same = _same_schema(mine, other)
-    texts = ("key", mine.key_text, other.key_text), ("value", mine.value_text[same:], other.value_text[same:])
+    same = _same_schema(our_record, other)
+    texts = (
+        ("key", our_record.key_text, other.key_text),
+        ("value", our_record.value_text[same:], other.value_text[same:]),
+    )
     for part, text, recorded in texts:
         written = text_difference(text, recorded)
         if written is not None:

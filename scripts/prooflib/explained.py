@@ -35,7 +35,7 @@ class Entry:
     reason: str
     line: int
 
-    def of_case(self, case: str, settings: Mapping[str, str] | None = None) -> bool:
+    def applies_to(self, case: str, settings: Mapping[str, str] | None = None) -> bool:
         """Return whether the entry speaks of a capture.
 
         Args:

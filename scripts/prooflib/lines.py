@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from avrolib.wire import Wire, WireError
+from avrolib.wire import WireError, WireReader
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
@@ -18,10 +18,10 @@ from prooflib.reading import READER
 from prooflib.scratch import SENTINEL
 from prooflib.workload import ProofError
 
-Found = tuple[str, TopicRecord]
+TopicLine = tuple[str, TopicRecord]
 
 
-def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[Found]:
+def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[TopicLine]:
     """Return the committed records of a prefix's topics, by topic, partition and offset.
 
     Args:
@@ -30,41 +30,41 @@ def read_topics(kafka_settings: dict[str, Any], prefix: str) -> list[Found]:
     """
     admin = make_admin(kafka_settings)
     topics = sorted(t for t in all_partition_counts(admin) if t == prefix or t.startswith(prefix + "."))
-    found: list[Found] = []
+    records_found: list[TopicLine] = []
     for topic in topics:
         records = READER.read(kafka_settings, topic)
-        found += [(topic, r) for r in sorted(records, key=lambda r: (r.partition, r.offset))]
-    return found
+        records_found += [(topic, r) for r in sorted(records, key=lambda r: (r.partition, r.offset))]
+    return records_found
 
 
-def in_json(found: Sequence[Found], wire: Wire) -> list[Found]:
+def avro_as_json(records_found: Sequence[TopicLine], wire: WireReader) -> list[TopicLine]:
     """Return records in Avro as JsonConverter with schemas would have written them.
 
     Args:
-        found: The records.
+        records_found: The records.
         wire: Reads them.
 
     Raises:
         ProofError: A key or value is not in Confluent's wire format.
     """
     out = []
-    for topic, record in found:
+    for topic, record in records_found:
         try:
-            both = replace(record, key=wire.as_json(record.key), value=wire.as_json(record.value))
+            key_and_value = replace(record, key=wire.as_json(record.key), value=wire.as_json(record.value))
         except WireError as error:
             raise ProofError(f"{topic}, offset {record.offset}: {error}") from None
-        out.append((topic, both))
+        out.append((topic, key_and_value))
     return out
 
 
-def without_sentinel(found: Sequence[Found], prefix: str) -> list[Found]:
+def without_sentinel(records_found: Sequence[TopicLine], prefix: str) -> list[TopicLine]:
     """Return the records without those of the sentinel database."""
     transactions = {
         _payload(r)["id"]
-        for topic, r in found
+        for topic, r in records_found
         if topic == f"{prefix}.transaction" and f"{SENTINEL}.done".encode() in (r.value or b"")
     }
-    return [(topic, r) for topic, r in found if not _of_sentinel(topic, r, prefix, transactions)]
+    return [(topic, r) for topic, r in records_found if not _of_sentinel(topic, r, prefix, transactions)]
 
 
 def _of_sentinel(topic: str, record: TopicRecord, prefix: str, transactions: set[str]) -> bool:

@@ -17,15 +17,15 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaError, KafkaException
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer, Lent
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import CachedConsumer, ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic_committed
-from airflow_provider_mysql_cdc.cdc.sink.topics import topics_there
+from airflow_provider_mysql_cdc.cdc.sink.topics import existing_topics
 
 _ANY = "any topic"
 
 
 @dataclass(slots=True)
-class _OfMany(KeptConsumer):
+class _SharedConsumer(ConsumerCache):
     """Keep one consumer of many topics."""
 
     _topic: str = ""
@@ -38,20 +38,22 @@ class _OfMany(KeptConsumer):
         self._topic, self._ids[topic] = topic, topic_id
 
     @contextmanager
-    def lend(self, topic_id: str | None, make: Callable[[Callable[[KafkaError], None]], Consumer]) -> Iterator[Lent]:
-        """Lend the consumer to one reading; see ``KeptConsumer.lend``."""
-        with KeptConsumer.lend(self, topic_id, make) as lent:
+    def borrow(
+        self, topic_id: str | None, make: Callable[[Callable[[KafkaError], None]], Consumer]
+    ) -> Iterator[CachedConsumer]:
+        """Lend the consumer to one reading; see ``ConsumerCache.borrow``."""
+        with ConsumerCache.borrow(self, topic_id, make) as lent:
             # A topic that it has not heard of it would ask for within a second only.
             with contextlib.suppress(KafkaException):
                 lent.consumer.list_topics(self._topic, timeout=10)
             yield lent
 
 
-class Reader:
+class TopicReader:
     """Read topics to their ends; for one thread at a time."""
 
     def __init__(self) -> None:
-        self._kept: dict[frozenset[tuple[str, Any]], _OfMany] = {}
+        self._kept: dict[frozenset[tuple[str, Any]], _SharedConsumer] = {}
 
     def read(self, kafka_settings: Mapping[str, Any], topic: str) -> list[TopicRecord]:
         """Return what is committed in a topic; see ``read_topic_committed``.
@@ -64,30 +66,30 @@ class Reader:
             SinkError: As ``read_topic_committed``.
         """
         admin = make_admin(kafka_settings)
-        there = topics_there(admin, [topic]).get(topic)
-        if there is None or there.id is None:
+        metadata = existing_topics(admin, [topic]).get(topic)
+        if metadata is None or metadata.id is None:
             return list(read_topic_committed(kafka_settings, topic, admin=admin))
-        kept = self._of(kafka_settings)
-        kept.will_read(topic, there.id)
-        named = replace(there, id=_ANY)
-        return list(read_topic_committed(kafka_settings, topic, admin=admin, there=named, kept=kept))
+        consumer = self._consumer_of(kafka_settings)
+        consumer.will_read(topic, metadata.id)
+        named = replace(metadata, id=_ANY)
+        return list(read_topic_committed(kafka_settings, topic, admin=admin, topic_info=named, consumer_cache=consumer))
 
-    def _of(self, kafka_settings: Mapping[str, Any]) -> _OfMany:
+    def _consumer_of(self, kafka_settings: Mapping[str, Any]) -> _SharedConsumer:
         key = frozenset(kafka_settings.items())
         if key not in self._kept:
             self.close()
-            self._kept[key] = _OfMany()
+            self._kept[key] = _SharedConsumer()
             self._kept[key].__enter__()
         return self._kept[key]
 
     def close(self) -> None:
         """Let the consumer go."""
-        for kept in self._kept.values():
-            kept.__exit__()
+        for consumer in self._kept.values():
+            consumer.__exit__()
         self._kept.clear()
 
 
-READER = Reader()
+READER = TopicReader()
 """What this process reads topics with."""
 # A child has a consumer's memory, but not the threads that end it.
 os.register_at_fork(before=READER.close)

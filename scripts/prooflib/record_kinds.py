@@ -30,13 +30,13 @@ def after_the_end(d: Difference) -> bool:
 
     A record that ours has twice is told by a difference of its own, which this is not.
     """
-    return _ours_only(d) and not d.around.followed and not d.around.repeated
+    return _ours_only(d) and not d.context.followed and not d.context.repeated
 
 
 def partial_update(d: Difference) -> bool:
     """Return whether only ours has a record of an UPDATE: of the row, or the three of a changed key."""
     ours = d.pair[0]
-    if ours is None or not _ours_only(d) or d.around.repeated:
+    if ours is None or not _ours_only(d) or d.context.repeated:
         return False
     if isinstance(ours.payload, dict) and ours.payload.get("op") == "u":
         return True

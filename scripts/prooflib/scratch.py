@@ -20,9 +20,9 @@ from prooflib.workload import ProofError
 SYSTEM = frozenset({"mysql", "sys", "information_schema", "performance_schema"})
 SENTINEL = "peer_end"
 FOLDER = REPOSITORY / ".stack" / "proof"
-_GIVEN = ("MYSQL_CDC_MYSQL_HOST", "MYSQL_CDC_KAFKA")
+_SERVER_VARIABLES = ("MYSQL_CDC_MYSQL_HOST", "MYSQL_CDC_KAFKA")
 # Global variables that change by themselves.
-_MOVING = frozenset({"gtid_executed", "gtid_purged"})
+_CHANGING_VARIABLES = frozenset({"gtid_executed", "gtid_purged"})
 _IDLE_POLLS = 3
 _IDLE_S = 60.0
 
@@ -39,11 +39,11 @@ def scratch_stack(folder: Path | None = None) -> StackInfo:
     folder = folder or FOLDER
     if os.environ.get("MYSQL_CDC_PROOF_SCRATCH") == "1":
         return ensure_stack(folder)
-    given = {name: os.environ.pop(name) for name in _GIVEN if name in os.environ}
+    configured = {name: os.environ.pop(name) for name in _SERVER_VARIABLES if name in os.environ}
     try:
         return ensure_stack(folder)
     finally:
-        os.environ.update(given)
+        os.environ.update(configured)
 
 
 def empty_source(client: Client) -> None:
@@ -65,15 +65,15 @@ def empty_kafka(kafka: str, prefix: str) -> None:
         prefix: The topic.prefix.
     """
     admin = AdminClient({"bootstrap.servers": kafka})
-    mine = [t for t in admin.list_topics(timeout=15).topics if of_prefix(t, prefix)]
-    if not mine:
+    topics = [t for t in admin.list_topics(timeout=15).topics if of_prefix(t, prefix)]
+    if not topics:
         return
-    for future in admin.delete_topics(mine, operation_timeout=30).values():
+    for future in admin.delete_topics(topics, operation_timeout=30).values():
         future.result()
     deadline = time.monotonic() + 30
-    while set(mine) & set(admin.list_topics(timeout=15).topics):
+    while set(topics) & set(admin.list_topics(timeout=15).topics):
         if time.monotonic() > deadline:
-            raise ProofError(f"Kafka does not delete the topics of an earlier capture: {', '.join(sorted(mine))}")
+            raise ProofError(f"Kafka does not delete the topics of an earlier capture: {', '.join(sorted(topics))}")
         time.sleep(0.1)
 
 
@@ -107,17 +107,17 @@ def prepare_server(conn: Any) -> None:
 
 
 @contextlib.contextmanager
-def left_as_found(conn: Any) -> Iterator[None]:
+def restored_server(conn: Any) -> Iterator[None]:
     """Undo afterwards what a workload may leave on the server beside databases: accounts and global variables."""
     accounts, variables = _accounts(conn), _variables(conn)
     try:
         yield
     finally:
         for user, host in _accounts(conn) - accounts:
-            _tried(conn, "DROP USER %s@%s", user, host)
+            _try_statement(conn, "DROP USER %s@%s", user, host)
         for name, value in _variables(conn).items():
             if value != variables.get(name, value):
-                _tried(conn, f"SET GLOBAL `{name}` = %s", _typed(variables[name]))
+                _try_statement(conn, f"SET GLOBAL `{name}` = %s", _typed(variables[name]))
 
 
 def _accounts(conn: Any) -> set[tuple[str, str]]:
@@ -129,14 +129,14 @@ def _accounts(conn: Any) -> set[tuple[str, str]]:
 def _variables(conn: Any) -> dict[str, str]:
     with conn.cursor() as cursor:
         cursor.execute("SELECT variable_name, variable_value FROM performance_schema.global_variables")
-        return {name: value for name, value in cursor.fetchall() if name not in _MOVING}
+        return {name: value for name, value in cursor.fetchall() if name not in _CHANGING_VARIABLES}
 
 
 def _typed(value: str) -> str | int:
     return int(value) if value.isdigit() else value
 
 
-def _tried(conn: Any, statement: str, *values: Any) -> None:
+def _try_statement(conn: Any, statement: str, *values: Any) -> None:
     with conn.cursor() as cursor, contextlib.suppress(pymysql.MySQLError):
         cursor.execute(statement, values)
 

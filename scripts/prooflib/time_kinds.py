@@ -40,7 +40,7 @@ def date_in_year_zero(d: Difference) -> bool:
     Ours is null, or the epoch where the column is NOT NULL; so it is in the recorded stream of the same row, which
     tells such a date from one that is in the year 2000 or 2001 indeed.
     """
-    twin = d.around.twin
+    twin = d.context.streamed_record
     if not in_snapshot(d) or not isinstance(d.theirs, str) or twin is None or twin.at(*d.path) != d.ours:
         return False
     epoch = isinstance(d.ours, str) and _moment(d, d.ours) == _EPOCH and not schema_of(d).get("optional", True)

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from prooflib.adhoc import AdHoc
-from prooflib.clock import RUN_ID, TIMES, Window, is_new_uuid, is_now, may_be, related, run_began
+from prooflib.adhoc import AdhocSnapshots
+from prooflib.clock import RUN_ID, TIMES, Window, consistent_units, is_new_uuid, is_now, is_plausible_time, run_began
 from prooflib.records import Number, Path, Record
 
 MAX_STEPS = 4
@@ -30,7 +30,7 @@ _ROWS = ("before", "after")
 
 
 @dataclass(slots=True)
-class Mapping:
+class IdMapping:
     """Hold a one-to-one mapping of ids that grows while records are compared."""
 
     _to: dict[str, str] = field(default_factory=dict)
@@ -42,18 +42,18 @@ class Mapping:
 
 
 @dataclass(slots=True)
-class Volatile:
+class VolatileValues:
     """Decide whether a difference is one of those that no two runs can avoid.
 
     Args:
         adhoc: What ad-hoc snapshots left in the two captures.
     """
 
-    adhoc: AdHoc = field(default_factory=lambda: AdHoc.of((), ()))
-    server_ids: Mapping = field(default_factory=Mapping)
-    threads: Mapping = field(default_factory=Mapping)
-    uuids: Mapping = field(default_factory=Mapping)
-    row_uuids: Mapping = field(default_factory=Mapping)
+    adhoc: AdhocSnapshots = field(default_factory=lambda: AdhocSnapshots.from_captures((), ()))
+    server_ids: IdMapping = field(default_factory=IdMapping)
+    threads: IdMapping = field(default_factory=IdMapping)
+    uuids: IdMapping = field(default_factory=IdMapping)
+    row_uuids: IdMapping = field(default_factory=IdMapping)
     windows: tuple[Window, Window] = (Window(), Window())
     runs: dict[str, str] = field(default_factory=dict)
     shifted: dict[tuple[str, int], tuple[str, int]] = field(default_factory=dict)
@@ -72,8 +72,8 @@ class Volatile:
         found: dict[tuple[str, int], tuple[str, int]] = {}
         for ours, theirs in pairs:
             mine, other = position(ours), position(theirs)
-            known = self.adhoc.ours.before_marks(ours) and self.adhoc.theirs.before_marks(theirs)
-            if mine is not None and other is not None and known:
+            last_step = self.adhoc.ours.before_marks(ours) and self.adhoc.theirs.before_marks(theirs)
+            if mine is not None and other is not None and last_step:
                 found[other] = mine
         steps: list[tuple[tuple[str, int], str, int]] = []
         for other, mine in sorted(found.items()):
@@ -83,7 +83,7 @@ class Volatile:
         if _may_shift(steps, len(found)) and any(mine != other for other, mine in found.items()):
             self.shifted, self.steps = found, steps
 
-    def masks(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
+    def is_expected(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         """Return whether a difference of two leaves need not be told.
 
         Args:
@@ -112,11 +112,11 @@ class Volatile:
     def _time(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         if not (isinstance(ours, Number) and isinstance(theirs, Number)):
             return False
-        mine, other = (related(r.at(*path[:-1])) for r in pair)
+        mine, other = (consistent_units(r.at(*path[:-1])) for r in pair)
         if mine != other or len(ours) != len(theirs):
             return False
         sides = zip(pair, self.windows, (False, True), strict=True)
-        return all(may_be(path, record, window, recorded=recorded) for record, window, recorded in sides)
+        return all(is_plausible_time(path, record, window, recorded=recorded) for record, window, recorded in sides)
 
     def _server_id(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         return _ids(ours, theirs) and "0" not in (ours, theirs) and self.server_ids.holds(ours, theirs)
@@ -137,7 +137,7 @@ class Volatile:
         mine, other = (text.removeprefix(":") for text in (ours, theirs))
         if not (mine.isdigit() and other.isdigit()):
             return False
-        return self.adhoc.ours.place(int(mine)) == self.adhoc.theirs.place(int(other))
+        return self.adhoc.ours.transaction_index(int(mine)) == self.adhoc.theirs.transaction_index(int(other))
 
     def _position(self, path: Path, ours: Any, theirs: Any, pair: tuple[Record, Record]) -> bool:
         mine, other = position(pair[0]), position(pair[1])
@@ -154,15 +154,15 @@ class Volatile:
         return all(is_now(name, value, record) for value, record in sides)
 
 
-Rule = Callable[[Volatile, Path, Any, Any, tuple[Record, Record]], bool]
+Rule = Callable[[VolatileValues, Path, Any, Any, tuple[Record, Record]], bool]
 _RULES: dict[str, Rule] = {
-    **dict.fromkeys(TIMES, Volatile._time),
-    "server_id": Volatile._server_id,
-    "thread": Volatile._thread,
-    "gtid": Volatile._gtid,
-    "id": Volatile._gtid,
-    "pos": Volatile._position,
-    "file": Volatile._position,
+    **dict.fromkeys(TIMES, VolatileValues._time),
+    "server_id": VolatileValues._server_id,
+    "thread": VolatileValues._thread,
+    "gtid": VolatileValues._gtid,
+    "id": VolatileValues._gtid,
+    "pos": VolatileValues._position,
+    "file": VolatileValues._position,
 }
 
 

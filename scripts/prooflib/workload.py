@@ -52,7 +52,7 @@ class Workload:
     name: str
     sections: tuple[Section, ...]
 
-    def of(self, *kinds: str) -> Iterator[Section]:
+    def sections_of(self, *kinds: str) -> Iterator[Section]:
         """Yield the sections of some kinds."""
         return (s for s in self.sections if s.kind in kinds)
 

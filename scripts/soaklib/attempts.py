@@ -16,7 +16,7 @@ from typing import Any
 from demolib import family
 from stacklib import processes
 
-from soaklib.nursery import Nursery
+from soaklib.nursery import ForkServer
 
 OWNER = "soak/run/task/-1"
 _EPOCH = re.compile(r"\] epoch (\d+): ")
@@ -93,17 +93,17 @@ class Attempt:
     def result(self) -> dict[str, Any]:
         """How it ended; ``killed`` when it could not say."""
         try:
-            found = json.loads(self.result_file.read_text(encoding="utf-8"))
+            parsed = json.loads(self.result_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {"killed": True}
-        assert isinstance(found, dict)
-        return found
+        assert isinstance(parsed, dict)
+        return parsed
 
     @property
     def epoch(self) -> int | None:
         """The batch it went about, as it says in its output."""
-        found = _EPOCH.search(self.log.read_text(encoding="utf-8", errors="replace"))
-        return int(found[1]) if found else None
+        epochs = _EPOCH.search(self.log.read_text(encoding="utf-8", errors="replace"))
+        return int(epochs[1]) if epochs else None
 
     def tail(self, lines: int = 25) -> str:
         """Return the end of its output."""
@@ -123,7 +123,7 @@ class Attempts:
         self.logs = folder / "attempts"
         self.made: list[Attempt] = []
         self.tag = f"{_TAG}={os.getpid()}"
-        self._nursery: Nursery | None = None
+        self._nursery: ForkServer | None = None
 
     def start(
         self,
@@ -155,7 +155,7 @@ class Attempts:
         if fault is not None:
             env["MYSQL_CDC_FAULT"] = json.dumps({"fired": str(flag), **fault})
         if self._nursery is None:
-            self._nursery = Nursery(self.logs, {**os.environ, **dict([self.tag.split("=", maxsplit=1)])})
+            self._nursery = ForkServer(self.logs, {**os.environ, **dict([self.tag.split("=", maxsplit=1)])})
         process = self._nursery.driver(arguments, env, log)
         attempt = Attempt(number, kind, process, log, result, flag, spark, tag)
         self.made.append(attempt)

@@ -20,9 +20,9 @@ from stacklib.errors import say as say_line
 from stacklib.settings import REPOSITORY
 
 from soaklib.ddl import DDL
-from soaklib.faults import FAULTS, nothing
+from soaklib.faults import FAULTS, no_fault
 from soaklib.servers import Servers
-from soaklib.world import Stuck, World
+from soaklib.world import SoakStream, StreamStuckError
 
 FOLDER = REPOSITORY / ".stack" / "soak"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -41,7 +41,7 @@ class Soak:
         again: The command that runs it once more.
     """
 
-    def __init__(self, world: World, minutes: float, kinds: Sequence[str], again: str) -> None:
+    def __init__(self, world: SoakStream, minutes: float, kinds: Sequence[str], again: str) -> None:
         self.again = again
         self.world, self._minutes, self._kinds = world, minutes, tuple(kinds)
         self._bag: list[str] = []
@@ -58,15 +58,15 @@ class Soak:
         deadline = self._began + self._minutes * 60
         try:
             while time.monotonic() < deadline and not self.differences:
-                self._stream(deadline)
-        except Stuck as error:
+                self._soak_stream(deadline)
+        except StreamStuckError as error:
             self.differences.append(f"stuck: {error}")
         except VerifyError as error:
             self.differences.append(f"the verifier cannot read: {error}")
-        self.differences += world.complaints
+        self.differences += world.problems
         return not self.differences
 
-    def _stream(self, deadline: float) -> None:
+    def _soak_stream(self, deadline: float) -> None:
         """Take one stream from its snapshot to its verdict."""
         world = self.world
         world.begin()
@@ -75,12 +75,12 @@ class Soak:
         # Two or three faults meet the snapshot; then it is let through.
         for _ in range(self._rng.randrange(1, 4)):
             if not world.settled.is_set():
-                self._fault()
+                self._inject_fault()
         if not world.settled.is_set():
             world.recover()
         faults = 0
         while time.monotonic() < deadline and (time.monotonic() < until or faults < _STREAM_FAULTS):
-            self._fault()
+            self._inject_fault()
             world.recover()
             faults += 1
         world.say("load stopped; draining the rest, then the verdict")
@@ -91,9 +91,9 @@ class Soak:
         self.differences += verdict.differences
         world.say(f"stream {world.stream}: {verdict.events:,} events, {len(verdict.differences)} difference(s)")
         if not self.differences:
-            world.forget()
+            world.delete_stream()
 
-    def _fault(self) -> None:
+    def _inject_fault(self) -> None:
         world = self.world
         if not self._bag:
             self._bag = self._rng.sample(self._kinds, len(self._kinds))
@@ -105,7 +105,7 @@ class Soak:
             world.fired["snapshot disturbed"] += 1
         world.say(f"{kind} ({during}): {'fired' if fired else 'came too late'}")
         if self._rng.random() < 0.3:
-            nothing(world)
+            no_fault(world)
 
     def summary(self) -> list[str]:
         """Return the report."""
@@ -132,11 +132,13 @@ class Soak:
             lines.append(f"the servers with their data: scripts/stack up --dir {world.folder}")
         else:
             lines.append("VERDICT: every topic equals its table, each event once, per key in order and without gap")
-        silent = self.never()
-        lines.append(f"never fired: {', '.join(silent)}" if silent else f"every one of {len(self._kinds)} kinds fired")
+        unfired = self.missing_kinds()
+        lines.append(
+            f"never fired: {', '.join(unfired)}" if unfired else f"every one of {len(self._kinds)} kinds fired"
+        )
         return lines
 
-    def never(self) -> list[str]:
+    def missing_kinds(self) -> list[str]:
         """Return the kinds of faults and of DDL, and the ends of XA transactions, that did not occur."""
         world = self.world
         ends = [f"load: {end}" for end in ("xa committed", "xa rolled back") if not world.transactions[end]]
@@ -153,7 +155,7 @@ def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _given(argv: Sequence[str] | None) -> argparse.Namespace:
+def _parse_options(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="scripts/soak", description="Random faults under load, verified.")
     parser.add_argument("--minutes", type=float, default=10.0, help="how long faults are made (default: 10)")
     parser.add_argument("--seed", type=int, help="of all random choices (default: a new one, printed)")
@@ -165,17 +167,17 @@ def _given(argv: Sequence[str] | None) -> argparse.Namespace:
         "--keep", action="store_true", help="leave the servers' data in the folder; so it is after differences"
     )
     parser.add_argument("--dir", type=Path, default=FOLDER, help="folder of data and logs (default: .stack/soak)")
-    given = parser.parse_args(argv)
-    given.kinds = [k.strip() for k in given.faults.split(",")] if given.faults else list(FAULTS)
-    unknown = [k for k in given.kinds if k not in FAULTS]
-    if unknown or given.minutes <= 0 or given.rate <= 0 or given.ddl_every <= 0:
+    options = parser.parse_args(argv)
+    options.kinds = [k.strip() for k in options.faults.split(",")] if options.faults else list(FAULTS)
+    unknown = [k for k in options.kinds if k not in FAULTS]
+    if unknown or options.minutes <= 0 or options.rate <= 0 or options.ddl_every <= 0:
         parser.error(f"unknown faults: {', '.join(unknown)}" if unknown else "numbers are above 0")
-    if given.seed is None:
-        given.seed = random.SystemRandom().randrange(10**6)
-    return given
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(10**6)
+    return options
 
 
-def _only(folder: Path) -> bool:
+def _lock_folder(folder: Path) -> bool:
     """Take the lock that one soak at a time holds in a folder; it ends with the process."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = os.open(folder / ".soak.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -188,12 +190,12 @@ def _only(folder: Path) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the soak; return the exit code: 0 when everything holds, 130 after Ctrl-C, else 1."""
-    given = _given(argv)
-    folder = given.dir.expanduser().resolve()
+    options = _parse_options(argv)
+    folder = options.dir.expanduser().resolve()
     # Servers of the environment are somebody's own; this kills servers.
     for name in [n for n in os.environ if n.startswith("MYSQL_CDC_") and n != "MYSQL_CDC_CACHE"]:
         del os.environ[name]
-    if not _only(folder):
+    if not _lock_folder(folder):
         print(f"error: another soak runs in {folder}; choose another folder with --dir", file=sys.stderr)
         return 1
     for old in (folder / "attempts").glob("*"):
@@ -201,13 +203,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     for number in _SIGNALS:
         signal.signal(number, _interrupt)
     servers, code = Servers(folder), 1
-    world = World(
-        servers, folder, given.seed, given.rate, given.ddl_every, given.ddl_late, lambda m: say_line("soak", m)
+    world = SoakStream(
+        servers, folder, options.seed, options.rate, options.ddl_every, options.ddl_late, lambda m: say_line("soak", m)
     )
-    words = [*(sys.argv[1:] if argv is None else argv)]
-    words += [] if "--seed" in words else ["--seed", str(given.seed)]
-    soak = Soak(world, given.minutes, given.kinds, shlex.join(["scripts/soak", *words]))
-    world.say(f"seed {given.seed}")
+    settings = [*(sys.argv[1:] if argv is None else argv)]
+    settings += [] if "--seed" in settings else ["--seed", str(options.seed)]
+    soak = Soak(world, options.minutes, options.kinds, shlex.join(["scripts/soak", *settings]))
+    world.say(f"seed {options.seed}")
     try:
         code = 0 if soak.run() else 1
     except KeyboardInterrupt:
@@ -220,6 +222,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         world.end()
         processes.interrupted.clear()
         # What is wrong can only be looked into with the data.
-        servers.end(wipe=not given.keep and code != 1)
+        servers.end(wipe=not options.keep and code != 1)
     print("\n".join(soak.summary()) if code != 130 else "interrupted; everything is ended", flush=True)
     return code

@@ -28,7 +28,7 @@ _LEAST_EXTRA, _MOST_EXTRA = 2, 6
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class DdlStatement:
     """One statement of the journal.
 
     Args:
@@ -55,14 +55,14 @@ class Journal:
         unaudited: Tables that may have lost their triggers.
     """
 
-    done: list[Done] = field(default_factory=list)
+    done: list[DdlStatement] = field(default_factory=list)
     columns: dict[tuple[str, str], str] = field(default_factory=dict)
     names: list[str] = field(default_factory=lambda: ["r0"])
     unaudited: set[str] = field(default_factory=set)
 
 
 @dataclass
-class Ddl:
+class DdlLoad:
     """Run random DDL.
 
     Args:
@@ -103,7 +103,7 @@ class Ddl:
         if self._thread is not None:
             self._thread.join(60)
 
-    def quit(self) -> None:
+    def cancel(self) -> None:
         """Let nothing more begin; wait for nobody."""
         self._stop.set()
         self._gate.set()
@@ -114,7 +114,7 @@ class Ddl:
         with self._busy:
             pass
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let statements run again."""
         self._gate.set()
 
@@ -145,7 +145,7 @@ class Ddl:
             cursor.execute(sql)
             sure = True
         finally:
-            self.journal.done.append(Done(kind, mark, sure, late))
+            self.journal.done.append(DdlStatement(kind, mark, sure, late))
         self.fired[f"ddl: {kind}"] += 1
 
     # -- kinds ------------------------------------------------------------------------------------------------------
@@ -159,8 +159,8 @@ class Ddl:
         self.load.added.setdefault(table, []).append(name)
 
     def _some_column(self) -> tuple[str, str] | None:
-        found = [(t, c) for t, cs in self.load.added.items() for c in cs]
-        return self.rng.choice(found) if found else None
+        added_columns = [(t, c) for t, cs in self.load.added.items() for c in cs]
+        return self.rng.choice(added_columns) if added_columns else None
 
     def _drop_column(self, cursor: Any) -> None:
         if (found := self._some_column()) is not None:
@@ -235,7 +235,7 @@ class Ddl:
             self.journal.unaudited.discard(table)
             self._ddl(cursor, "drop table", f"`{old}`", f"DROP TABLE {old}")
         finally:
-            self.load.go_on()
+            self.load.resume()
 
 
 KINDS = (

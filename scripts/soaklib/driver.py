@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle_offset
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
@@ -92,27 +92,27 @@ def _on_spark(spec: JobSpec, master: str, slots: int, folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def attempt(given: argparse.Namespace) -> dict[str, Any]:
+def attempt(options: argparse.Namespace) -> dict[str, Any]:
     """Make the attempt and return how it ended, as JSON."""
-    folder: Path = given.folder
+    folder: Path = options.folder
     cfg = ConnectorConfig.from_properties(json.loads((folder / "properties.json").read_text(encoding="utf-8")))
     store = SqlOffsetStore(sa.create_engine(f"sqlite:///{folder / 'state.db'}"), cfg.topic_prefix)
-    prepare = prepare_snapshot if given.kind == "snapshot" else prepare_drain
-    job = prepare(cfg, store, given.owner, _log)
+    prepare = prepare_snapshot if options.kind == "snapshot" else prepare_drain
+    job = prepare(cfg, store, options.owner, _log)
     if job is None:
         return {"nothing": True}
     _log(f"epoch {job.plan.epoch}: {job.plan.kind} {job.plan.start} to {job.plan.end}, {job.plan.writers} writer(s)")
-    if given.only not in (None, job.plan.epoch):
+    if options.only not in (None, job.plan.epoch):
         return {"other": job.plan.epoch}
     failed: CdcError | None = None
     try:
-        if given.spark:
-            _on_spark(job.spec, given.spark, given.slots, folder)
+        if options.spark:
+            _on_spark(job.spec, options.spark, options.slots, folder)
         else:
-            _on_threads(job.spec, given.slots)
+            _on_threads(job.spec, options.slots)
     except CdcError as error:
         failed = error
-    outcome = settle(cfg, store, _log)
+    outcome = settle_offset(cfg, store, _log)
     failed = failed or outcome.error
     return {
         "epoch": job.plan.epoch,
@@ -132,19 +132,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--result", type=Path, required=True)
     parser.add_argument("--spark", choices=tuple(_MASTERS))
     parser.add_argument("--only", type=int)
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     # Somebody who waits too long asks where the threads are.
     with contextlib.suppress(AttributeError, ValueError):
         faulthandler.register(signal.SIGUSR1, all_threads=True)
     try:
-        result = attempt(given)
+        result = attempt(options)
     except CdcError as error:
         result = {"error": error.to_json()}
     except BaseException as error:
         traceback.print_exc()
         result = {"raw": repr(error)}
     _log(f"result {json.dumps(result)}")
-    given.result.write_text(json.dumps(result), encoding="utf-8")
+    options.result.write_text(json.dumps(result), encoding="utf-8")
     return 0 if result.get("nothing") or result.get("complete") else 1
 
 

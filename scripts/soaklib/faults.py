@@ -7,60 +7,62 @@ import time
 from collections.abc import Callable
 
 from soaklib import spark_faults, xa_fault
-from soaklib.steps import Fault, gather, kill_begun, kill_unfinished, point, started
-from soaklib.world import World
+from soaklib.steps import Fault, fill_batch, kill_begun, kill_unfinished, point, start_attempt
+from soaklib.world import SoakStream
 
 _TRIES = 4
 
 
-def kill_driver(world: World) -> bool:
+def kill_driver(world: SoakStream) -> bool:
     """Kill -9 of the driver at any time."""
-    attempt = started(world)
+    attempt = start_attempt(world)
     hit = attempt.kill()
     world.run(attempt, excused=True)
     return hit
 
 
-def kill_at_point(world: World) -> bool:
+def kill_at_point(world: SoakStream) -> bool:
     """Kill -9 of the driver at a step of the commit protocol."""
-    gather(world)
+    fill_batch(world)
     attempt = world.start(fault=point(world, "kill-self"))
     attempt.killed = True
     world.run(attempt, excused=True)
     return attempt.fired
 
 
-def kill_often(world: World) -> bool:
+def kill_often(world: SoakStream) -> bool:
     """Kill -9 of three attempts in a row, at steps of the commit protocol."""
     return sum(kill_at_point(world) for _ in range(3)) > 1
 
 
-def _server(world: World, restart: Callable[[signal.Signals, float], bool], number: signal.Signals) -> bool:
-    attempt = started(world)
+def _restart_server(
+    world: SoakStream, restart: Callable[[signal.Signals, float], bool], number: signal.Signals
+) -> bool:
+    attempt = start_attempt(world)
     hit = attempt.alive
     hit = restart(number, world.rng.uniform(0.0, 2.0)) and hit
     world.run(attempt, excused=True)
     return hit
 
 
-def kill_kafka(world: World) -> bool:
+def kill_kafka(world: SoakStream) -> bool:
     """Kill -9 of the broker, which comes back."""
-    return _server(world, world.servers.restart_kafka, signal.SIGKILL)
+    return _restart_server(world, world.servers.restart_kafka, signal.SIGKILL)
 
 
-def kill_mysqld(world: World) -> bool:
+def kill_mysqld(world: SoakStream) -> bool:
     """Kill -9 of mysqld, which comes back."""
-    return _server(world, world.servers.restart_mysql, signal.SIGKILL)
+    return _restart_server(world, world.servers.restart_mysql, signal.SIGKILL)
 
 
-def restart_mysqld(world: World) -> bool:
+def restart_mysqld(world: SoakStream) -> bool:
     """A planned restart of mysqld."""
-    return _server(world, world.servers.restart_mysql, signal.SIGTERM)
+    return _restart_server(world, world.servers.restart_mysql, signal.SIGTERM)
 
 
-def cut_connections(world: World) -> bool:
+def cut_connections(world: SoakStream) -> bool:
     """Connections to MySQL are reset, once or several times."""
-    attempt, hits = started(world), 0
+    attempt, hits = start_attempt(world), 0
     for _ in range(world.rng.randrange(1, 4)):
         hits += world.servers.proxy.cut() if attempt.alive else 0
         time.sleep(world.rng.uniform(0.0, 0.5))
@@ -68,22 +70,22 @@ def cut_connections(world: World) -> bool:
     return hits > 0
 
 
-def half_open(world: World) -> bool:
+def freeze_connections(world: SoakStream) -> bool:
     """Connections to MySQL stay open, but nothing passes any more."""
-    attempt = started(world)
+    attempt = start_attempt(world)
     hits = world.servers.proxy.freeze() if attempt.alive else 0
     world.run(attempt, excused=True)
     world.servers.proxy.cut()
     return hits > 0
 
 
-def freeze_driver(world: World) -> bool:
+def freeze_driver(world: SoakStream) -> bool:
     """SIGSTOP of a driver, a second one of the same owner works meanwhile, SIGCONT."""
     if world.rng.random() < 0.5:
-        attempt = started(world)
+        attempt = start_attempt(world)
         hit = attempt.signal(signal.SIGSTOP)
     else:
-        gather(world)
+        fill_batch(world)
         attempt = world.start(fault=point(world, "stop-self"))
         limit = time.monotonic() + 60
         while attempt.alive and not attempt.fired and time.monotonic() < limit:
@@ -97,9 +99,9 @@ def freeze_driver(world: World) -> bool:
     return hit
 
 
-def second_driver(world: World) -> bool:
+def second_driver(world: SoakStream) -> bool:
     """A second driver of the same owner starts while the first one works; both go on."""
-    first = started(world)
+    first = start_attempt(world)
     hit = first.alive
     second = world.start()
     third = world.start() if world.rng.random() < 0.3 else None
@@ -109,9 +111,9 @@ def second_driver(world: World) -> bool:
     return hit
 
 
-def rival(world: World) -> bool:
+def competing_owner(world: SoakStream) -> bool:
     """A driver of another owner starts while the first one works."""
-    first = started(world)
+    first = start_attempt(world)
     hit = first.alive
     second = world.start(owner="soak/another/task/-1")
     world.run(second, excused=True)
@@ -119,7 +121,7 @@ def rival(world: World) -> bool:
     return hit
 
 
-def change_free_settings(world: World) -> bool:
+def change_free_settings(world: SoakStream) -> bool:
     """Settings that decide nothing about records change between crash and retry."""
     hit, before = kill_unfinished(world), dict(world.properties)
     while world.properties == before:
@@ -128,16 +130,16 @@ def change_free_settings(world: World) -> bool:
     return hit
 
 
-def change_pinned_setting(world: World) -> bool:
+def change_pinned_setting(world: SoakStream) -> bool:
     """A setting that decides about records changes between crash and retry: refused by name, or without effect."""
     for _ in range(_TRIES):
-        if (refused := _changed_inside(world)) is not None:
+        if (refused := _change_inside_batch(world)) is not None:
             world.fired[refused] += 1
             return True
     return False
 
 
-def _changed_inside(world: World) -> str | None:
+def _change_inside_batch(world: SoakStream) -> str | None:
     """Change a setting inside a batch of which a part is committed; return what came of it, None when it was over."""
     epoch = kill_begun(world)
     if epoch is None:
@@ -165,22 +167,22 @@ def _changed_inside(world: World) -> str | None:
     error = changed.result.get("error")
     if error and not error["retriable"]:
         if name not in " ".join(str(error[k]) for k in ("what", "where", "why", "remedy")):
-            world.complain(f"{name} changed inside a batch is refused without its name: {error}", changed)
+            world.report_problem(f"{name} changed inside a batch is refused without its name: {error}", changed)
         return f"refused: {name}"
     world.run(changed, excused=True)
     return f"carried on with: {name}"
 
 
-def lose_state(world: World) -> bool:
+def lose_state(world: SoakStream) -> bool:
     """Airflow loses the stored offset, after a crash."""
     hit = kill_unfinished(world)
     (world.folder / "state.db").unlink(missing_ok=True)
     return hit
 
 
-def nothing(world: World) -> bool:
+def no_fault(world: SoakStream) -> bool:
     """No fault: an attempt that nobody disturbs."""
-    gather(world)
+    fill_batch(world)
     world.run(world.start())
     return True
 
@@ -193,10 +195,10 @@ FAULTS: dict[str, Fault] = {
     "kill mysqld": kill_mysqld,
     "restart mysqld": restart_mysqld,
     "cut connections": cut_connections,
-    "half-open connections": half_open,
+    "half-open connections": freeze_connections,
     "freeze driver": freeze_driver,
     "second driver": second_driver,
-    "driver of another owner": rival,
+    "driver of another owner": competing_owner,
     "change free settings": change_free_settings,
     "change a pinned setting": change_pinned_setting,
     "lose the stored offset": lose_state,

@@ -18,8 +18,23 @@ from soaklib.tables import BIG, OTHER, ROWS
 _WORDS = ("x", "ÿ語", "it''s", "", "Zz", "zZ")
 # Lock wait, deadlock, metadata lock, duplicate key, unknown table, unknown column, XA state, lost connection, shutdown.
 # A server that goes down interrupts statements (1317) before it says so (1053).
-_LOST = {1053, 1317, 2003, 2006, 2013, 0}
-_EXPECTED = {1205, 1213, 1062, 1146, 1054, 1397, 1399, 1402, 1440, 1614, 1412, 1364, 1406, 3024} | _LOST - {0}
+_CONNECTION_ERRORS = {1053, 1317, 2003, 2006, 2013, 0}
+_EXPECTED = {
+    1205,
+    1213,
+    1062,
+    1146,
+    1054,
+    1397,
+    1399,
+    1402,
+    1440,
+    1614,
+    1412,
+    1364,
+    1406,
+    3024,
+} | _CONNECTION_ERRORS - {0}
 
 
 @dataclass
@@ -76,7 +91,7 @@ class Load:
         """
         self._granted = transactions
 
-    def quit(self) -> None:
+    def cancel(self) -> None:
         """Let nothing more begin; wait for nobody."""
         self._stop.set()
         self._gate.set()
@@ -88,7 +103,7 @@ class Load:
             with busy:
                 pass
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         """Let transactions begin again."""
         self._gate.set()
 
@@ -129,7 +144,7 @@ class Load:
         self.done["given up"] += 1
         if code not in _EXPECTED:
             self.errors.append(repr(error)[:300])
-        if code in _LOST or conn is None:
+        if code in _CONNECTION_ERRORS or conn is None:
             if conn is not None:
                 conn.close()
             self._stop.wait(0.3)
@@ -238,7 +253,7 @@ class Load:
             decided += 1
         return decided
 
-    def settle(self, conn: Any) -> None:
+    def decide_all(self, conn: Any) -> None:
         """Decide what is prepared, whoever prepared it, so that nothing is hidden or locked at the end."""
         with conn.cursor() as cursor:
             cursor.execute("XA RECOVER")

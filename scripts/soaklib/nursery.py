@@ -17,7 +17,7 @@ from pathlib import Path
 from demolib import family
 
 
-class Nursery:
+class ForkServer:
     """Start drivers.
 
     Args:
@@ -66,7 +66,7 @@ def serve() -> None:
         arguments, env, log = json.loads(line)
         pid = os.fork()
         if pid == 0:
-            _become(env, log)
+            _detach(env, log)
             code = 1
             try:
                 code = driver.main(arguments)
@@ -77,7 +77,7 @@ def serve() -> None:
         print(pid, flush=True)
 
 
-def _become(env: Mapping[str, str], log: str) -> None:
+def _detach(env: Mapping[str, str], log: str) -> None:
     """Make a fork of the nursery a process of its own."""
     os.setsid()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)

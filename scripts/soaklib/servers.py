@@ -56,7 +56,7 @@ class Servers:
     def restart_mysql(self, number: signal.Signals, down_s: float) -> bool:
         """End mysqld by a signal and start it again; return whether it was alive."""
         folder = self.folder / "mysql"
-        hit = _end(mysql.record(folder), number)
+        hit = _end_process(mysql.record(folder), number)
         time.sleep(down_s)
         if self._program is None:
             self._program = mysql.find_program(None)
@@ -66,7 +66,7 @@ class Servers:
     def restart_kafka(self, number: signal.Signals, down_s: float) -> bool:
         """End the broker by a signal and start it again; return whether it was alive."""
         folder = self.folder / "kafka"
-        hit = _end(kafka.record(folder), number)
+        hit = _end_process(kafka.record(folder), number)
         time.sleep(down_s)
         port = int(self.info.kafka.rpartition(":")[2])
         kafka.start(find_java(), folder, port, self.info.kafka_controller_port)
@@ -83,7 +83,7 @@ class Servers:
         stop_stack(self.folder, wipe=wipe)
 
 
-def _end(record: Path, number: signal.Signals) -> bool:
+def _end_process(record: Path, number: signal.Signals) -> bool:
     """Signal a recorded server and wait until it is gone; SIGKILL after some seconds."""
     identity = processes.load(record)
     if identity is None or not processes.alive(identity):

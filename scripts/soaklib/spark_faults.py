@@ -12,12 +12,12 @@ from pathlib import Path
 from demolib import family
 
 from soaklib.attempts import Attempt
-from soaklib.steps import OF_TASKS, gather, point
-from soaklib.world import World
+from soaklib.steps import TASK_POINTS, fill_batch, point
+from soaklib.world import SoakStream
 
 _STOPPED_S = 240.0
 _TRIES = 3
-Victim = Callable[[int], int | None]
+FindVictim = Callable[[int], int | None]
 
 
 def _parent(pid: int) -> int:
@@ -25,7 +25,7 @@ def _parent(pid: int) -> int:
     return int(text[text.rindex(")") + 2 :].split()[1])
 
 
-def _jvm(main: bytes) -> Victim:
+def _jvm(main: bytes) -> FindVictim:
     """Return what finds the JVM above a Python worker, when it runs a main class."""
 
     def find(pid: int) -> int | None:
@@ -51,7 +51,7 @@ def _stopped(attempt: Attempt) -> family.Process | None:
     return None
 
 
-def _go_on(world: World, worker: family.Process) -> None:
+def _continue(world: SoakStream, worker: family.Process) -> None:
     """Let a stopped worker go on, if it lives."""
     if family.alive(worker):
         with suppress(ProcessLookupError):
@@ -59,9 +59,9 @@ def _go_on(world: World, worker: family.Process) -> None:
             world.fired["worker went on after its executor's death"] += 1
 
 
-def _hit(world: World, master: str, victim: Victim) -> bool:
-    gather(world)
-    fault = point(world, "stop-self", OF_TASKS[world.kind], (1, 1, 2))
+def _kill_at_point(world: SoakStream, master: str, victim: FindVictim) -> bool:
+    fill_batch(world)
+    fault = point(world, "stop-self", TASK_POINTS[world.kind], (1, 1, 2))
     attempt = world.start(fault=fault, spark=master)
     worker = _stopped(attempt)
     pid = victim(worker.pid) if worker is not None else None
@@ -73,25 +73,25 @@ def _hit(world: World, master: str, victim: Victim) -> bool:
         if pid not in (None, worker.pid) and world.rng.random() < 0.5:
             world.run(world.start(), excused=True)
         if pid != worker.pid:
-            _go_on(world, worker)
+            _continue(world, worker)
     world.run(attempt, excused=True)
     return pid is not None
 
 
-def _until_hit(world: World, master: str, victim: Victim) -> bool:
-    return any(_hit(world, master, victim) for _ in range(_TRIES))
+def _kill_with_retries(world: SoakStream, master: str, victim: FindVictim) -> bool:
+    return any(_kill_at_point(world, master, victim) for _ in range(_TRIES))
 
 
-def kill_driver_jvm(world: World) -> bool:
+def kill_driver_jvm(world: SoakStream) -> bool:
     """Kill -9 of the JVM of a Spark driver, which in local mode is its executor too, while a task works."""
-    return _until_hit(world, "local", _jvm(b"org.apache.spark.deploy.SparkSubmit"))
+    return _kill_with_retries(world, "local", _jvm(b"org.apache.spark.deploy.SparkSubmit"))
 
 
-def kill_executor_jvm(world: World) -> bool:
+def kill_executor_jvm(world: SoakStream) -> bool:
     """Kill -9 of an executor's JVM while a task works; the driver lives and Spark tries the task again."""
-    return _until_hit(world, "cluster", _jvm(b"CoarseGrainedExecutorBackend"))
+    return _kill_with_retries(world, "cluster", _jvm(b"CoarseGrainedExecutorBackend"))
 
 
-def kill_python_worker(world: World) -> bool:
+def kill_python_worker(world: SoakStream) -> bool:
     """Kill -9 of a Python worker while it works on a task, on one of the two masters."""
-    return _until_hit(world, world.rng.choice(("local", "local", "cluster")), lambda pid: pid)
+    return _kill_with_retries(world, world.rng.choice(("local", "local", "cluster")), lambda pid: pid)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Sequence
 
 from soaklib.attempts import Attempt
-from soaklib.world import World
+from soaklib.world import SoakStream
 
-Fault = Callable[[World], bool]
+Fault = Callable[[SoakStream], bool]
 POINTS = {
     "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "driver.before_outcome"),
     "drain": (
@@ -17,36 +17,36 @@ POINTS = {
     ),
 }
 # Passed by tasks, on Spark in a Python worker.
-OF_TASKS = {
+TASK_POINTS = {
     "snapshot": ("snapshot.view_open", "snapshot.chunk_read", "snapshot.after_chunk"),
     "drain": ("writer.after_init", "writer.mid_batch", "writer.before_commit", "writer.after_commit"),
 }
 # Behind these the batch cannot be complete: the writer that passes has something to commit, the snapshot its books.
-UNFINISHED = {
+UNFINISHED_POINTS = {
     "snapshot": ("plan.after_store", "snapshot.view_open", "snapshot.after_chunk", "snapshot.before_books"),
     "drain": ("plan.after_store", "writer.after_init", "writer.mid_batch", "writer.before_commit"),
 }
 # Behind these a part of the batch is committed, often not all.
-BEGUN = {"snapshot": ("snapshot.after_chunk",), "drain": ("writer.after_commit",)}
+COMMITTED_POINTS = {"snapshot": ("snapshot.after_chunk",), "drain": ("writer.after_commit",)}
 _SMALL = {"commit.bytes": "30000", "commit.interval.ms": "200", "drain.small.batch.bytes": "0"}
 _TRIES = 5
 
 
-def gather(world: World) -> None:
+def fill_batch(world: SoakStream) -> None:
     """Let the load fill a batch that is worth disturbing."""
     time.sleep(world.rng.uniform(0.2, 1.2))
 
 
-def started(world: World) -> Attempt:
+def start_attempt(world: SoakStream) -> Attempt:
     """Start an attempt and return when it is about in the middle of its work."""
-    gather(world)
+    fill_batch(world)
     attempt = world.start()
-    time.sleep(world.moment())
+    time.sleep(world.middle_delay())
     return attempt
 
 
 def point(
-    world: World, action: str, points: Sequence[str] | None = None, nths: Sequence[int] = (1, 1, 2, 3, 5)
+    world: SoakStream, action: str, points: Sequence[str] | None = None, nths: Sequence[int] = (1, 1, 2, 3, 5)
 ) -> dict[str, object]:
     """Return a fault point at one of some steps.
 
@@ -61,23 +61,23 @@ def point(
     return {"point": name, "action": action, "nth": nth}
 
 
-def kill_unfinished(world: World) -> bool:
+def kill_unfinished(world: SoakStream) -> bool:
     """Kill an attempt whose batch is not complete, the next one when it ended before; return whether one was hit."""
     for _ in range(_TRIES):
-        gather(world)
-        attempt = world.start(fault=point(world, "kill-self", UNFINISHED[world.kind], (1, 1, 2)))
+        fill_batch(world)
+        attempt = world.start(fault=point(world, "kill-self", UNFINISHED_POINTS[world.kind], (1, 1, 2)))
         world.run(attempt, excused=True)
         if attempt.fired:
             return True
     return False
 
 
-def kill_begun(world: World) -> int | None:
+def kill_begun(world: SoakStream) -> int | None:
     """Kill an attempt that has committed a part of its batch; return the batch's epoch, None when it ended before."""
     before = dict(world.properties)
     world.properties |= _SMALL
-    gather(world)
-    attempt = world.start(fault=point(world, "kill-self", BEGUN[world.kind], (1, 1, 2, 3)))
+    fill_batch(world)
+    attempt = world.start(fault=point(world, "kill-self", COMMITTED_POINTS[world.kind], (1, 1, 2, 3)))
     world.run(attempt, excused=True)
     world.properties = before
     return attempt.epoch if attempt.fired else None

@@ -14,7 +14,7 @@ from typing import Any
 from confluent_kafka.admin import AdminClient
 from demolib import verify as reading
 from demolib.checks import TableCheck
-from demolib.events import Event, Layout, Reader, Record, RecordError, place_of
+from demolib.events import Event, EventReader, Layout, Record, RecordError, position_of
 
 from soaklib.ddl import Journal
 from soaklib.tables import AUDIT, KEYS
@@ -24,11 +24,11 @@ _GTID = re.compile(r"'([^']+)'")
 _ADDED = re.compile(r"x\d+")
 # The server writes these two statements anew, with quoted names, which others have in them as well.
 _BEGIN = {"create table select": "CREATE", "drop table": "DROP TABLE `"}
-Place = tuple[str, int]
+Gtid = tuple[str, int]
 
 
 @dataclass(slots=True)
-class Verdict:
+class StreamVerdict:
     """What was found.
 
     Args:
@@ -59,10 +59,10 @@ def final_layout(layout: Layout, table: str, columns: Mapping[tuple[str, str], s
             name = columns.get((of_table, name))
         if of_table == table:
             names[old] = name
-    return replace(layout, earlier=_Earlier(names, layout.columns))
+    return replace(layout, earlier=_EarlierNames(names, layout.columns))
 
 
-class _Earlier(dict[str, str | None]):
+class _EarlierNames(dict[str, str | None]):
     """Earlier names; a column that DDL added and that is not there at the end was dropped."""
 
     def __init__(self, names: Mapping[str, str | None], columns: tuple[str, ...]) -> None:
@@ -75,9 +75,9 @@ class _Earlier(dict[str, str | None]):
         return None if _ADDED.fullmatch(name) and name not in self._columns else name
 
 
-def gtid_of(event: Event) -> Place | None:
+def gtid_of(event: Event) -> Gtid | None:
     """Return the transaction of a streamed event: the source's id and its number."""
-    return None if event.place is None else (event.place.line, event.place.numbers[0])
+    return None if event.position is None else (event.position.lineage, event.position.numbers[0])
 
 
 class AuditCheck:
@@ -90,38 +90,39 @@ class AuditCheck:
         left_out: Tables without triggers.
     """
 
-    def __init__(self, after: Place, left_out: Iterable[str] = ()) -> None:
+    def __init__(self, after: Gtid, left_out: Iterable[str] = ()) -> None:
         self._source, self._number = after
         self._left_out = frozenset(left_out)
-        self._noted: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
-        self._found: dict[Place, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self._noted: dict[Gtid, Counter[tuple[str, str]]] = defaultdict(Counter)
+        self._found: dict[Gtid, Counter[tuple[str, str]]] = defaultdict(Counter)
 
-    def _counts(self, place: Place | None) -> bool:
-        return place is not None and place[0] == self._source and place[1] > self._number
+    def _counts(self, transaction: Gtid | None) -> bool:
+        return transaction is not None and transaction[0] == self._source and transaction[1] > self._number
 
     def note(self, event: Event, row: Mapping[str, Any]) -> None:
         """Take a row of the audit table."""
-        place = gtid_of(event)
-        if place is None or not self._counts(place) or row["tbl"] in self._left_out:
+        transaction = gtid_of(event)
+        if transaction is None or not self._counts(transaction) or row["tbl"] in self._left_out:
             return
         for op in "dc" if row["op"] == "k" else row["op"]:
-            self._noted[place][row["tbl"], op] += 1
+            self._noted[transaction][row["tbl"], op] += 1
 
     def change(self, table: str, event: Event) -> None:
         """Take a change of a table."""
-        place = gtid_of(event)
-        if place is not None and event.op in "cud" and self._counts(place) and table not in self._left_out:
-            self._found[place][table, event.op] += 1
+        transaction = gtid_of(event)
+        if transaction is not None and event.op in "cud" and self._counts(transaction) and table not in self._left_out:
+            self._found[transaction][table, event.op] += 1
 
     def finish(self) -> tuple[int, list[str]]:
         """Return how many transactions were counted, and what differs."""
         out = []
-        for place in sorted(set(self._noted) | set(self._found)):
-            noted, found = self._noted[place], self._found[place]
+        for transaction in sorted(set(self._noted) | set(self._found)):
+            noted, found = self._noted[transaction], self._found[transaction]
             for table, op in sorted(set(noted) | set(found)):
                 if noted[table, op] != found[table, op]:
                     out.append(
-                        f"transaction {place[0]}:{place[1]}: {found[table, op]} events of op {op} in {table}, "
+                        f"transaction {transaction[0]}:{transaction[1]}: {found[table, op]} events of op {op} in "
+                        f"{table}, "
                         f"its triggers noted {noted[table, op]}"
                     )
         return len(set(self._noted) | set(self._found)), out
@@ -200,7 +201,7 @@ def prepared_with_xa(conn: Any, since: str) -> set[str]:
     return found
 
 
-def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: Place, since: str) -> Verdict:
+def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: Gtid, since: str) -> StreamVerdict:
     """Compare everything that is in Kafka with the database and the journal.
 
     Args:
@@ -213,21 +214,21 @@ def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: 
     Raises:
         demolib.verify.VerifyError: A topic cannot be read to its end.
     """
-    verdict, seen, there = Verdict(), set[bytes](), topics.names()
+    verdict, identities, there = StreamVerdict(), set[bytes](), topics.names()
     audit = AuditCheck(after, journal.unaudited)
     with closing(connect()) as conn:
         stored = {t.layout.name: t for t in reading.stored_tables(conn, topics.database)}
         late = prepared_with_xa(conn, since)
-        _audit(verdict, audit, conn, topics, stored[AUDIT], seen, late)
-        lives = {name: [name] for name in stored if name != AUDIT}
+        _audit(verdict, audit, conn, topics, stored[AUDIT], identities, late)
+        topic_tables = {name: [name] for name in stored if name != AUDIT}
         final = next(name for name in reversed(journal.names) if name in stored)
-        lives[final] = [name for name in journal.names if name in there or name == final]
-        for name, life in lives.items():
+        topic_tables[final] = [name for name in journal.names if name in there or name == final]
+        for name, topic_table in topic_tables.items():
             label = "r" if name == final else name
             layout = final_layout(stored[name].layout, label, journal.columns)
             table = replace(stored[name], layout=layout)
-            check = TableCheck(layout, seen, late)
-            for topic in life:
+            check = TableCheck(layout, identities, late)
+            for topic in topic_table:
                 if topic not in there:
                     continue  # a table that never had a row has no topic either; rows of its own would show below
                 check.next_topic()
@@ -237,8 +238,8 @@ def verify(connect: Callable[[], Any], topics: Topics, journal: Journal, after: 
             verdict.events += found.events
             verdict.tables += 1
             verdict.differences += found.lines()
-    for topic in sorted(there - {AUDIT} - {t for life in lives.values() for t in life}):
-        verdict.events += _only_once(verdict, topics.read(topic), topic, seen)
+    for topic in sorted(there - {AUDIT} - {t for life in topic_tables.values() for t in life}):
+        verdict.events += _check_dropped_topic(verdict, topics.read(topic), topic, identities)
     verdict.transactions, wrong = audit.finish()
     verdict.differences += wrong[:_FIRST]
     verdict.differences += check_schema_changes(topics.statements(), journal)
@@ -253,7 +254,7 @@ def _counted(events: Iterable[Event | RecordError], audit: AuditCheck, label: st
 
 
 def _audit(
-    verdict: Verdict,
+    verdict: StreamVerdict,
     audit: AuditCheck,
     conn: Any,
     topics: Topics,
@@ -263,7 +264,7 @@ def _audit(
 ) -> None:
     """Check the audit table itself, and take down what the triggers noted in it."""
     layout = table.layout
-    reader, events = Reader(layout), list[Event | RecordError]()
+    reader, events = EventReader(layout), list[Event | RecordError]()
     for record in topics.read(AUDIT):
         try:
             event = reader.event(record)
@@ -279,7 +280,7 @@ def _audit(
     verdict.differences += found.lines()
 
 
-def _only_once(verdict: Verdict, records: Iterable[Record], topic: str, seen: set[bytes]) -> int:
+def _check_dropped_topic(verdict: StreamVerdict, records: Iterable[Record], topic: str, seen: set[bytes]) -> int:
     """Check the topic of a table that is gone: what is left to ask is that no event came twice."""
     count = 0
     for record in records:
@@ -290,7 +291,7 @@ def _only_once(verdict: Verdict, records: Iterable[Record], topic: str, seen: se
             if payload.get("op") != "t":
                 verdict.differences.append(f"{topic}: {record.where}: the header cdc-id is missing")
             continue
-        place_of(identity)
+        position_of(identity)
         mark = hashlib.blake2b(identity, digest_size=16).digest()
         if mark in seen:
             verdict.differences.append(f"{topic}: twice: {record.where}: {identity[-80:]!r} occurred before")

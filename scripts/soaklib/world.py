@@ -20,13 +20,13 @@ from stacklib import processes
 
 from soaklib import tables
 from soaklib.attempts import OWNER, Attempt, Attempts
-from soaklib.ddl import Ddl
+from soaklib.ddl import DdlLoad
 from soaklib.load import Load
 from soaklib.servers import Servers
-from soaklib.verify import Place, Topics, Verdict, verify
+from soaklib.verify import Gtid, StreamVerdict, Topics, verify
 
-Say = Callable[[str], None]
-_PATIENCE_S = 240.0
+Progress = Callable[[str], None]
+_ATTEMPT_TIMEOUT_S = 240.0
 _TRIES = 8
 _GRANT = 150
 _FREE = {
@@ -39,12 +39,12 @@ _FREE = {
 }
 
 
-class Stuck(Exception):
+class StreamStuckError(Exception):
     """Say that a stream does not come to its end any more."""
 
 
 @dataclass
-class World:
+class SoakStream:
     """Everything that a fault may touch.
 
     Args:
@@ -63,22 +63,22 @@ class World:
     rate: float
     ddl_every_s: float
     ddl_late: bool
-    say: Say
+    say: Progress
     rng: random.Random = field(init=False)
     attempts: Attempts = field(init=False)
     fired: Counter[str] = field(default_factory=Counter)
     tried: Counter[str] = field(default_factory=Counter)
-    complaints: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
     transactions: Counter[str] = field(default_factory=Counter)
     epochs: set[tuple[int, int]] = field(default_factory=set)
     stream: int = 0
     load: Load = field(init=False)
-    ddl: Ddl = field(init=False)
+    ddl: DdlLoad = field(init=False)
     properties: dict[str, str] = field(default_factory=dict)
     settled: threading.Event = field(default_factory=threading.Event)
-    after: Place = ("", 0)
+    after: Gtid = ("", 0)
     since: str = ""
-    usual_s: float = 4.0
+    typical_s: float = 4.0
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
@@ -134,7 +134,7 @@ class World:
         self.load = Load(self.servers.connect, self.database, seed, self.rate)
         settled = self.settled
         ddl_rng = random.Random(f"{seed}/ddl")
-        self.ddl = Ddl(self.servers.connect, self.database, self.load, ddl_rng, settled.is_set, self.fired)
+        self.ddl = DdlLoad(self.servers.connect, self.database, self.load, ddl_rng, settled.is_set, self.fired)
         self.load.grant(_GRANT)
         self.load.start()
         if not self.ddl_late:
@@ -151,20 +151,20 @@ class World:
         """Return settings that may change between a crash and the retry."""
         return {name: self.rng.choice(values) for name, values in _FREE.items()}
 
-    def finish(self) -> Verdict:
+    def finish(self) -> StreamVerdict:
         """Stop the load, drain the rest and return the verdict on the stream.
 
         Raises:
             Stuck: The rest cannot be drained.
         """
-        self.still()
-        self.complaints += [f"load: {e}" for e in self.load.errors[:5]] + [f"ddl: {e}" for e in self.ddl.errors[:5]]
+        self.stop_load()
+        self.problems += [f"load: {e}" for e in self.load.errors[:5]] + [f"ddl: {e}" for e in self.ddl.errors[:5]]
         self.transactions += self.load.done
         for _ in range(100):
             if self.run(self.start()).get("nothing") and self.settled.is_set():
                 break
         else:
-            raise Stuck("a hundred drains without a load did not come to an end")
+            raise StreamStuckError("a hundred drains without a load did not come to an end")
         topics = Topics(self.servers.info.kafka, self.prefix, self.database)
         verdict = verify(self.servers.connect, topics, self.ddl.journal, self.after, self.since)
         return verdict
@@ -178,17 +178,17 @@ class World:
         """End every process and thread of this stream, whatever it is doing."""
         self.attempts.end()
         if self.stream:
-            self.ddl.quit()
-            self.load.quit()
+            self.ddl.cancel()
+            self.load.cancel()
 
-    def still(self) -> None:
+    def stop_load(self) -> None:
         """Stop load and DDL, and decide what is prepared."""
         self.ddl.stop()
         self.load.stop()
         with closing(self.servers.connect()) as conn:
-            self.load.settle(conn)
+            self.load.decide_all(conn)
 
-    def forget(self) -> None:
+    def delete_stream(self) -> None:
         """Remove a verified stream's database and topics."""
         with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
             cursor.execute(f"DROP DATABASE {self.database}")
@@ -214,23 +214,25 @@ class World:
             attempt: The attempt.
             excused: Whether a fault was done to it: then it may fail, but with a named error that a retry can mend.
         """
-        patience = _PATIENCE_S * (2 if attempt.spark else 1)
-        if not attempt.wait(patience):
+        timeout_s = _ATTEMPT_TIMEOUT_S * (2 if attempt.spark else 1)
+        if not attempt.wait(timeout_s):
             with suppress(ProcessLookupError):
                 os.kill(attempt.process.pid, signal.SIGUSR1)
             time.sleep(1)
             attempt.kill()
-            self.complain(f"attempt {attempt.number} ({attempt.kind}) hung for {patience:.0f} s", attempt)
+            self.report_problem(f"attempt {attempt.number} ({attempt.kind}) hung for {timeout_s:.0f} s", attempt)
         result = attempt.result
         error = result.get("error")
         if result.get("raw"):
-            self.complain(f"attempt {attempt.number} ({attempt.kind}) ended with a raw {result['raw'][:300]}", attempt)
+            self.report_problem(
+                f"attempt {attempt.number} ({attempt.kind}) ended with a raw {result['raw'][:300]}", attempt
+            )
         elif error and excused and error["type"] == "FencedError":
             pass  # a newer attempt is at work: the older one need not be repeated
         elif error and not error["retriable"]:
-            self.complain(f"attempt {attempt.number} ({attempt.kind}): {_told(error)}", attempt)
+            self.report_problem(f"attempt {attempt.number} ({attempt.kind}): {_error_text(error)}", attempt)
         elif error and not excused:
-            self.say(f"attempt {attempt.number} ({attempt.kind}) failed by itself: {_told(error)}")
+            self.say(f"attempt {attempt.number} ({attempt.kind}) failed by itself: {_error_text(error)}")
         self.note(attempt, result)
         return result
 
@@ -239,7 +241,7 @@ class World:
         if result.get("complete"):
             self.epochs.add((self.stream, int(result["epoch"])))
             if not attempt.spark:
-                self.usual_s = 0.7 * self.usual_s + 0.3 * (time.monotonic() - attempt.began)
+                self.typical_s = 0.7 * self.typical_s + 0.3 * (time.monotonic() - attempt.began)
         done = result.get("complete") or result.get("nothing")
         if attempt.kind == "snapshot" and done and not self.settled.is_set():
             with closing(self.servers.connect()) as conn, conn.cursor() as cursor:
@@ -262,17 +264,17 @@ class World:
             last = self.run(self.start())
             if last.get("complete") or last.get("nothing"):
                 return
-        raise Stuck(f"{_TRIES} undisturbed attempts of the {self.kind} failed; the last one: {last}")
+        raise StreamStuckError(f"{_TRIES} undisturbed attempts of the {self.kind} failed; the last one: {last}")
 
-    def complain(self, text: str, attempt: Attempt | None = None) -> None:
+    def report_problem(self, text: str, attempt: Attempt | None = None) -> None:
         """Take down something that must not be."""
-        self.complaints.append(text + (f" (see {attempt.log})" if attempt else ""))
+        self.problems.append(text + (f" (see {attempt.log})" if attempt else ""))
         self.say(f"COMPLAINT: {text}")
 
-    def moment(self) -> float:
+    def middle_delay(self) -> float:
         """Return seconds after which an attempt is usually in the middle of its work."""
-        return self.rng.uniform(0.05, 0.7) * self.usual_s
+        return self.rng.uniform(0.05, 0.7) * self.typical_s
 
 
-def _told(error: dict[str, Any]) -> str:
+def _error_text(error: dict[str, Any]) -> str:
     return f"{error['type']}: {error['what']} [{error['where']}] {error['why']}"[:500]

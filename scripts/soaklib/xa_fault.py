@@ -8,12 +8,12 @@ from typing import Any
 
 import pymysql
 
-from soaklib.world import World
+from soaklib.world import SoakStream
 
 _TRIES = 12
 
 
-def restart_before_xa_commit(world: World) -> bool:
+def restart_before_xa_commit(world: SoakStream) -> bool:
     """XA COMMIT is the first transaction after mysqld came back; its prepare lies in this batch or an earlier one."""
     world.ddl.pause()
     world.load.pause()
@@ -29,25 +29,25 @@ def restart_before_xa_commit(world: World) -> bool:
             hit = xid is not None and commit_first(conn, xid)
         world.load.done["xa committed"] += hit
     finally:
-        world.load.go_on()
-        world.ddl.go_on()
+        world.load.resume()
+        world.ddl.resume()
     world.run(world.start(), excused=True)
     return hit
 
 
-def _prepare(world: World) -> str | None:
+def _prepare(world: SoakStream) -> str | None:
     """Prepare a transaction that nobody else decides; after some tries those that hold locks are decided first."""
     xid = f"{world.database}-first-{world.tried['restart before XA COMMIT']}"
     for n in range(_TRIES):
         with suppress(pymysql.MySQLError), closing(world.servers.connect(database=world.database)) as conn:
             if n == _TRIES // 3:
-                world.load.settle(conn)
-            prepare(conn, xid)
+                world.load.decide_all(conn)
+            prepare_xa(conn, xid)
             return xid
     return None
 
 
-def prepare(conn: Any, xid: str) -> None:
+def prepare_xa(conn: Any, xid: str) -> None:
     """Prepare an XA transaction that has rows of a captured table for certain."""
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION innodb_lock_wait_timeout = 1")

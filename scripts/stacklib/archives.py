@@ -26,8 +26,8 @@ def uncompiled(environment: Path) -> list[Path]:
     """
     found = []
     for archive in sorted(environment.glob("lib/python3*/site-packages/pyspark/python/lib/*.zip")):
-        with zipfile.ZipFile(archive) as held:
-            if not any(name.endswith(".pyc") for name in held.namelist()):
+        with zipfile.ZipFile(archive) as members:
+            if not any(name.endswith(".pyc") for name in members.namelist()):
                 found.append(archive)
     return found
 
@@ -39,9 +39,9 @@ def compile_modules(archive: Path) -> None:
         archive: The archive; uv may have linked it to a file of its cache, which stays as it is.
     """
     partial = archive.with_name(f".{archive.name}.partial")
-    with zipfile.ZipFile(archive) as held, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as made:
-        for member in held.infolist():
-            data = held.read(member)
+    with zipfile.ZipFile(archive) as members, zipfile.ZipFile(partial, "w", zipfile.ZIP_DEFLATED) as made:
+        for member in members.infolist():
+            data = members.read(member)
             made.writestr(member, data)
             if member.filename.endswith(".py") and "/tests/" not in member.filename:
                 made.writestr(f"{member.filename}c", _compiled(data, f"{archive}/{member.filename}"))

@@ -94,19 +94,19 @@ class Bootstrap:
 
     def run(self) -> bool:
         """Bring the environment up to date; return False when it already was."""
-        wanted = self.fingerprint()
+        fingerprint = self.fingerprint()
         guard = hashlib.sha256(str(self._root).encode()).hexdigest()[:12]
         with exclusive(cache_dir() / f".bootstrap-{guard}.lock", "creating the same environment"):
             stamp = self._venv / _STAMP
-            there = self._works() and stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
-            if not there:
+            current_stamp = self._works() and stamp.exists() and stamp.read_text(encoding="utf-8") == fingerprint
+            if not current_stamp:
                 stamp.unlink(missing_ok=True)
                 self._create()
                 environment = self._install_uv()
                 self._install(environment)
-                stamp.write_text(wanted, encoding="utf-8")
+                stamp.write_text(fingerprint, encoding="utf-8")
             self._compile_archives()
-        return not there
+        return not current_stamp
 
     def _compile_archives(self) -> None:
         if waiting := archives.uncompiled(self._venv):
@@ -168,15 +168,15 @@ class Bootstrap:
         self._uv([uv, "pip", "install", "--no-deps", "-e", str(self._root)], "installing this project", environment)
 
     def _uv(self, command: Sequence[str], purpose: str, environment: Mapping[str, str]) -> None:
-        told = time.monotonic()
+        output = time.monotonic()
 
         def progress(line: str) -> None:
-            nonlocal told
+            nonlocal output
             if re.match(r"(Resolved|Prepared|Installed|Uninstalled|Downloading|Using CPython)\b", line):
-                interesting = not line.startswith("Downloading") or time.monotonic() - told > _HEARTBEAT_SECONDS
+                interesting = not line.startswith("Downloading") or time.monotonic() - output > _HEARTBEAT_SECONDS
                 if interesting:
                     say("venv", line.strip())
-                    told = time.monotonic()
+                    output = time.monotonic()
 
         commands.run(command, purpose, _REMEDY, env=environment, on_line=progress)
 
@@ -196,10 +196,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     arguments = parser.parse_args(argv)
     try:
-        made = Bootstrap(REPOSITORY)
-        changed = made.run()
+        bootstrap = Bootstrap(REPOSITORY)
+        changed = bootstrap.run()
         if arguments.native is not None:
-            native.install(REPOSITORY, made.environment(), arguments.native)
+            native.install(REPOSITORY, bootstrap.environment(), arguments.native)
     except StackError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

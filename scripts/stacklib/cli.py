@@ -35,8 +35,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _folder(arguments: argparse.Namespace) -> Path:
-    given: Path | None = arguments.dir
-    return given.expanduser().resolve() if given else default_run_dir()
+    configured: Path | None = arguments.dir
+    return configured.expanduser().resolve() if configured else default_run_dir()
 
 
 def _up(arguments: argparse.Namespace) -> int:

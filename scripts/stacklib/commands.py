@@ -34,10 +34,10 @@ def require(tool: str, purpose: str, remedy: str) -> str:
     Raises:
         StackError: it is not on PATH.
     """
-    found = shutil.which(tool)
-    if found is None:
+    path = shutil.which(tool)
+    if path is None:
         raise StackError(purpose, f"the program `{tool}` is missing", remedy)
-    return found
+    return path
 
 
 def run(

@@ -27,7 +27,7 @@ _COORDINATES = (
 _JVM = ("-Xmx320m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xshare:auto", "-Duser.timezone=UTC")
 _LOGGING = ("-Dorg.slf4j.simpleLogger.showDateTime=true", "-Dorg.slf4j.simpleLogger.dateTimeFormat=HH:mm:ss.SSS")
 # What Connect logs when a task or a connector has given up; nothing more will come.
-_GIVEN_UP = ("Task threw an uncaught and unrecoverable exception", "Stopping after connector error")
+_TASK_FAILED = ("Task threw an uncaught and unrecoverable exception", "Stopping after connector error")
 
 
 def archives(java: Java) -> Path:
@@ -122,4 +122,4 @@ class Connect:
         if code is not None:
             return f"Connect ended with code {code}"
         text = self.log.read_text(encoding="utf-8", errors="replace")
-        return next((f"Connect says: {sign}" for sign in _GIVEN_UP if sign in text), None)
+        return next((f"Connect says: {sign}" for sign in _TASK_FAILED if sign in text), None)

@@ -84,12 +84,12 @@ def machine_source(apt: Path = _APT) -> Source:
     Raises:
         StackError: there is none, for example because the machine is not a Debian one.
     """
-    found: list[Mapping[str, str]] = []
+    sources: list[Mapping[str, str]] = []
     for path in sorted((apt / "sources.list.d").glob("*.sources")):
-        found.extend(_deb822(_read(path)))
+        sources.extend(_deb822(_read(path)))
     for path in [apt / "sources.list", *sorted((apt / "sources.list.d").glob("*.list"))]:
-        found.extend(_one_line(_read(path)))
-    for fields in found:
+        sources.extend(_one_line(_read(path)))
+    for fields in sources:
         uri = (fields.get("uris", "").split() or [""])[0]
         usable = fields.get("enabled", "yes").lower() != "no" and "deb" in fields.get("types", "").split()
         if usable and "main" in fields.get("components", "").split() and re.search(r"/debian/?$", uri):

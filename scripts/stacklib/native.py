@@ -27,8 +27,8 @@ def cargo_folder(environ: Mapping[str, str]) -> str | None:
     Args:
         environ: The environment.
     """
-    own = str(Path(environ.get("CARGO_HOME", Path(environ.get("HOME", "~")).expanduser() / ".cargo")) / "bin")
-    found = shutil.which("cargo", path=f"{environ.get('PATH', '')}:{own}")
+    rustup_folder = str(Path(environ.get("CARGO_HOME", Path(environ.get("HOME", "~")).expanduser() / ".cargo")) / "bin")
+    found = shutil.which("cargo", path=f"{environ.get('PATH', '')}:{rustup_folder}")
     return None if found is None else str(Path(found).parent)
 
 
@@ -50,17 +50,17 @@ def install(root: Path, environment: Mapping[str, str], wheel: str) -> bool:
             "installing the native kernel", f"there is no file {wheel}", "name a wheel, or none to build it"
         )
     wanted = _fingerprint(Path(wheel) if wheel else folder)
-    fresh = stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
-    if fresh and not _why_not(root):
+    rebuilt = stamp.exists() and stamp.read_text(encoding="utf-8") == wanted
+    if rebuilt and not _native_state(root):
         say("native", "the native kernel is installed (nothing to do)")
         return True
     what = wheel
     if not wheel:
         cargo = cargo_folder(environment)
         if cargo is None:
-            why = _why_not(root)
-            left = f"rows are decoded by {why}" if why else "the native kernel that is installed stays"
-            then = {"Python": "there is no native kernel; Python decodes everything"}.get(why, left)
+            why = _native_state(root)
+            remaining = f"rows are decoded by {why}" if why else "the native kernel that is installed stays"
+            then = {"Python": "there is no native kernel; Python decodes everything"}.get(why, remaining)
             say("native", f"no cargo on PATH or in ~/.cargo/bin, so {then}")
             return not why
         say("native", "building the native kernel with cargo (20 to 30 seconds of CPU)")
@@ -71,7 +71,7 @@ def install(root: Path, environment: Mapping[str, str], wheel: str) -> bool:
     command = [uv, "pip", "install", "--no-deps", "--reinstall-package", name, "--refresh-package", name, what]
     commands.run(command, "installing the native kernel", _REMEDY, env=environment)
     stamp.write_text(wanted, encoding="utf-8")
-    why = _why_not(root)
+    why = _native_state(root)
     say(
         "native",
         f"the native kernel is installed, but rows are decoded by {why}" if why else "the native kernel is installed",
@@ -79,7 +79,7 @@ def install(root: Path, environment: Mapping[str, str], wheel: str) -> bool:
     return not why
 
 
-def _why_not(root: Path) -> str:
+def _native_state(root: Path) -> str:
     """Return what decodes in ``.venv`` without the kernel, and why, as the log of a job tells; empty with it."""
     text = commands.run([str(root / ".venv" / "bin" / "python"), "-c", _ASK], "asking for the decoder", _REMEDY)
     return text.strip()

@@ -133,7 +133,7 @@ def wait_ready(subject: str, server: Started, ready: Callable[[], bool], seconds
         StackError: it ended, or did not answer in time; the end of its log is in the detail.
     """
     begun = time.monotonic()
-    told = begun
+    last_report = begun
     while not ready():
         code = server.process.poll()
         if code is not None:
@@ -153,9 +153,9 @@ def wait_ready(subject: str, server: Started, ready: Callable[[], bool], seconds
                 f"see {server.log}; its last lines:",
                 tail(server.log, server.since),
             )
-        if now - told > 5:
+        if now - last_report > 5:
             say(subject, f"waiting for the server to answer ({now - begun:.0f} s)")
-            told = now
+            last_report = now
         time.sleep(0.05)
 
 
@@ -176,8 +176,8 @@ def stop(subject: str, record: Path, seconds: float = 30.0) -> bool:
             record.unlink()
         return False
     say(subject, f"stopping (process {identity.pid})")
-    kindly = ((signal.SIGTERM, seconds),) if seconds else ()
-    for number, patience in (*kindly, (signal.SIGKILL, 10.0)):
+    terminated = ((signal.SIGTERM, seconds),) if seconds else ()
+    for number, grace_s in (*terminated, (signal.SIGKILL, 10.0)):
         try:
             os.kill(identity.pid, number)
         except ProcessLookupError:
@@ -186,11 +186,11 @@ def stop(subject: str, record: Path, seconds: float = 30.0) -> bool:
             raise StackError(
                 f"stopping {subject}", f"process {identity.pid} belongs to another user", "stop it as that user"
             ) from error
-        limit = time.monotonic() + patience
+        limit = time.monotonic() + grace_s
         while alive(identity) and time.monotonic() < limit:
             time.sleep(0.05)
         if not alive(identity):
             break
-        say(subject, f"still there after {patience:.0f} s")
+        say(subject, f"still there after {grace_s:.0f} s")
     record.unlink(missing_ok=True)
     return True

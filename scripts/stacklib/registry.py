@@ -73,19 +73,21 @@ def start(folder: Path, port: int | None = None) -> Registry:
     Raises:
         StackError: It cannot be fetched or does not start; the end of its log is in the detail.
     """
-    known = load(folder)
-    if known is not None and running(folder) and answers(known):
-        say("registry", f"already runs on {known.url}")
-        return known
+    running_registry = load(folder)
+    if running_registry is not None and running(folder) and answers(running_registry):
+        say("registry", f"already runs on {running_registry.url}")
+        return running_registry
     stop(folder)
     java = find_java(REGISTRY_JAVA)
     program = _program()
     (folder / "tmp").mkdir(parents=True, exist_ok=True)
-    remembered = int(known.url.rpartition(":")[2].partition("/")[0]) if known else None
-    chosen = ports.choose("registry", port, remembered, frozenset())
-    registry = Registry(f"http://{LOOPBACK}:{chosen}{_API}")
-    say("registry", f"starting {REGISTRY_VERSION} on {LOOPBACK}:{chosen}")
-    server = processes.spawn(_command(java, program, folder, chosen), folder / "process.json", folder / "log", _PROGRAM)
+    remembered = int(running_registry.url.rpartition(":")[2].partition("/")[0]) if running_registry else None
+    free_port = ports.choose("registry", port, remembered, frozenset())
+    registry = Registry(f"http://{LOOPBACK}:{free_port}{_API}")
+    say("registry", f"starting {REGISTRY_VERSION} on {LOOPBACK}:{free_port}")
+    server = processes.spawn(
+        _command(java, program, folder, free_port), folder / "process.json", folder / "log", _PROGRAM
+    )
     try:
         processes.wait_ready("registry", server, lambda: answers(registry), _START_SECONDS)
     except BaseException:

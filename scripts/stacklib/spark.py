@@ -87,10 +87,10 @@ def start(java: Java, folder: Path, spark_home: Path, *, cores: int = 2, jvm: st
     Raises:
         StackError: One does not start; the end of its log is in the detail.
     """
-    known = load(folder)
-    if known is not None and running(folder):
-        say("spark", f"already runs on {known.master}")
-        return known
+    running_cluster = load(folder)
+    if running_cluster is not None and running(folder):
+        say("spark", f"already runs on {running_cluster.master}")
+        return running_cluster
     stop(folder)
     port, rest, web = _three_ports()
     cluster = Cluster(

@@ -69,7 +69,7 @@ def load(folder: Path) -> StackInfo | None:
         return None
 
 
-def given_servers(environ: Mapping[str, str]) -> dict[str, str | int]:
+def configured_servers(environ: Mapping[str, str]) -> dict[str, str | int]:
     """Return the fields of StackInfo that environment variables fix.
 
     Addresses that `stack env` itself exported (recognised by MYSQL_CDC_STACK_DIR beside them) fix nothing.
@@ -79,7 +79,7 @@ def given_servers(environ: Mapping[str, str]) -> dict[str, str | int]:
     """
     if environ.get("MYSQL_CDC_STACK_DIR"):
         return {}
-    given: dict[str, str | int] = {}
+    fields_given: dict[str, str | int] = {}
     host = environ.get("MYSQL_CDC_MYSQL_HOST")
     if host:
         port = environ.get("MYSQL_CDC_MYSQL_PORT") or "3306"
@@ -87,7 +87,7 @@ def given_servers(environ: Mapping[str, str]) -> dict[str, str | int]:
             raise StackError("reading MYSQL_CDC_MYSQL_PORT", f"{port!r} is not a port number", "set it to a number")
         root = environ.get("MYSQL_CDC_MYSQL_ROOT_USER", MYSQL_ROOT_USER)
         root_password = environ.get("MYSQL_CDC_MYSQL_ROOT_PASSWORD", "")
-        given |= {
+        fields_given |= {
             "mysql_host": host,
             "mysql_port": int(port),
             "mysql_origin": "environment",
@@ -97,8 +97,8 @@ def given_servers(environ: Mapping[str, str]) -> dict[str, str | int]:
             "cdc_password": environ.get("MYSQL_CDC_MYSQL_PASSWORD", root_password),
         }
     if environ.get("MYSQL_CDC_KAFKA"):
-        given |= {"kafka": environ["MYSQL_CDC_KAFKA"], "kafka_origin": "environment", "kafka_controller_port": 0}
-    return given
+        fields_given |= {"kafka": environ["MYSQL_CDC_KAFKA"], "kafka_origin": "environment", "kafka_controller_port": 0}
+    return fields_given
 
 
 def ensure_stack(
@@ -144,7 +144,7 @@ class _Starter:
         self._folder, self._version, self._kafka_jvm = folder, version, kafka_jvm
         self._wanted = {"mysql": mysql_port, "kafka": kafka_port}
         self._before = load(folder)
-        self._given = given_servers(os.environ)
+        self._given = configured_servers(os.environ)
         self._mysql_runs = mysql.running(folder / "mysql")
         self._kafka_runs = kafka.running(folder / "kafka")
 
@@ -172,19 +172,24 @@ class _Starter:
 
     def _undo(self) -> None:
         """End what this interrupted run has started; what ran before goes on."""
-        for subject, ran, record in (
+        for subject, was_running, record in (
             ("kafka", self._kafka_runs, kafka.record(self._folder / "kafka")),
             ("mysql", self._mysql_runs, mysql.record(self._folder / "mysql")),
         ):
-            if not ran and record.exists():
+            if not was_running and record.exists():
                 processes.stop(subject, record)
 
     def _check_version(self) -> None:
-        held = mysql.data_version(self._folder / "mysql")
-        if held and self._version and not mysql.serves(held, self._version) and not self._given.get("mysql_host"):
+        data_version = mysql.data_version(self._folder / "mysql")
+        if (
+            data_version
+            and self._version
+            and not mysql.is_usable_version(data_version, self._version)
+            and not self._given.get("mysql_host")
+        ):
             raise StackError(
                 f"MySQL {self._version} in {self._folder}",
-                f"the data there belongs to MySQL {held}",
+                f"the data there belongs to MySQL {data_version}",
                 "choose another folder with --dir, or remove the data with `scripts/stack down --wipe`",
             )
 
@@ -228,7 +233,9 @@ class _Starter:
     def _start_mysql(self, info: StackInfo) -> str:
         if info.mysql_origin != "stack":
             version = mysql.handshake_version(info.mysql_port, info.mysql_host)
-            _require(version is not None, "MySQL", f"{info.mysql_host}:{info.mysql_port}", "MYSQL_CDC_MYSQL_HOST")
+            _require_answer(
+                version is not None, "MySQL", f"{info.mysql_host}:{info.mysql_port}", "MYSQL_CDC_MYSQL_HOST"
+            )
             say("mysql", f"using the server of the environment, {info.mysql_host}:{info.mysql_port}")
             return version or ""
         folder = self._folder / "mysql"
@@ -238,8 +245,8 @@ class _Starter:
             return version
         if self._mysql_runs:
             processes.stop("mysql", mysql.record(folder))
-        held = mysql.data_version(folder)
-        program = mysql.find_program(self._version or _offered(held))
+        data_version = mysql.data_version(folder)
+        program = mysql.find_program(self._version or _offered_version(data_version))
         mysql.start(program, folder, info.mysql_port, info.cdc_password)
         return program.version
 
@@ -248,7 +255,7 @@ class _Starter:
         folder = self._folder / "kafka"
         if info.kafka_origin != "stack":
             host, _, port = info.kafka.split(",")[0].rpartition(":")
-            _require(port.isdigit() and kafka.answers(int(port), host), "Kafka", info.kafka, "MYSQL_CDC_KAFKA")
+            _require_answer(port.isdigit() and kafka.answers(int(port), host), "Kafka", info.kafka, "MYSQL_CDC_KAFKA")
             say("kafka", f"using the brokers of the environment, {info.kafka}")
         elif self._kafka_runs and kafka.answers(int(info.kafka.rpartition(":")[2])):
             say("kafka", f"already runs on {info.kafka}")
@@ -260,14 +267,14 @@ class _Starter:
         return str(java.home)
 
 
-def _offered(held: str | None) -> str | None:
+def _offered_version(data_version: str | None) -> str | None:
     """Return the offered version that can open data of a server version."""
-    if held is None:
+    if data_version is None:
         return None
-    return next((name for name in MYSQL_VERSIONS if mysql.serves(held, name)), None)
+    return next((name for name in MYSQL_VERSIONS if mysql.is_usable_version(data_version, name)), None)
 
 
-def _require(answered: bool, server: str, address: str, variable: str) -> None:
+def _require_answer(answered: bool, server: str, address: str, variable: str) -> None:
     if not answered:
         raise StackError(
             f"reaching {server} at {address}",
@@ -291,7 +298,7 @@ def stop_stack(dir: str | os.PathLike[str] | None = None, *, wipe: bool = False)
             processes.stop("kafka", kafka.record(folder / "kafka"), seconds),
             processes.stop("mysql", mysql.record(folder / "mysql"), seconds),
         ]
-        kafka.keep_classes(folder / "kafka")
+        kafka.cache_class_archive(folder / "kafka")
         if wipe:
             for name in ("mysql", "kafka", "spark", "registry"):
                 shutil.rmtree(folder / name, ignore_errors=True)

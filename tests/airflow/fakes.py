@@ -17,21 +17,21 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, changes
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, state_changes
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.sealed_properties import unseal
+from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import ledger_follower as follow
 from airflow_provider_mysql_cdc.cdc.operate import send_signal, snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import Beside
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_again import RepeatedSnapshot
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 OPERATE = "airflow_provider_mysql_cdc.cdc.operate"
-AROUND_JOB = ("around_job", "before_drain", "before_snapshot")
+AROUND_JOB = ("job_lifecycle", "prepare_drain", "prepare_snapshot")
 PASSWORD = "pa55-of-mysql"
 KAFKA_PASSWORD = "pa55-of-kafka"
 
@@ -87,7 +87,7 @@ class FakeSubmit:
         record: dict[str, Any] = json.loads(self._record.read_text())
         if "file" in record and "sealed" in (spec := json.loads(record["file"])):
             key = record["env"].get(KEY_VARIABLE) or bytes.fromhex(record["credentials"]).decode("latin1")[-44:]
-            record["spec"] = {**spec, "properties": unseal(spec["sealed"], key)}
+            record["spec"] = {**spec, "properties": decrypt_properties(spec["sealed"], key)}
         return record
 
 
@@ -154,11 +154,15 @@ class FakePipeline(ModuleType):
         self.again = again
         return self._job("snapshot", cfg, store, owner, 0.0)
 
+    def may_have_work(self, *_: Any) -> bool:
+        """Have the next plan asked for at once."""
+        return True
+
     def planned(self) -> list[str]:
         """Return the owners of all plans asked for, one for each try."""
         return [owner for name, owner in self.calls if name != "settle"]
 
-    def settle(self, cfg: ConnectorConfig, store: Any, log: Any, spec: JobSpec) -> FakeOutcome:
+    def settle_offset(self, cfg: ConnectorConfig, store: Any, log: Any, spec: JobSpec) -> FakeOutcome:
         self.calls.append(("settle", ""))
         self.settled()
         if self.unsettled:
@@ -176,31 +180,31 @@ class FakeStream:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, drains: int = 2) -> None:
         self.sent: list[Signal] = []
-        self.books, self.drains = Books(), drains
+        self.books, self.drains = IncrementalState(), drains
         self.busy: list[CdcError] = []
         self.unknown: set[str] = set()
         self.chosen: str | None = None
         for channel in send_signal.CHANNELS:
             monkeypatch.setitem(send_signal._SENDERS, channel, lambda cfg, signal: self.sent.append(signal))
-        monkeypatch.setattr(asked_snapshot, "look_at_ledger", lambda cfg: self.ledger())
+        monkeypatch.setattr(asked_snapshot, "peek_ledger", lambda cfg: self.ledger())
         monkeypatch.setattr(asked_snapshot, "require_captured", lambda cfg, entries: self.look(entries))
-        monkeypatch.setattr(snapshot_again, "snapshot_beside", self._beside)
-        monkeypatch.setattr(run_lock, "require_nobody_else", lambda *_: self.require_nobody_else())
+        monkeypatch.setattr(snapshot_again, "plan_repeated_snapshot", self._beside)
+        monkeypatch.setattr(run_lock, "require_sole_run", lambda *_: self.require_nobody_else())
 
     def look(self, entries: Sequence[str]) -> None:
         """Refuse tables that a test calls unknown."""
         if self.unknown.intersection(entries):
             raise ConfigError("a table is not captured", where=f"tables: {self.unknown}")
 
-    def _beside(self, cfg: ConnectorConfig, chosen: ConnectorConfig, *_: Any, again: bool) -> Beside | None:
+    def _beside(self, cfg: ConnectorConfig, chosen: ConnectorConfig, *_: Any, again: bool) -> RepeatedSnapshot | None:
         self.chosen = chosen.texts.get("table.include.list")
-        return Beside(("shop.orders",)) if again else None
+        return RepeatedSnapshot(("shop.orders",)) if again else None
 
     def ledger(self) -> LedgerState:
         """Return what the ledger says."""
-        others = {key: value for key, value in changes(Books(), self.books) if value is not None}
+        others = {key: value for key, value in state_changes(IncrementalState(), self.books) if value is not None}
         waiting = [signal for signal in self.sent if signal.id not in self.books.requests]
-        return LedgerState(others=others, signals={f"airflow/{s.id}": s.to_json() for s in waiting})
+        return LedgerState(other_records=others, signals={f"airflow/{s.id}": s.to_json() for s in waiting})
 
     def require_nobody_else(self) -> None:
         """Raise what another run at work leads to, as often as a test says."""
@@ -212,9 +216,9 @@ class FakeStream:
         self.drains -= 1
         for signal in self.sent:
             tables = [TableId(*name.split(".")) for name in json.loads(signal.data)["data-collections"]]
-            self.books = ask(self.books, Wanted(signal.id, "incremental", tables, {}), 1)
+            self.books = queue_scans(self.books, ScanRequest(signal.id, "incremental", tables, {}), 1)
         if self.drains <= 0:
-            self.books = self.books.with_scans(replace(scan, rows=7).finish() for scan in self.books.active)
+            self.books = self.books.with_scans(replace(scan, rows=7).finish() for scan in self.books.active_scans)
 
 
 def connections(monkeypatch: pytest.MonkeyPatch, **extra: Any) -> None:
@@ -251,9 +255,9 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path) -> tuple[FakeSubmit, 
     monkeypatch.setenv("AIRFLOW__SECRETS_OF_THE_TASK", "not for the driver")
     for name in AROUND_JOB:
         monkeypatch.setitem(sys.modules, f"{OPERATE}.{name}", pipeline)
-    monkeypatch.setattr(snapshot_again, "snapshot_beside", lambda *_, **__: None)
-    monkeypatch.setattr(follow, "left_untold", lambda cfg, owner: pipeline.left)
-    monkeypatch.setattr(follow, "note_told", lambda cfg, tally, run, log: pipeline.told.append((tally, run)))
-    monkeypatch.setattr(f"{OPERATE}.end_run.clock", lambda cfg: 1_700_000_000.0)
+    monkeypatch.setattr(snapshot_again, "plan_repeated_snapshot", lambda *_, **__: None)
+    monkeypatch.setattr(follow, "tally_of_ended_run", lambda cfg, owner: pipeline.left)
+    monkeypatch.setattr(follow, "mark_reported", lambda cfg, tally, run, log: pipeline.told.append((tally, run)))
+    monkeypatch.setattr(f"{OPERATE}.end_run.server_time", lambda cfg: 1_700_000_000.0)
     assert os.environ["SPARK_HOME"] == str(submit.folder)
     return submit, pipeline

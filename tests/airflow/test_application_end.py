@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.hooks import kill_application as application_end
 from airflow_provider_mysql_cdc.hooks import kubernetes_secret
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
-from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
 
 JOB = "0123456789abcdef"
 SPEC = JobSpec("drain", {"database.password": "M4rked-s3cret"}, {}, "dag/run/task/-1", id=JOB)
@@ -49,8 +49,8 @@ def hook_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str, conf: A
 
 def kill(hook: Any) -> None:
     """Let Airflow end a task whose job is submitted."""
-    with carried(SPEC, hook.route) as given:
-        hook.carry(given)
+    with deliver_spec(SPEC, hook.driver_target) as given:
+        hook.use_delivery(given)
         hook.on_kill()
 
 
@@ -91,8 +91,8 @@ def test_what_cannot_be_ended_is_said_with_the_command_that_does(
     hook = hook_for(tmp_path, monkeypatch, "yarn", yarn_resourcemanager_webapp_address=api.address)
     hook._yarn_application_id = APP
     kill(hook)
-    application_end.end_with_program(APP, TAG, {"PATH": "/nowhere"})
-    application_end.end_pod("jobs", POD)
+    application_end.kill_with_yarn_program(APP, TAG, {"PATH": "/nowhere"})
+    application_end.delete_driver_pod("jobs", POD)
     text = caplog.text
     assert text.count(f"yarn application -kill {APP}") == 2
     assert f"kubectl -n jobs delete pod {POD}" in text
@@ -104,8 +104,8 @@ def test_a_driver_on_kubernetes_ends_with_its_pod_and_its_secret(
 ) -> None:
     api.pods = {POD: late, "another-driver": 0}
     hook = hook_for(tmp_path, monkeypatch, "k8s://https://one:443", namespace="jobs")
-    with carried(SPEC, hook.route) as given:
-        hook.carry(given)
+    with deliver_spec(SPEC, hook.driver_target) as given:
+        hook.use_delivery(given)
         assert set(api.secrets) == {TAG}
         hook.on_kill()  # Airflow may kill the process next, and nothing after this line runs
         assert api.pods == {"another-driver": 0} and api.secrets == {}
@@ -117,18 +117,18 @@ def test_a_driver_on_kubernetes_ends_with_its_pod_and_its_secret(
 
 def test_a_pod_that_never_came_is_not_waited_for_long(api: Api, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    application_end.end_pod("jobs", POD)
+    application_end.delete_driver_pod("jobs", POD)
     assert f"There is no driver pod jobs/{POD}" in caplog.text
 
 
 def test_the_spec_is_a_secret_of_its_try_and_earlier_tries_leave_none(api: Api) -> None:
     other = JobSpec("drain", {}, {}, "dag/run/other/-1", id="aa")
-    with kubernetes_secret.of(other, "jobs"):
+    with kubernetes_secret.mounted_secret(other, "jobs"):
         kept = dict(api.secrets)
-        killed = kubernetes_secret.of(SPEC, "jobs")
+        killed = kubernetes_secret.mounted_secret(SPEC, "jobs")
         killed.__enter__()  # its task is killed and never leaves
         again = JobSpec("drain", SPEC.properties, {}, SPEC.owner, id="ff")
-        with kubernetes_secret.of(again, "jobs") as conf:
+        with kubernetes_secret.mounted_secret(again, "jobs") as conf:
             assert conf == {"spark.kubernetes.driver.secrets.mysql-cdc-ff": "/etc/mysql-cdc"}
             assert set(api.secrets) == {"mysql-cdc-ff", *kept}
     assert api.secrets == {}
@@ -137,10 +137,10 @@ def test_the_spec_is_a_secret_of_its_try_and_earlier_tries_leave_none(api: Api) 
 def test_a_driver_that_waits_for_the_secret_of_a_killed_try_goes_with_it(api: Api) -> None:
     """Without its Secret a pod stays Pending for ever, and keeps what it has reserved."""
     api.pods = {POD: 0}
-    killed = kubernetes_secret.of(SPEC, "jobs")
+    killed = kubernetes_secret.mounted_secret(SPEC, "jobs")
     killed.__enter__()
     again = JobSpec("drain", {}, {}, SPEC.owner, id="ff")
-    with kubernetes_secret.of(again, "jobs"):
+    with kubernetes_secret.mounted_secret(again, "jobs"):
         assert (set(api.secrets), api.pods) == ({"mysql-cdc-ff"}, {})
 
 
@@ -149,11 +149,11 @@ def test_secrets_that_no_other_try_comes_after_go_with_the_next_job(api: Api, ca
     phases, killed = {"a": None, "b": "Pending", "c": "Succeeded", "d": None}, []
     for job in phases:
         api.now = "2026-11-23T08:59:59Z" if job != "d" else "2026-11-23T09:30:00Z"
-        killed.append(kubernetes_secret.of(JobSpec("drain", {}, {}, f"of/{job}", id=job), "jobs"))
+        killed.append(kubernetes_secret.mounted_secret(JobSpec("drain", {}, {}, f"of/{job}", id=job), "jobs"))
         killed[-1].__enter__()
     api.phases = {f"mysql-cdc-{job}-driver": phase for job, phase in phases.items() if phase}
     api.now = "2026-11-23T10:00:00Z"
-    with kubernetes_secret.of(SPEC, "jobs"):
+    with kubernetes_secret.mounted_secret(SPEC, "jobs"):
         assert set(api.secrets) == {TAG, "mysql-cdc-b", "mysql-cdc-d"}, "one may be mounted yet, one is young"
     assert set(api.secrets) == {"mysql-cdc-b", "mysql-cdc-d"}
     refused, api.phases = api.answer, {}
@@ -163,7 +163,7 @@ def test_secrets_that_no_other_try_comes_after_go_with_the_next_job(api: Api, ca
 
     api.answer = forbidden  # type: ignore[method-assign]
     api.secrets["mysql-cdc-b"]["metadata"]["labels"] = dict.fromkeys(["mysql-cdc-owner"], "of-nobody")
-    with caplog.at_level("WARNING"), kubernetes_secret.of(SPEC, "jobs"):
+    with caplog.at_level("WARNING"), kubernetes_secret.mounted_secret(SPEC, "jobs"):
         assert "may be left in jobs" in caplog.text, "who may not look at pods can work all the same"
 
 
@@ -171,13 +171,13 @@ def test_the_secret_goes_as_soon_as_the_driver_s_pod_runs(
     api: Api, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So a task that is killed without a chance to tidy up leaves it only while its driver starts."""
-    monkeypatch.setattr(kubernetes_secret, "LOOK_S", 0.01)
+    monkeypatch.setattr(kubernetes_secret, "POLL_S", 0.01)
     hook = hook_for(tmp_path, monkeypatch, "k8s://https://one:443", namespace="jobs")
     looked = f"GET /api/v1/namespaces/jobs/pods/{POD}"
-    with carried(SPEC, hook.route) as given:
-        hook.carry(given)
-        driver = hook.in_cluster(JOB)
-        with kubernetes_secret.forgotten_once_read(driver):
+    with deliver_spec(SPEC, hook.driver_target) as given:
+        hook.use_delivery(given)
+        driver = hook.cluster_driver(JOB)
+        with kubernetes_secret.deleted_once_mounted(driver):
             for phase in ("", "Pending"):
                 api.phases, looks = {POD: phase}, api.asked.count(looked)
                 wait_until(lambda n=looks: api.asked.count(looked) > n + 1 or not api.secrets, 30, "nobody looks")
@@ -186,7 +186,7 @@ def test_the_secret_goes_as_soon_as_the_driver_s_pod_runs(
             wait_until(lambda: not api.secrets, 30, "the Secret stays")
         looks = api.asked.count(looked)
         api.refuse = 403
-        with kubernetes_secret.forgotten_once_read(driver):
+        with kubernetes_secret.deleted_once_mounted(driver):
             wait_until(lambda: api.asked.count(looked) == looks + 1, 30, "nobody looks")
         assert api.asked.count(looked) == looks + 1, "who may not look does not go on asking"
 
@@ -195,12 +195,12 @@ def test_what_kubernetes_refuses_is_named_without_the_secret(api: Api) -> None:
     api.refuse = 403
     with (
         pytest.raises(ConfigError, match="create, delete and list of secrets") as caught,
-        kubernetes_secret.of(SPEC, "jobs"),
+        kubernetes_secret.mounted_secret(SPEC, "jobs"),
     ):
         raise AssertionError
     assert "M4rked" not in str(caught.value)
     api.refuse = 503
-    with pytest.raises(StateError) as unreachable, kubernetes_secret.of(SPEC, "jobs"):
+    with pytest.raises(StateError) as unreachable, kubernetes_secret.mounted_secret(SPEC, "jobs"):
         raise AssertionError
     assert unreachable.value.can_retry and "M4rked" not in str(unreachable.value)
 

@@ -17,7 +17,7 @@ from fakes import FakeOutcome, FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import create_asset, pipeline_asset, table_asset, table_uri
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS
+from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -35,7 +35,7 @@ TALLY = RunTally(
     batches=2,
     start=START,
     counts={"shop.db.orders": 42, "shop.db.items": 1, "shop": 1},
-    tables={"db.orders": 42, "db.it%2Eems": 1, OTHERS: 9, "db.quiet": 0},
+    tables={"db.orders": 42, "db.it%2Eems": 1, OTHERS_LABEL: 9, "db.quiet": 0},
 )
 
 
@@ -117,7 +117,7 @@ def test_a_retry_that_has_nothing_to_do_tells_what_the_first_try_wrote(
         runs.append(run)
         return TALLY
 
-    monkeypatch.setattr(FakePipeline, "settle", settle)
+    monkeypatch.setattr(FakePipeline, "settle_offset", settle)
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.ledger_follower.tally_of", tally_of)
     run = drain("events_of_a_retry")
     assert run.state == "success"
@@ -220,8 +220,8 @@ def test_the_offset_follows_while_spark_works_and_trouble_with_it_ends_no_job(
             raise SinkConnectionError("no broker answers")
         seen.touch()
 
-    monkeypatch.setattr(following, "EVERY_S", 0.01)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.ledger_follower.follow", follow)
+    monkeypatch.setattr(following, "LEDGER_POLL_S", 0.01)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.ledger_follower.follow_ledger", follow)
     assert drain("following").state == "success"
     assert looks[:2] == ["shop", "shop"]
     assert "the stored offset stays where it is for now: SinkConnectionError" in "".join(capfd.readouterr())

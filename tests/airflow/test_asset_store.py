@@ -77,7 +77,7 @@ def test_the_operator_s_store_keeps_the_state_from_run_to_run(
         store.save(StoredState(epoch=(state.epoch if state else 0) + 1), state)
         return pipeline.outcome
 
-    monkeypatch.setattr(FakePipeline, "settle", settle)
+    monkeypatch.setattr(FakePipeline, "settle_offset", settle)
     with DAG("asset_store_runs", schedule=None) as dag:
         MySqlCdcDrainOperator(task_id="drain", kafka_conn_id="kafka_cdc", properties={"topic.prefix": "kept"})
     for _ in range(2):

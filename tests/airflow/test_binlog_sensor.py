@@ -45,13 +45,13 @@ def state(prefix: str) -> dict[str, Any]:
 def looks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the looks at the server."""
     made: list[int] = []
-    real = behind.look
+    real = behind.read_binlog_state
 
     def counted(settings: Any) -> Any:
         made.append(1)
         return real(settings)
 
-    monkeypatch.setattr(behind, "look", counted)
+    monkeypatch.setattr(behind, "read_binlog_state", counted)
     return made
 
 
@@ -109,7 +109,7 @@ def test_a_sensor_whose_trigger_fires_too_early_looks_itself_and_waits_on(
             change(root, database)
         return {"behind": {}}
 
-    monkeypatch.setattr(MySqlBinlogTrigger, "judge", too_early)
+    monkeypatch.setattr(MySqlBinlogTrigger, "evaluate", too_early)
     assert sense("too_early", prefix, state, deferrable=True, timeout=60).state == "success"
     assert len(fired) == 2
     assert len(looks) == 5  # three of the task, two of its triggers
@@ -142,7 +142,7 @@ def trigger_at(state: dict[str, Any], **wanted: Any) -> MySqlBinlogTrigger:
         kafka_conn_id=None,
         properties={"max.batch.bytes": 0},
         poll_interval=0.05,
-        drained=behind.Drained.of(StoredState.from_json(state)).to_json(),
+        drained=behind.DrainedOffset.from_state(StoredState.from_json(state)).to_json(),
         thresholds=behind.Thresholds(**wanted).to_json(),
     )
     path, arguments = made.serialize()
@@ -180,10 +180,10 @@ def test_twenty_triggers_of_one_server_poll_once(
         before = connections_made(root)
         waiting = [asyncio.create_task(events(trigger_at(state, bytes=1))) for _ in range(20)]
         await until(lambda: len(looks) >= 3)
-        assert shared_poll.polls() == 1
+        assert shared_poll.active_polls() == 1
         change(root, database)
         found = await asyncio.gather(*waiting)
-        assert shared_poll.polls() == 0
+        assert shared_poll.active_polls() == 0
         return found, connections_made(root) - before
 
     found, connections = asyncio.run(asyncio.wait_for(wait(), 60))
@@ -197,11 +197,11 @@ def test_triggers_of_different_servers_or_settings_have_polls_of_their_own(state
         one, other = trigger_at(state, bytes=10**12), trigger_at(state, bytes=10**12)
         other.properties["connect.timeout.ms"] = 1000
         waiting = [asyncio.create_task(events(trigger)) for trigger in (one, other)]
-        await until(lambda: shared_poll.polls() == 2)
+        await until(lambda: shared_poll.active_polls() == 2)
         for each in waiting:
             each.cancel()
         await asyncio.wait(waiting)
-        return shared_poll.polls()
+        return shared_poll.active_polls()
 
     assert asyncio.run(wait()) == 0
 
@@ -227,7 +227,7 @@ def test_an_error_without_a_name_shows_nothing_of_its_text(
     def broken(settings: Any) -> Any:
         raise ValueError("text with a secret")
 
-    monkeypatch.setattr(behind, "look", broken)
+    monkeypatch.setattr(behind, "read_binlog_state", broken)
     (event,) = asyncio.run(events(trigger_at(state)))
     assert event["status"] == "failed"
     assert "ValueError" in event["error"]["why"]

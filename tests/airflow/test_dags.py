@@ -15,7 +15,7 @@ from airflow_home import run_dag
 from fakes import FakePipeline, FakeStream, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.dag_params import backfill_of, interval_condition
+from airflow_provider_mysql_cdc.operators.dag_params import backfill_arguments, interval_condition
 
 pytestmark = pytest.mark.usefixtures("metadata_db")
 DAGS = Path(__file__).resolve().parents[2] / "airflow_provider_mysql_cdc" / "example_dags"
@@ -269,6 +269,6 @@ def test_a_backfill_that_cannot_be_asked_for_is_refused_by_name(change: dict[str
 
 def test_the_form_of_a_backfill_wins_over_the_variable() -> None:
     stored = {"tables": ["a.b"], "column": "x"}
-    (one,) = backfill_of({"tables": ["c.d", "c.d"], "column": None}, stored, (DAY, DAY))
+    (one,) = backfill_arguments({"tables": ["c.d", "c.d"], "column": None}, stored, (DAY, DAY))
     assert one["tables"] == "c.d"
     assert one["condition"].startswith("`x` >= ")

@@ -27,7 +27,7 @@ from airflow_provider_mysql_cdc.hooks.submission import STATE_KEY, Submission
 from airflow_provider_mysql_cdc.operators import deferrable_job as deferring
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.triggers import job, task_state
-from airflow_provider_mysql_cdc.triggers.job import FREE, GONE, UNKNOWN, MySqlCdcJobTrigger
+from airflow_provider_mysql_cdc.triggers.job import FREE_POLLS, NO_HOLDER, UNKNOWN_POLLS, MySqlCdcJobTrigger
 
 OWNER = "d/r/drain/-1"
 END_RUN = "airflow_provider_mysql_cdc.cdc.operate.end_run"
@@ -61,10 +61,10 @@ def ended(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Ended:
     install(monkeypatch, tmp_path)
     found = Ended()
     monkeypatch.setattr(f"{END_RUN}.end_run", found.end_run)
-    monkeypatch.setattr(f"{END_RUN}.holder_of", found.holder_of)
-    monkeypatch.setattr(f"{END_RUN}.clock", lambda cfg: NOW)
-    monkeypatch.setattr(submissions, "end_in_cluster", found.drivers.append)
-    monkeypatch.setattr(deferring, "LOOK_S", 0.01)
+    monkeypatch.setattr(f"{END_RUN}.lock_connection", found.holder_of)
+    monkeypatch.setattr(f"{END_RUN}.server_time", lambda cfg: NOW)
+    monkeypatch.setattr(submissions, "kill_in_cluster", found.drivers.append)
+    monkeypatch.setattr(deferring, "DRIVER_POLL_S", 0.01)
     return found
 
 
@@ -140,7 +140,7 @@ def test_the_driver_ends_when_the_time_is_over_before_the_deferral(
     ended.holders = [None]
     task, given = operator(master="local[1]"), context(submission(driver.pid))
     monkeypatch.setattr(task, "_check_spark", lambda: None)
-    monkeypatch.setattr(task, "_open", lambda context: (None, None))
+    monkeypatch.setattr(task, "_config_and_store", lambda context: (None, None))
     with pytest.raises(BaseException, match="Timeout") as caught, timeout(1):
         task.execute(given)
     assert type(caught.value).__name__ == "AirflowTaskTimeout"
@@ -174,16 +174,16 @@ def test_a_trigger_that_has_failed_ends_no_driver(ended: Ended, driver: subproce
 def test_a_task_that_was_cleared_ends_what_is_left_of_it(ended: Ended, driver: subprocess.Popen[bytes]) -> None:
     """Its new parameters count: nothing of an older driver is followed."""
     ended.holders = [7]
-    operator()._follow_earlier(None, context(submission(driver.pid), cleared=2))
+    operator()._follow_earlier_driver(None, context(submission(driver.pid), cleared=2))
     assert ended.runs == [(OWNER, None)] and driver.wait(10)
 
 
 def test_what_died_before_it_could_tell_the_process_is_found_by_its_name(driver: subprocess.Popen[bytes]) -> None:
-    assert submission().process() == driver.pid
-    assert submission(host="elsewhere").process() is None
+    assert submission().find_pid() == driver.pid
+    assert submission(host="elsewhere").find_pid() is None
     driver.kill()
     driver.wait()
-    assert submission().process() is None and not submission().may_start()
+    assert submission().find_pid() is None and not submission().may_start()
 
 
 def test_a_driver_that_may_be_starting_on_another_host_is_waited_for(
@@ -193,18 +193,18 @@ def test_a_driver_that_may_be_starting_on_another_host_is_waited_for(
     forgotten: list[Any] = []
     task = operator()
     monkeypatch.setattr(submissions, "core_api", lambda: None)
-    monkeypatch.setattr(submissions, "forget", lambda api, *names: forgotten.append(names))
+    monkeypatch.setattr(submissions, "delete_secret", lambda api, *names: forgotten.append(names))
     monkeypatch.setattr(task, "_defer", lambda owner, made, context: followed.append(made))
     ended.holders = [None, None, None, 7]
-    task._follow_earlier(None, context(submission(host="elsewhere", cluster={"secret": "s", "namespace": "n"})))
+    task._follow_earlier_driver(None, context(submission(host="elsewhere", cluster={"secret": "s", "namespace": "n"})))
     assert [made.host for made in followed] == ["elsewhere"]
     assert forgotten == [("n", "s")], "its task died before it could delete what the driver has read"
 
 
-@pytest.mark.parametrize("more", [{"at": NOW - submissions.STARTS_S - 1}, {"worked": True}])
+@pytest.mark.parametrize("more", [{"at": NOW - submissions.START_TIMEOUT_S - 1}, {"worked": True}])
 def test_nobody_waits_for_one_that_should_be_at_work_by_now_or_has_been(ended: Ended, more: Any) -> None:
     ended.holders = [None]
-    operator()._follow_earlier(None, context(submission(host="elsewhere", **more)))
+    operator()._follow_earlier_driver(None, context(submission(host="elsewhere", **more)))
 
 
 def test_the_wait_for_a_driver_on_another_host_ends_although_the_server_s_clock_was_set_back(
@@ -214,22 +214,22 @@ def test_the_wait_for_a_driver_on_another_host_ends_although_the_server_s_clock_
     passed = iter(range(0, 1200, 60))
     clock = SimpleNamespace(monotonic=lambda: next(passed), sleep=lambda seconds: None)
     monkeypatch.setattr(deferring, "time", clock)
-    operator()._follow_earlier(None, context(submission(host="elsewhere", at=NOW + 36_000)))
+    operator()._follow_earlier_driver(None, context(submission(host="elsewhere", at=NOW + 36_000)))
 
 
 def test_a_process_that_has_a_driver_s_number_by_chance_is_not_taken_for_it(tmp_path: Path) -> None:
     mine = submission(os.getpid())
-    assert mine.process() is None and not mine.may_start()
-    mine.end()
+    assert mine.find_pid() is None and not mine.may_start()
+    mine.kill()
     lines: list[Any] = []
-    assert submission(host="elsewhere").relay(lambda *parts: lines.append(parts)) == []
+    assert submission(host="elsewhere").relay_output(lambda *parts: lines.append(parts)) == []
     assert lines == [("The driver's output stands on %s: %s", "elsewhere", "/nowhere/o")]
 
 
 def test_what_another_version_has_written_can_be_read() -> None:
-    assert Submission.read({**submission(5).to_json(), "new": 1}).pid == 5
+    assert Submission.from_json({**submission(5).to_json(), "new": 1}).pid == 5
     old = {"job": "j", "name": NAME, "host": "h", "pid": 1, "output": "o"}
-    assert Submission.read(old).run == ""
+    assert Submission.from_json(old).run == ""
 
 
 # -- what Airflow says -------------------------------------------------------------------------------------------------
@@ -264,12 +264,12 @@ def trigger(made: Any = None) -> MySqlCdcJobTrigger:
 
 def test_the_trigger_fires_when_the_lock_stays_free_or_nobody_can_tell_for_long() -> None:
     found = trigger()
-    assert [found.judge(look) for look in (7, FREE, 7, None, FREE)] == [None] * 5
-    assert found.judge(FREE) == {"ended": True}
-    assert GONE == 2
+    assert [found.evaluate(look) for look in (7, NO_HOLDER, 7, None, NO_HOLDER)] == [None] * 5
+    assert found.evaluate(NO_HOLDER) == {"ended": True}
+    assert FREE_POLLS == 2
     found = trigger()
-    assert [found.judge(None) for _ in range(UNKNOWN - 1)] == [None] * (UNKNOWN - 1)
-    assert found.judge(None) == {"ended": True}
+    assert [found.evaluate(None) for _ in range(UNKNOWN_POLLS - 1)] == [None] * (UNKNOWN_POLLS - 1)
+    assert found.evaluate(None) == {"ended": True}
 
 
 def test_the_trigger_goes_on_while_the_server_cannot_be_asked_and_ends_when_it_never_can(
@@ -281,7 +281,7 @@ def test_the_trigger_goes_on_while_the_server_cannot_be_asked_and_ends_when_it_n
 
         return holder_of
 
-    name = "airflow_provider_mysql_cdc.cdc.operate.end_run.holder_of"
+    name = "airflow_provider_mysql_cdc.cdc.operate.end_run.lock_connection"
     monkeypatch.setattr(name, fails(SourceConnectionError("the server does not answer")))
     cfg: Any = None
     assert trigger().read(cfg) is None
@@ -306,7 +306,7 @@ def test_a_person_who_ends_the_task_ends_the_driver_and_no_other(
     found.task_instance = SimpleNamespace(dag_id="d", run_id="r", task_id="t", map_index=-1)
     asyncio.run(found.on_kill())
     assert driver.wait(10) and ended.drivers == [{"tag": "t"}]
-    found.judge(7)
+    found.evaluate(7)
     asyncio.run(found.on_kill())
     assert ended.runs == [("d/r/t/-1", None), ("d/r/t/-1", 7)]
 
@@ -329,10 +329,10 @@ def test_the_triggerer_does_not_import_spark_s_provider() -> None:
 
 def test_a_driver_on_kubernetes_ends_with_the_deferred_task(ended: Ended, monkeypatch: pytest.MonkeyPatch) -> None:
     gone: list[Any] = []
-    monkeypatch.setattr(submissions, "end_in_cluster", application_end.end_in_cluster)
-    monkeypatch.setattr(application_end, "end_pod", lambda *names: gone.append(names))
+    monkeypatch.setattr(submissions, "kill_in_cluster", application_end.kill_in_cluster)
+    monkeypatch.setattr(application_end, "delete_driver_pod", lambda *names: gone.append(names))
     monkeypatch.setattr(application_end.kubernetes_secret, "core_api", lambda: None)
-    monkeypatch.setattr(application_end.kubernetes_secret, "forget", lambda api, *names: gone.append(names[:2]))
+    monkeypatch.setattr(application_end.kubernetes_secret, "delete_secret", lambda api, *names: gone.append(names[:2]))
     cluster = {"pod": "p", "namespace": "n", "secret": "s"}
     asyncio.run(trigger(submission(host="elsewhere", cluster=cluster).to_json()).on_kill())
     assert gone == [("n", "p"), ("n", "s")] and ended.runs

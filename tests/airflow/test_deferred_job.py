@@ -83,8 +83,8 @@ def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, 
 @pytest.fixture
 def driver(fakes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
     found = Driver(fakes[0], tmp_path)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.holder_of", found.holder_of)
-    monkeypatch.setattr(deferring, "LOOK_S", 0.1)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.lock_connection", found.holder_of)
+    monkeypatch.setattr(deferring, "DRIVER_POLL_S", 0.1)
     return found
 
 
@@ -169,7 +169,7 @@ def test_on_kubernetes_the_secret_goes_when_the_task_is_deferred(
         core = client.CoreV1Api(client.ApiClient(client.Configuration(host=api.address)))
         monkeypatch.setattr(kubernetes_secret, "core_api", lambda: core)
         look = driver.holder_of
-        name = "airflow_provider_mysql_cdc.cdc.operate.end_run.holder_of"
+        name = "airflow_provider_mysql_cdc.cdc.operate.end_run.lock_connection"
         monkeypatch.setattr(name, lambda *args: (seen.append(list(api.secrets)), look(*args))[1])
         run = drain("deferred_on_kubernetes", master="k8s://https://one:443", deploy_mode="cluster")
         assert run.state == "success" and driver.starts() == 1
@@ -207,11 +207,11 @@ class WorkerDiesEarlier(MySqlCdcDrainOperator):
         if type(self).died:
             raise AssertionError("a second driver")
         type(self).died = True
-        real, deferring._at_work = deferring._at_work, self._gone
+        real, deferring._is_driver_running = deferring._is_driver_running, self._gone
         try:
             return super()._run_detached(*args)
         finally:
-            deferring._at_work = real
+            deferring._is_driver_running = real
 
     @staticmethod
     def _gone(cfg: Any, owner: str) -> bool:

@@ -15,8 +15,8 @@ from airflow_home import run_dag
 from fakes import FakeOutcome, FakePipeline, FakeStream, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, RunInProgressError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import pause, refuse, stop
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import asked_before, named_tables, signal_id
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import record_refusal, set_paused, stop_scans
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import parse_tables, signal_id, task_signal_id
 from airflow_provider_mysql_cdc.operators import adhoc_snapshot as asking
 from airflow_provider_mysql_cdc.operators.common import generation_of
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
@@ -28,7 +28,7 @@ Run = Callable[..., Any]
 @pytest.fixture
 def fakes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> tuple[FakeSubmit, FakePipeline, FakeStream]:
     connections(monkeypatch)
-    monkeypatch.setattr(asking, "WAIT_S", 0.01)
+    monkeypatch.setattr(asking, "LEDGER_POLL_S", 0.01)
     submit, pipeline = install(monkeypatch, tmp_path)
     stream = FakeStream(monkeypatch)
     pipeline.settled = stream.drain
@@ -95,12 +95,12 @@ def test_a_task_that_is_cleared_asks_anew_once_its_snapshot_is_over(monkeypatch:
     stream = FakeStream(monkeypatch)
     first, second = signal_id("dag/run/task/-1"), signal_id("dag/run/task/-1", 2)
     assert first != second
-    assert asked_before(stream.ledger(), "dag/run/task/-1", 0) == first
+    assert task_signal_id(stream.ledger(), "dag/run/task/-1", 0) == first
     stream.sent.append(SimpleNamespace(id=first, data='{"data-collections": ["shop.orders"]}', to_json=lambda: {}))  # type: ignore[arg-type]
     stream.drain()
-    assert asked_before(stream.ledger(), "dag/run/task/-1", 2) == first, "it is still at work"
+    assert task_signal_id(stream.ledger(), "dag/run/task/-1", 2) == first, "it is still at work"
     stream.drain()
-    assert asked_before(stream.ledger(), "dag/run/task/-1", 2) == second
+    assert task_signal_id(stream.ledger(), "dag/run/task/-1", 2) == second
 
 
 @pytest.mark.parametrize(("max_tries", "retries", "times"), [(3, 3, 0), (5, 3, 2), (0, 0, 0), (0, 3, 0)])
@@ -119,7 +119,7 @@ def test_clearing_a_task_makes_it_another_time(max_tries: int, retries: int, tim
     ],
 )
 def test_tables_come_as_one_name_a_list_or_rendered_text(given: Any, tables: list[str]) -> None:
-    assert named_tables(given) == tables
+    assert parse_tables(given) == tables
 
 
 @pytest.mark.parametrize(
@@ -163,10 +163,10 @@ def test_a_snapshot_that_is_given_up_ends_the_task_for_good(
     def drain() -> None:
         (signal,) = stream.sent
         if given_up == "refused":
-            stream.books = refuse(stream.books, signal.id, "no captured table matches shop.orders", 1)
+            stream.books = record_refusal(stream.books, signal.id, "no captured table matches shop.orders", 1)
         else:
             stream.drain()
-            stream.books = stop(stream.books, None)
+            stream.books = stop_scans(stream.books, None)
 
     pipeline.settled = drain
     ti = run()
@@ -241,10 +241,10 @@ def test_while_the_snapshot_rests_nothing_is_planned_without_need(fakes: Any, ru
         looks.append(1)
         if len(looks) == 2:
             stream.drain()
-            stream.books = pause(stream.books, paused=True)
+            stream.books = set_paused(stream.books, paused=True)
             pipeline.nothing = 10**6
         if len(looks) == 6:
-            stream.books = pause(stream.books, paused=False)
+            stream.books = set_paused(stream.books, paused=False)
             pipeline.nothing = 0
         return look()
 

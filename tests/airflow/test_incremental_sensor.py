@@ -16,10 +16,20 @@ from airflow.serialization.serialized_objects import BaseSerialization
 from airflow_home import run_dag
 from real_servers import define_connections
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask, pause, refuse, stop
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
+    IncrementalState,
+    read_incremental_state,
+    state_changes,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import (
+    ScanRequest,
+    queue_scans,
+    record_refusal,
+    set_paused,
+    stop_scans,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_request as asked_snapshot
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
@@ -28,21 +38,23 @@ from airflow_provider_mysql_cdc.triggers import shared_poll
 from airflow_provider_mysql_cdc.triggers.incremental import MySqlIncrementalSnapshotTrigger
 
 pytestmark = [pytest.mark.stack, pytest.mark.usefixtures("metadata_db")]
-Step = Callable[[Books], Books]
+Step = Callable[[IncrementalState], IncrementalState]
 
 
 @pytest.fixture
 def step(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any) -> Callable[[Step], None]:
     """Return what takes the books in the ledger a step further, as a drain does."""
     define_connections(monkeypatch, properties, stack)
-    ledger = wiring.ledger(MySqlCdcHook().get_config())
+    ledger = kafka_clients.ledger(MySqlCdcHook().get_config())
     ledger.ensure()
 
     def take(change: Step) -> None:
         state = ledger.read()
         assert state is not None
-        before = books_of(state)
-        records = {key: None if value is None else encode(value) for key, value in changes(before, change(before))}
+        before = read_incremental_state(state)
+        records = {
+            key: None if value is None else encode(value) for key, value in state_changes(before, change(before))
+        }
         ledger.put(records)
 
     return take
@@ -52,23 +64,23 @@ def step(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], stack: Any
 def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Count the reads of the ledger."""
     made: list[int] = []
-    real = asked_snapshot.look_at_ledger
+    real = asked_snapshot.peek_ledger
 
     def counted(cfg: Any) -> Any:
         made.append(1)
         return real(cfg)
 
-    monkeypatch.setattr(asked_snapshot, "look_at_ledger", counted)
+    monkeypatch.setattr(asked_snapshot, "peek_ledger", counted)
     return made
 
 
 def asked(signal: str, *tables: str) -> Step:
-    wanted = Wanted(signal, "incremental", [TableId("shop", table) for table in tables], {})
-    return lambda books: ask(books, wanted, 1)
+    wanted = ScanRequest(signal, "incremental", [TableId("shop", table) for table in tables], {})
+    return lambda books: queue_scans(books, wanted, 1)
 
 
 def read_to_end(signal: str, rows: int) -> Step:
-    def change(books: Books) -> Books:
+    def change(books: IncrementalState) -> IncrementalState:
         mine = [scan for scan in books.scans.values() if scan.request == signal]
         return books.with_scans(replace(scan, rows=rows).finish() for scan in mine)
 
@@ -106,8 +118,8 @@ def test_the_end_of_the_snapshot_ends_the_wait(step: Any, reads: list[int], defe
 @pytest.mark.parametrize(
     ("how", "change"),
     [
-        ("stopped", lambda books: stop(books, None)),
-        ("refused", lambda books: refuse(books, "refused", "its data is not JSON", 1)),
+        ("stopped", lambda books: stop_scans(books, None)),
+        ("refused", lambda books: record_refusal(books, "refused", "its data is not JSON", 1)),
     ],
 )
 def test_a_snapshot_that_was_given_up_fails_the_task_for_good(
@@ -120,7 +132,9 @@ def test_a_snapshot_that_was_given_up_fails_the_task_for_good(
     assert {"stopped": "stopped by a signal", "refused": "its data is not JSON"}[how] in "".join(capfd.readouterr())
 
 
-@pytest.mark.parametrize("change", [lambda books: books, lambda books: pause(books, paused=True)], ids=["new", "rests"])
+@pytest.mark.parametrize(
+    "change", [lambda books: books, lambda books: set_paused(books, paused=True)], ids=["new", "rests"]
+)
 def test_what_is_not_done_is_waited_for(step: Any, change: Step) -> None:
     step(asked("mine", "orders"))
     step(change)
@@ -164,12 +178,12 @@ def test_one_read_of_the_ledger_serves_all_signals_of_a_stream(step: Any, reads:
             waiting.append(asyncio.create_task(events(again)))
         while len(reads) < 3:
             await asyncio.sleep(0.01)
-        assert shared_poll.polls() == 1
+        assert shared_poll.active_polls() == 1
         for number in range(9):
             await asyncio.to_thread(step, read_to_end(f"signal {number}", number))
-        await asyncio.to_thread(step, lambda books: stop(books, None))
+        await asyncio.to_thread(step, lambda books: stop_scans(books, None))
         found = await asyncio.gather(*waiting)
-        assert shared_poll.polls() == 0
+        assert shared_poll.active_polls() == 0
         return found
 
     found = asyncio.run(asyncio.wait_for(wait(), 120))

@@ -20,7 +20,7 @@ from spark_cluster import RunningCluster, command, wait_until
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
-from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
 
 pytestmark = [pytest.mark.spark, pytest.mark.fault]
 
@@ -104,9 +104,9 @@ def test_on_kill_leaves_no_process_and_no_secret(
             ended.append(error)
 
     places = (tmp_path, spark_cluster.folder, Path("/tmp"))
-    carrier = carried(spec, hook.route)
+    carrier = deliver_spec(spec, hook.driver_target)
     given = carrier.__enter__()  # its task is killed and never leaves
-    hook.carry(given)
+    hook.use_delivery(given)
     thread = threading.Thread(target=run)
     thread.start()
     wait_until(lambda: fired.exists() or not thread.is_alive(), 120, "the fault never fired")
@@ -124,7 +124,7 @@ def test_on_kill_leaves_no_process_and_no_secret(
     wait_until(lambda: not spark_cluster.tasks(), 30, "a Python worker goes on")
     wait_until(lambda: not telling(str(fired)), 30, "a process of the application goes on")
     # Another run finds the stream free at once.
-    run_lock.require_nobody_else(pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix, "another/run/task/-1")
+    run_lock.require_sole_run(pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix, "another/run/task/-1")
     other = Pipeline(pipeline.properties, store=pipeline.store, slots=1, owner="another/run/task/-1")
     assert (done := other.drain()) is not None and done.complete
     assert len(pipeline.records("t")) == 3

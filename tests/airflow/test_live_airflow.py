@@ -22,7 +22,7 @@ from live_airflow import DEFERRED, RETRIED, WAITS, LiveAirflow, shown
 from real_servers import files_with
 
 from airflow_provider_mysql_cdc.assets.mysql_cdc import table_uri
-from airflow_provider_mysql_cdc.cdc.operate.end_run import at_work
+from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
@@ -199,13 +199,13 @@ def test_a_deferred_drain_works_without_its_task_and_ends_with_it(
             assert live.end_of(DEFERRED, run_id) == "success", live.log_of(run_id)
             assert live.result(DEFERRED, run_id, "drain")["tables"] == {CUSTOMERS: 1}
         else:
-            assert at_work(pipeline.cfg, owner)
+            assert driver_running(pipeline.cfg, owner)
             # Airflow tells a trigger of it that runs, not one that waits for a triggerer.
             following = f"Following the driver of {owner}"
             live.wait_for(lambda line=following, run=run_id: line in logs_of(live, run), "a trigger at work")
             path = f"dags/{DEFERRED}/dagRuns/{run_id}/taskInstances/drain"
             live.call("PATCH", path, {"new_state": "failed"})
-            live.wait_for(lambda owner=owner: not at_work(pipeline.cfg, owner), "the end of the driver")
+            live.wait_for(lambda owner=owner: not driver_running(pipeline.cfg, owner), "the end of the driver")
         assert live.jobs()[jobs:] == [owner]
     told = live.call("GET", "assets/events?limit=100&order_by=-timestamp")["asset_events"]
     settings = pipeline.cfg.connection_settings()

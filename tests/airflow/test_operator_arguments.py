@@ -14,8 +14,8 @@ from fakes import FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.operators.arguments import NAME_LENGTH, application_name, flag, text_map
-from airflow_provider_mysql_cdc.operators.asset_events import EVENTS
+from airflow_provider_mysql_cdc.operators.arguments import NAME_LENGTH, application_name, parse_bool, parse_text_map
+from airflow_provider_mysql_cdc.operators.asset_events import EVENT_ALIAS
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.incremental import MySqlCdcIncrementalSnapshotOperator
 from airflow_provider_mysql_cdc.operators.reset import MySqlCdcResetOffsetOperator
@@ -42,7 +42,7 @@ def test_mapped_pipelines_keep_their_offsets_apart_in_one_asset(fakes: Any, monk
         store.save(StoredState(epoch=(state.epoch if state else 0) + len(cfg.topic_prefix)), state)
         return pipeline.outcome
 
-    monkeypatch.setattr(FakePipeline, "settle", settle)
+    monkeypatch.setattr(FakePipeline, "settle_offset", settle)
     monkeypatch.setenv(
         "AIRFLOW_CONN_MYSQL_CDC_BANK",
         json.dumps(
@@ -60,7 +60,7 @@ def test_mapped_pipelines_keep_their_offsets_apart_in_one_asset(fakes: Any, monk
             mysql_cdc_conn_id=["mysql_cdc_default", "mysql_cdc_bank"]
         )
     mapped = dag.get_task("drain")
-    assert (mapped.inlets, mapped.outlets) == ([Asset("mapped_offsets")], [EVENTS])
+    assert (mapped.inlets, mapped.outlets) == ([Asset("mapped_offsets")], [EVENT_ALIAS])
     for _ in range(2):
         assert run_dag(dag).state == "success"
     assert seen == {"shop": [0, 4], "bank": [0, 4]}
@@ -73,9 +73,9 @@ def test_what_partial_and_default_args_say_of_assets_is_kept() -> None:
         reset = MySqlCdcResetOffsetOperator.partial(task_id="c", offset="stored", confirm="shop", offset_asset=OFFSETS)
         mapped = reset.expand(mysql_cdc_conn_id=["x"])
     assert drain.inlets == [Asset("mine"), Asset("by_default")]
-    assert drain.outlets == [EVENTS]
+    assert drain.outlets == [EVENT_ALIAS]
     assert (sensor.inlets, list(sensor.outlets)) == ([Asset("by_default")], [])
-    assert (mapped.inlets, mapped.outlets) == ([OFFSETS], [EVENTS])
+    assert (mapped.inlets, mapped.outlets) == ([OFFSETS], [EVENT_ALIAS])
 
 
 def test_an_offset_asset_that_airflow_does_not_know_beforehand_is_refused_by_name(
@@ -232,13 +232,13 @@ def test_an_unknown_argument_is_refused() -> None:
     ],
 )
 def test_truth_values_of_forms_are_read_as_people_mean_them(value: Any, found: bool) -> None:
-    assert flag(value, "again") is found
+    assert parse_bool(value, "again") is found
 
 
 @pytest.mark.parametrize("value", ["maybe", 2, "tru", []])
 def test_what_is_no_truth_value_is_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="neither true nor false"):
-        flag(value, "again")
+        parse_bool(value, "again")
 
 
 def test_a_snapshot_again_of_a_form_is_read_as_people_mean_it(fakes: Any) -> None:
@@ -253,10 +253,10 @@ def test_a_snapshot_again_of_a_form_is_read_as_people_mean_it(fakes: Any) -> Non
 @pytest.mark.parametrize("value", ["[1]", "nonsense", 7])
 def test_settings_that_are_no_mapping_are_refused(value: Any) -> None:
     with pytest.raises(ConfigError, match="conf is no mapping"):
-        text_map(value, "conf")
+        parse_text_map(value, "conf")
 
 
 def test_settings_come_as_mapping_or_as_json() -> None:
-    assert text_map({"a": 1, "b": True, "c": None}, "conf") == {"a": "1", "b": "true"}
-    assert text_map('{"a": "x"}', "conf") == {"a": "x"}
-    assert text_map(" ", "conf") == text_map(None, "conf") == {}
+    assert parse_text_map({"a": 1, "b": True, "c": None}, "conf") == {"a": "1", "b": "true"}
+    assert parse_text_map('{"a": "x"}', "conf") == {"a": "x"}
+    assert parse_text_map(" ", "conf") == parse_text_map(None, "conf") == {}

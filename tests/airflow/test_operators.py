@@ -15,7 +15,7 @@ from airflow_home import run_dag
 from fakes import KAFKA_PASSWORD, PASSWORD, FakeOutcome, FakePipeline, FakeSubmit, connections, install
 
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.job.run_lock import LOST
+from airflow_provider_mysql_cdc.cdc.job.run_lock import LOCK_LOST
 from airflow_provider_mysql_cdc.operators.base import MySqlCdcSparkOperator
 from airflow_provider_mysql_cdc.operators.drain import MySqlCdcDrainOperator
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
@@ -79,7 +79,7 @@ def test_drain_hands_the_plan_to_spark_and_returns_what_was_done(fakes: Any, run
 def test_of_two_drains_that_begin_at_once_the_later_one_gives_way_or_goes_on(fakes: Any, run: Run, then: str) -> None:
     """Both plan before one of them holds the lock, so only the driver finds out."""
     submit, pipeline = fakes
-    said = LOST if then == "lost" else "another run of this topic.prefix is at work"
+    said = LOCK_LOST if then == "lost" else "another run of this topic.prefix is at work"
     submit.set(code=75, body=f'print("[mysql-cdc] RunInProgressError: {said}.")')
     pipeline.outcome = FakeOutcome(complete=False)
 
@@ -177,7 +177,7 @@ def test_run_for_waits_for_work_before_it_starts_spark(
         return bool(found)
 
     monkeypatch.setattr("airflow_provider_mysql_cdc.operators.base.IDLE_POLL_S", 0.01)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.prepare_drain.worth_planning", worth_planning)
+    monkeypatch.setattr(pipeline, "may_have_work", worth_planning)
     pipeline.nothing = 3
     assert run(run_for=60).state == "success"
     assert [name for name, _ in pipeline.calls] == ["drain"] * 4 + ["settle"]

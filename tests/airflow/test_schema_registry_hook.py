@@ -12,7 +12,11 @@ from airflow_home import run_dag
 from fake_registry import running_registry
 from fakes import connections, install
 
-from airflow_provider_mysql_cdc.cdc.config.registry_fields import form_of_registry, reaching_names, without_converter
+from airflow_provider_mysql_cdc.cdc.config.registry_fields import (
+    connection_names,
+    registry_form_fields,
+    registry_property_name,
+)
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.hooks.schema_registry import SchemaRegistryHook
@@ -123,7 +127,7 @@ def test_a_registry_for_nothing_and_two_registries_are_refused(monkeypatch: pyte
 
 
 def test_the_form_asks_for_nothing_that_the_connection_refuses() -> None:
-    assert {without_converter(field) for field in form_of_registry()} < reaching_names()
+    assert {registry_property_name(field) for field in registry_form_fields()} < connection_names()
 
 
 def test_the_buttons_ask_the_registry(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +163,7 @@ def test_no_secret_of_the_registry_leaves_the_job_spec(
 
     submit, _ = install(monkeypatch, tmp_path)
     registry(monkeypatch, login="cdc", password=SECRET)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.holder_of", lambda cfg, owner: None)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.operate.end_run.lock_connection", lambda cfg, owner: None)
     dag_id = f"registry_secrets_{deferrable}"
     with DAG(dag_id, schedule=None) as dag:
         MySqlCdcDrainOperator(

@@ -56,7 +56,7 @@ def test_settings_with_secrets_stand_in_a_file_without_a_name(
 
 def test_nothing_is_written_into_the_file_once_it_is_closed(submit: FakeSubmit, tmp_path: Path) -> None:
     hook = hook_for(submit, conf=CONF)
-    with hook.surroundings() as given:
+    with hook.spark_submit_context() as given:
         (fd,) = given["pass_fds"]
     other = os.open(tmp_path / "other", os.O_RDWR | os.O_CREAT)
     try:
@@ -102,7 +102,9 @@ def test_airflow_keeps_none_of_them_given_as_text_either(
 
     connections(monkeypatch, kafka_conn_id="kafka_cdc")
     submit, _ = install(monkeypatch, tmp_path)
-    monkeypatch.setattr("airflow_provider_mysql_cdc.operators.deferrable_job._at_work", lambda cfg, owner: False)
+    monkeypatch.setattr(
+        "airflow_provider_mysql_cdc.operators.deferrable_job._is_driver_running", lambda cfg, owner: False
+    )
     with DAG(f"secret_settings_{deferred}", schedule=None) as dag:
         env = {"MY_TOKEN": "M4rked-token"}
         MySqlCdcDrainOperator(

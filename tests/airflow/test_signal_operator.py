@@ -11,10 +11,10 @@ from airflow_home import run_dag
 from confluent_kafka.admin import AdminClient, NewTopic
 from real_servers import define_connections, execute
 
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import look_at_ledger
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaChannel
-from airflow_provider_mysql_cdc.cdc.signals.signal import read_action, waiting
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.operate.snapshot_request import peek_ledger
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChannel
+from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals, read_action
 from airflow_provider_mysql_cdc.hooks.mysql_cdc import MySqlCdcHook
 from airflow_provider_mysql_cdc.operators.signal import MySqlCdcSignalOperator
 
@@ -40,7 +40,7 @@ def prefix(monkeypatch: pytest.MonkeyPatch, properties: dict[str, str], channels
     admin = AdminClient({"bootstrap.servers": stack.kafka})
     topic = f"{properties['topic.prefix']}-signal"
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
-    wiring.ledger(MySqlCdcHook().get_config()).ensure()
+    kafka_clients.ledger(MySqlCdcHook().get_config()).ensure()
     return properties["topic.prefix"]
 
 
@@ -59,7 +59,7 @@ def rows(root: Any, database: str) -> list[tuple[Any, ...]]:
 
 def test_over_airflow_it_waits_in_the_ledger(prefix: str) -> None:
     ti = send("over_airflow", data='{"data-collections": ["shop.o\'neil"], "type": "BLOCKING"}')
-    ((_, signal),) = waiting(look_at_ledger(MySqlCdcHook().get_config()).signals)
+    ((_, signal),) = pending_signals(peek_ledger(MySqlCdcHook().get_config()).signals)
     assert ti.xcom_pull(task_ids="send") == signal.id
     assert signal.channel == "airflow"
     assert read_action(signal, frozenset()).collections == ("shop.o'neil",)
@@ -77,7 +77,7 @@ def test_over_the_source_it_is_a_row_whatever_its_text_holds(root: Any, database
 def test_over_kafka_it_is_a_record_under_the_prefix(prefix: str) -> None:
     cfg = MySqlCdcHook().get_config()
     ti = send("over_kafka", channel="kafka")
-    ((_, signal),) = KafkaChannel(cfg).poll(look_at_ledger(cfg)).signals
+    ((_, signal),) = KafkaSignalChannel(cfg).poll(peek_ledger(cfg)).signals
     assert signal.id == ti.xcom_pull(task_ids="send")
     assert (signal.type, json.loads(signal.data)) == ("execute-snapshot", SNAPSHOT)
 
@@ -127,7 +127,7 @@ def test_what_the_drain_would_refuse_is_not_sent(
     ti = send(f"refused_{why}", **{"channel": "source", "retries": 1, **arguments})
     assert (ti.state, ti.try_number) == ("failed", 1)
     assert rows(root, database) == []
-    assert KafkaChannel(cfg).poll(look_at_ledger(cfg)).signals == []
+    assert KafkaSignalChannel(cfg).poll(peek_ledger(cfg)).signals == []
 
 
 def test_a_channel_that_nobody_listens_to_is_refused(

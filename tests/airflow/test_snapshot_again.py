@@ -17,12 +17,12 @@ from table_rig import filled
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, CdcError, RunInProgressError
-from airflow_provider_mysql_cdc.cdc.job.job_error import tell
+from airflow_provider_mysql_cdc.cdc.job.job_error import write_job_error
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.operate import snapshot_again
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
 from airflow_provider_mysql_cdc.operators import adhoc_snapshot as asking
-from airflow_provider_mysql_cdc.operators.asset_events import EVENTS
+from airflow_provider_mysql_cdc.operators.asset_events import EVENT_ALIAS
 from airflow_provider_mysql_cdc.operators.snapshot import MySqlCdcSnapshotOperator
 from airflow_provider_mysql_cdc.spark.jobs import run_job
 
@@ -48,7 +48,7 @@ class Again(MySqlCdcSnapshotOperator):
         task.pipeline, task.fired, task.modes, task.before = pipeline, fired, [], lambda mode: None
         return task
 
-    def _open(self, context: Any) -> Any:
+    def _config_and_store(self, context: Any) -> Any:
         return self.pipeline.cfg, self.pipeline.store
 
     def _check_spark(self) -> None:
@@ -63,7 +63,7 @@ class Again(MySqlCdcSnapshotOperator):
             if self.fired is not None and self.fired.exists():
                 raise Killed from error
             if isinstance(error, CdcError):
-                tell(spec, error, self.pipeline.log)
+                write_job_error(spec, error, self.pipeline.log)
             return AirflowException(f"{type(error).__name__}: {error}")
         return None
 
@@ -73,13 +73,13 @@ class Again(MySqlCdcSnapshotOperator):
             dag_id="mysql_cdc_snapshot", run_id="r", task_id="snapshot", map_index=-1, max_tries=0, task=self
         )
         events = SimpleNamespace(asset_alias_events=[], add=lambda *_, **__: None)
-        return self.execute({"ti": ti, "outlet_events": {EVENTS: events}})
+        return self.execute({"ti": ti, "outlet_events": {EVENT_ALIAS: events}})
 
 
 @pytest.fixture
 def stream(properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     """Return a stream of three tables, one of them without a key, which stands behind its first snapshot."""
-    monkeypatch.setattr(asking, "WAIT_S", 0.05)
+    monkeypatch.setattr(asking, "LEDGER_POLL_S", 0.05)
     pipeline = Pipeline(properties | FLAT)
     keyless = [f"CREATE TABLE `{database}`.c (a INT)", f"INSERT INTO `{database}`.c VALUES (1), (1), (2)"]
     execute(root, *filled(database, "a", "b", count=60), *keyless)
@@ -187,14 +187,14 @@ def test_a_scheduled_drain_gives_way_meanwhile(
 
 
 def test_it_waits_while_another_run_is_at_work(stream: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    busy, real = [RunInProgressError("another run is at work")], snapshot_again.synchronise
+    busy, real = [RunInProgressError("another run is at work")], snapshot_again.reconcile_store
 
     def synchronise(*arguments: Any) -> Any:
         if busy:
             raise busy.pop()
         return real(*arguments)
 
-    monkeypatch.setattr(snapshot_again, "synchronise", synchronise)
+    monkeypatch.setattr(snapshot_again, "reconcile_store", synchronise)
     assert Again.of(stream).go()["state"] == "done"
 
 
@@ -222,7 +222,7 @@ def test_without_watermarks_the_drain_comes_first_and_what_changes_behind_it_is_
     stream: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server without GTIDs and without a signal table."""
-    monkeypatch.setattr(snapshot_again, "unfit", lambda conn, cfg: "there is no signal table")
+    monkeypatch.setattr(snapshot_again, "watermark_obstacle", lambda conn, cfg: "there is no signal table")
     undrained(root, database)
     task = Again.of(stream, tables=[f"{database}.a"])
     task.before = lambda mode: execute(root, f"DELETE FROM `{database}`.b WHERE id = 9") if mode == "snapshot" else None

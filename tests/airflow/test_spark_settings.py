@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.environment.packed import MANIFEST
 from airflow_provider_mysql_cdc.hooks import spark_python
 from airflow_provider_mysql_cdc.hooks.spark_defaults import JAVA_OPTIONS, cluster_defaults, with_defaults
-from airflow_provider_mysql_cdc.hooks.spark_python import DRIVER, EXECUTORS, driver_env, python_of
+from airflow_provider_mysql_cdc.hooks.spark_python import DRIVER_PYTHON, EXECUTOR_PYTHON, choose_python, driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
 
 STANDALONE, YARN = "spark://one:7077", "yarn"
@@ -40,30 +40,30 @@ def settled(monkeypatch: pytest.MonkeyPatch, extra: dict[str, Any] | None = None
 
 @pytest.mark.parametrize("master", [STANDALONE, YARN, "k8s://https://one:443"])
 def test_the_worker_s_interpreter_is_the_client_driver_s_and_never_the_executors(master: str) -> None:
-    made = python_of(master, "client", env={"PYTHONPATH": "/airflow"}, conf={})
-    assert made.conf == {DRIVER: sys.executable}
+    made = choose_python(master, "client", env={"PYTHONPATH": "/airflow"}, conf={})
+    assert made.conf == {DRIVER_PYTHON: sys.executable}
     assert "PYSPARK_PYTHON" not in made.env
     assert "/airflow" not in made.env.get("PYTHONPATH", ""), "YARN puts it into the containers, before all others"
 
 
 def test_a_driver_in_cluster_mode_runs_in_the_executors_python() -> None:
-    assert python_of(YARN, "cluster", env={}, conf={}).conf == {}
-    made = python_of(YARN, "cluster", env={}, conf={EXECUTORS: "./env/bin/python"})
-    assert made.conf == {EXECUTORS: "./env/bin/python"}
+    assert choose_python(YARN, "cluster", env={}, conf={}).conf == {}
+    made = choose_python(YARN, "cluster", env={}, conf={EXECUTOR_PYTHON: "./env/bin/python"})
+    assert made.conf == {EXECUTOR_PYTHON: "./env/bin/python"}
     assert not {n for n in made.env if n.startswith("PY")}
 
 
 def test_the_executors_python_does_not_become_the_client_driver_s() -> None:
     """Spark lets spark.pyspark.python run the driver too, which has no ./environment (tried with 4.3)."""
-    made = python_of(STANDALONE, "client", env={}, conf={EXECUTORS: "./environment/bin/python"})
-    assert made.conf == {EXECUTORS: "./environment/bin/python", DRIVER: sys.executable}
-    named = python_of(STANDALONE, "client", env={"PYSPARK_DRIVER_PYTHON": "/x", "PYSPARK_PYTHON": "/y"}, conf={})
-    assert named.conf == {EXECUTORS: "/y", DRIVER: "/x"}
+    made = choose_python(STANDALONE, "client", env={}, conf={EXECUTOR_PYTHON: "./environment/bin/python"})
+    assert made.conf == {EXECUTOR_PYTHON: "./environment/bin/python", DRIVER_PYTHON: sys.executable}
+    named = choose_python(STANDALONE, "client", env={"PYSPARK_DRIVER_PYTHON": "/x", "PYSPARK_PYTHON": "/y"}, conf={})
+    assert named.conf == {EXECUTOR_PYTHON: "/y", DRIVER_PYTHON: "/x"}
     assert "PYTHONPATH" not in named.env, "another interpreter has packages of its own"
 
 
 def test_a_pythonpath_that_is_asked_for_is_kept() -> None:
-    made = python_of(YARN, "cluster", env={"PYTHONPATH": "/mine"}, conf={}, asked={"PYTHONPATH": "/mine"})
+    made = choose_python(YARN, "cluster", env={"PYTHONPATH": "/mine"}, conf={}, requested_env={"PYTHONPATH": "/mine"})
     assert made.env["PYTHONPATH"] == "/mine"
 
 
@@ -72,21 +72,29 @@ def test_a_packed_environment_among_the_archives_is_the_executors_python(archive
     with tarfile.open(other, "w:gz") as tar:
         tar.addfile(tarfile.TarInfo("ca.pem"))
     named = f"{other}#certificates,file://{archive}#here"
-    assert python_of(STANDALONE, "client", env={}, conf={}, archives=named).conf[EXECUTORS] == "./here/bin/python"
-    assert EXECUTORS not in python_of(STANDALONE, "client", env={}, conf={}, archives=f"{other}#certificates").conf
-    assert EXECUTORS not in python_of(STANDALONE, "client", env={}, conf={}, archives=str(archive)).conf
-    named = python_of(STANDALONE, "client", env={}, conf={EXECUTORS: "/named"}, archives=f"{archive}#here").conf
-    assert named[EXECUTORS] == "/named"
+    assert (
+        choose_python(STANDALONE, "client", env={}, conf={}, archives=named).conf[EXECUTOR_PYTHON]
+        == "./here/bin/python"
+    )
+    assert (
+        EXECUTOR_PYTHON
+        not in choose_python(STANDALONE, "client", env={}, conf={}, archives=f"{other}#certificates").conf
+    )
+    assert EXECUTOR_PYTHON not in choose_python(STANDALONE, "client", env={}, conf={}, archives=str(archive)).conf
+    named = choose_python(
+        STANDALONE, "client", env={}, conf={EXECUTOR_PYTHON: "/named"}, archives=f"{archive}#here"
+    ).conf
+    assert named[EXECUTOR_PYTHON] == "/named"
 
 
 def test_the_connection_s_settings_are_under_the_job_s(monkeypatch: pytest.MonkeyPatch, archive: Path) -> None:
     extra = {"conf": {"spark.a": "connection", "spark.b": True}, "archives": f"{archive}#environment"}
     hook = settled(monkeypatch, extra, conf={"spark.a": "job"})
     assert (hook._conf["spark.a"], hook._conf["spark.b"]) == ("job", "true")
-    assert hook._conf[EXECUTORS] == "./environment/bin/python"
+    assert hook._conf[EXECUTOR_PYTHON] == "./environment/bin/python"
     command = hook._build_spark_submit_command("app.py")
     assert command[command.index("--archives") + 1] == f"{archive}#environment"
-    assert f"{DRIVER}={sys.executable}" in command
+    assert f"{DRIVER_PYTHON}={sys.executable}" in command
     with pytest.raises(ConfigError, match="not an object"):
         settled(monkeypatch, {"conf": "spark.a=1"})
 
@@ -101,12 +109,12 @@ def test_the_cluster_s_java_options_are_kept(monkeypatch: pytest.MonkeyPatch, tm
         *("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:MaxNewSize=32m", "-Dhttp.proxyHost=proxy", "-Xss4m")
     ]
     assert "spark.x" not in hook._conf, "spark-submit reads it by itself"
-    defaults.write_text(f"{JAVA_OPTIONS}=-XX:+UseG1GC\n{DRIVER} /opt/python\n")
+    defaults.write_text(f"{JAVA_OPTIONS}=-XX:+UseG1GC\n{DRIVER_PYTHON} /opt/python\n")
     hook = settled(monkeypatch, driver_env=env)
     assert hook._conf[JAVA_OPTIONS] == "-XX:TieredStopAtLevel=1 -XX:MaxNewSize=32m -XX:+UseG1GC", (
         "a JVM takes one collector only"
     )
-    assert hook._conf[DRIVER] == "/opt/python"
+    assert hook._conf[DRIVER_PYTHON] == "/opt/python"
     named = settled(monkeypatch, {"conf": {JAVA_OPTIONS: "-Dmine"}}, driver_env=env)
     assert named._conf[JAVA_OPTIONS] == "-Dmine"
 
@@ -161,14 +169,18 @@ def test_a_spark_that_is_only_on_the_path_has_its_defaults_read(
 def test_the_cluster_s_interpreter_does_not_run_local_jobs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """As settings both win over PYSPARK_PYTHON (org.apache.spark.deploy.PythonRunner)."""
     (tmp_path / "conf").mkdir()
-    (tmp_path / "conf" / "spark-defaults.conf").write_text(f"{EXECUTORS} /cluster/python\n{DRIVER} /edge/python\n")
+    (tmp_path / "conf" / "spark-defaults.conf").write_text(
+        f"{EXECUTOR_PYTHON} /cluster/python\n{DRIVER_PYTHON} /edge/python\n"
+    )
     env = {"SPARK_HOME": str(tmp_path)}
     local = settled(monkeypatch, master="local[2]", driver_env=env)._conf
-    assert (local[EXECUTORS], local[DRIVER]) == (sys.executable, sys.executable)
-    mine = settled(monkeypatch, master="local[2]", driver_env=env, conf={EXECUTORS: "/mine", DRIVER: "/mine"})._conf
-    assert (mine[EXECUTORS], mine[DRIVER]) == ("/mine", "/mine")
+    assert (local[EXECUTOR_PYTHON], local[DRIVER_PYTHON]) == (sys.executable, sys.executable)
+    mine = settled(
+        monkeypatch, master="local[2]", driver_env=env, conf={EXECUTOR_PYTHON: "/mine", DRIVER_PYTHON: "/mine"}
+    )._conf
+    assert (mine[EXECUTOR_PYTHON], mine[DRIVER_PYTHON]) == ("/mine", "/mine")
     there = settled(monkeypatch, driver_env=env)._conf
-    assert (there[EXECUTORS], there[DRIVER]) == ("/cluster/python", "/edge/python")
+    assert (there[EXECUTOR_PYTHON], there[DRIVER_PYTHON]) == ("/cluster/python", "/edge/python")
 
 
 def test_more_drivers_than_spark_has_ports_for_start_on_one_worker(
@@ -205,4 +217,4 @@ def test_a_properties_file_stands_for_the_cluster_s_defaults(tmp_path: Path) -> 
     mine.write_text("! note\nspark.b : two words \n\n")
     assert cluster_defaults({"SPARK_CONF_DIR": str(tmp_path)}, str(mine)) == {"spark.b": "two words"}
     assert cluster_defaults({"SPARK_HOME": str(tmp_path)}) == {}
-    assert with_defaults({"spark.a": "ours"}, cluster={"spark.a": "theirs"}, asked={}) == {"spark.a": "ours"}
+    assert with_defaults({"spark.a": "ours"}, cluster={"spark.a": "theirs"}, requested={}) == {"spark.a": "ours"}

@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.hooks import spark_submit
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook, application_path
-from airflow_provider_mysql_cdc.hooks.spec_delivery import sweep
+from airflow_provider_mysql_cdc.hooks.spec_delivery import remove_abandoned_folders
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -141,8 +141,8 @@ def test_a_connection_s_keytab_is_a_file_for_this_account_as_long_as_its_driver_
     connection = {"conn_type": "spark", "host": "spark://one:7077", "extra": extra}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_CDC", json.dumps(connection))
     hook = hook_for(submit, master=None, conn_id="spark_cdc")
-    assert hook.route.own_login and list(own.iterdir()) == []
-    with hook.surroundings(outlives=outlives) as given:
+    assert hook.driver_target.own_login and list(own.iterdir()) == []
+    with hook.spark_submit_context(outlives=outlives) as given:
         command = hook._build_spark_submit_command("app.py")
         keytab = Path(command[command.index("--keytab") + 1])
         assert keytab.read_bytes() == b"k3ytab" and keytab.is_relative_to(own)
@@ -150,10 +150,10 @@ def test_a_connection_s_keytab_is_a_file_for_this_account_as_long_as_its_driver_
         driver = subprocess.Popen(
             [sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE, **given
         )
-    sweep()
+    remove_abandoned_folders()
     assert keytab.exists() is outlives, "a driver that goes on may log in anew"
     driver.communicate()
-    sweep()
+    remove_abandoned_folders()
     assert list(own.iterdir()) == []
 
 

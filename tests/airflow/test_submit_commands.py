@@ -15,10 +15,10 @@ from fakes import FakeSubmit
 from test_application_end import JOB, SPEC, api
 
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
-from airflow_provider_mysql_cdc.hooks.hadoop_credentials import VARIABLE
+from airflow_provider_mysql_cdc.hooks.hadoop_credentials import TOKEN_FILE_VARIABLE
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env
 from airflow_provider_mysql_cdc.hooks.spark_submit import CdcSparkSubmitHook
-from airflow_provider_mysql_cdc.hooks.spec_delivery import carried
+from airflow_provider_mysql_cdc.hooks.spec_delivery import deliver_spec
 
 __all__ = ["api"]
 
@@ -36,8 +36,8 @@ def submitted(
     env = driver_env({"PATH": os.environ["PATH"], "SPARK_HOME": str(submit.folder), "AIRFLOW_CONN_X": "secret"})
     conf = {"spark.pyspark.python": "./environment/bin/python"}
     hook = CdcSparkSubmitHook(conn_id="spark_cdc", driver_env=env, conf=conf, name="cdc", **arguments)
-    with carried(SPEC, hook.route) as given:
-        hook.carry(given)
+    with deliver_spec(SPEC, hook.driver_target) as given:
+        hook.use_delivery(given)
         yield hook._build_spark_submit_command(APPLICATION), {**hook._driver_env, **given.env}, hook
 
 
@@ -70,14 +70,14 @@ def test_yarn_in_cluster_mode(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         env,
         hook,
     ):
-        shipped = hook._carried.files[0]
+        shipped = hook._delivery.files[0]
         assert without_conf(command) == [
             *("spark-submit", "--master", "yarn", "--files", f"/etc/hosts,{shipped}"),
             *("--archives", "/e.tar.gz#environment", "--name", "cdc", "--deploy-mode", "cluster"),
             *(APPLICATION, "job-spec.json"),
         ]
         assert own(settings(command)).get("spark.yarn.tags") == f"mysql-cdc-{JOB}"
-        assert env[VARIABLE] == f"/proc/self/fd/{hook._carried.fds[0]}" and KEY_VARIABLE not in env
+        assert env[TOKEN_FILE_VARIABLE] == f"/proc/self/fd/{hook._delivery.fds[0]}" and KEY_VARIABLE not in env
         assert "M4rked" not in Path(shipped).read_text()
         nothing_secret(command, env)
 
@@ -94,7 +94,7 @@ def test_kubernetes_in_cluster_mode(api: Api, tmp_path: Path, monkeypatch: pytes
             f"spark.kubernetes.driver.secrets.mysql-cdc-{JOB}": "/etc/mysql-cdc",
         }
         assert list(api.secrets) == [f"mysql-cdc-{JOB}"]
-        assert KEY_VARIABLE not in env and VARIABLE not in env
+        assert KEY_VARIABLE not in env and TOKEN_FILE_VARIABLE not in env
         nothing_secret(command, env)
     assert api.secrets == {}
 
@@ -102,7 +102,7 @@ def test_kubernetes_in_cluster_mode(api: Api, tmp_path: Path, monkeypatch: pytes
 @pytest.mark.parametrize("host", ["yarn", "k8s://https://one:443", "spark://one:7077"])
 def test_client_mode_is_the_same_on_every_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     with submitted(tmp_path, monkeypatch, host, "client") as (command, env, hook):
-        path = hook._carried.argument
+        path = hook._delivery.argument
         assert without_conf(command) == [
             *("spark-submit", "--master", host, "--name", "cdc", "--deploy-mode", "client", APPLICATION, path)
         ]

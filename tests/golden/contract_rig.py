@@ -13,7 +13,7 @@ from golden.golden_data import sample
 from unit.decode_builder import body, image, packet, table_map
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
@@ -32,7 +32,7 @@ _WIRES = {"INT": (wt.LONG, 0), "VARCHAR": (wt.VARCHAR, 1020)}
 
 def created(ddl: str, state: SchemaState | None = None) -> Table:
     """Return the table that a CREATE TABLE statement makes in database inventory."""
-    found = apply(state or SchemaState(), ddl, DdlContext(default_db="inventory")).state
+    found = apply_ddl(state or SchemaState(), ddl, DdlContext(default_db="inventory")).state
     (made,) = found.tables.values()
     return made
 

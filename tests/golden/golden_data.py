@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
@@ -73,7 +73,7 @@ def history(capture: str) -> list[Step]:
     for group in groups:
         ddl = whole_statement([r["payload"]["ddl"] for r in group])
         db = group[0]["payload"]["databaseName"] or ""
-        applied = apply(state, ddl, DdlContext(default_db=db))
+        applied = apply_ddl(state, ddl, DdlContext(default_db=db))
         state = applied.state
         source = group[0]["source"]
         place = (source["file"], source["pos"])

@@ -31,7 +31,7 @@ from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.emit.contracts import MYSQL_1_9, contract
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
@@ -143,9 +143,9 @@ def test_an_event_with_transaction_metadata_equals_the_sample() -> None:
     place = {"ts_ms": 0, "server_id": 1, "file": "b.000001", "pos": 4, "thread": 1, "query": None, "gtid": None}
     ctx = context_of(source_block(table.id, prefix="p", version="1.9"), place, theirs["ts_ms"])
     ctx.transaction = PLACEHOLDER
-    transactions = Transactions(ConnectorConfig.from_properties(BASE | {"event.contract": "1.9"}))
+    transactions = TransactionMetadata(ConnectorConfig.from_properties(BASE | {"event.contract": "1.9"}))
     transactions.begin(theirs["transaction"]["id"], "b.000001", 4)
-    (record,) = transactions.number(table.id, streamed(table, options, ctx, None, theirs["after"]))
+    (record,) = transactions.number_records(table.id, streamed(table, options, ctx, None, theirs["after"]))
     value = parsed(record[1])
     assert list(value["payload"]) == list(theirs) == [f["field"] for f in value["schema"]["fields"]]
     assert value["payload"] | {"source": "<elided>"} == theirs
@@ -184,7 +184,7 @@ def test_transaction_ids_equal_the_samples(contract_version: str) -> None:
     by_gtid, by_place = sample("EX-53")
     cfg = ConnectorConfig.from_properties(BASE | {"event.contract": contract_version})
     for gtid, theirs in ((by_gtid, by_gtid), (None, by_place)):
-        transactions = Transactions(cfg)
+        transactions = TransactionMetadata(cfg)
         transactions.begin(gtid, "mysql-bin.000002", 1913)
         topic, key, value = transactions.begin_record()
         assert topic == "p.transaction"

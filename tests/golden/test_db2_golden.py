@@ -19,11 +19,11 @@ from unit.decode_builder import one_text, one_value
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext, HiddenRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext, UnnumberedRow
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
-from airflow_provider_mysql_cdc.cdc.emit.source_block import LsnPlace, fill_lsn, source_block
+from airflow_provider_mysql_cdc.cdc.emit.source_block import LsnPosition, fill_lsn, source_block
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import topic_name
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Index, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
 
 # The statement is Db2's (IDENTITY); Db2's schema stands where MySQL has its database (DB2-01).
 _TYPES = {"INTEGER": ("INT", None), "VARCHAR(255)": ("VARCHAR", 255)}
@@ -44,7 +44,7 @@ def sample_table() -> Table:
         if "PRIMARY KEY" in rest:
             primary.append(column)
         if "UNIQUE" in rest:
-            unique.append(Index(column, (column,)))
+            unique.append(UniqueIndex(column, (column,)))
     return Table(TableId("MYSCHEMA", name.upper()), tuple(columns), tuple(primary), tuple(unique))
 
 
@@ -52,30 +52,30 @@ JOHN = {"ID": 1005, "FIRST_NAME": "john", "LAST_NAME": "doe", "EMAIL": "john.doe
 MOVED = JOHN | {"EMAIL": "noreply@example.org"}
 Row = dict[str, Any] | None
 # Row before, row after, place in the log, and the time of handling in milliseconds.
-CHANGES: dict[str, tuple[Row, Row, LsnPlace, int]] = {
+CHANGES: dict[str, tuple[Row, Row, LsnPosition, int]] = {
     "EX-21": (
         None,
         JOHN,
-        LsnPlace(1559729468470_000, "00000027:00000758:0003", "00000027:00000758:0005"),
+        LsnPosition(1559729468470_000, "00000027:00000758:0003", "00000027:00000758:0005"),
         1559729471739,
     ),
     "EX-22": (
         JOHN,
         MOVED,
-        LsnPlace(1559729995937_000, "00000027:00000ac0:0002", "00000027:00000ac0:0007"),
+        LsnPosition(1559729995937_000, "00000027:00000ac0:0002", "00000027:00000ac0:0007"),
         1559729998706,
     ),
     "EX-23": (
         MOVED,
         None,
-        LsnPlace(1559730445243_000, "00000027:00000db0:0005", "00000027:00000db0:0007"),
+        LsnPosition(1559730445243_000, "00000027:00000db0:0005", "00000027:00000db0:0007"),
         1559730450205,
     ),
 }
 PLACE = CHANGES["EX-21"][2]
 
 
-def context_at(table: Table, place: LsnPlace, ms: int = 0, marker: str = "false") -> EventContext:
+def context_at(table: Table, place: LsnPosition, ms: int = 0, marker: str = "false") -> EventContext:
     """Return what the records of a row at a place have in common.
 
     ``source.name`` and the names of the schemas differ in the seed; both are taken as given (DB2-14).
@@ -90,7 +90,7 @@ def context_at(table: Table, place: LsnPlace, ms: int = 0, marker: str = "false"
 def records(
     before: Row,
     after: Row,
-    place: LsnPlace = PLACE,
+    place: LsnPosition = PLACE,
     ms: int = 0,
     *,
     table: Table | None = None,
@@ -102,7 +102,7 @@ def records(
     return streamed(table, options, context_at(table, place, ms), before, after, texts)
 
 
-def snapshot_record(row: dict[str, Any], place: LsnPlace, marker: str = "true") -> Record:
+def snapshot_record(row: dict[str, Any], place: LsnPosition, marker: str = "true") -> Record:
     """Return the record of a row that a snapshot read."""
     table = sample_table()
     texts = envelope_text(table, OPTIONS, connector="db2")
@@ -129,7 +129,7 @@ def test_whole_events_equal_the_samples(name: str) -> None:
 
 @pytest.mark.req("DB2-06", "DB2-13", "EVT-27")
 def test_a_snapshot_event_has_no_commit_lsn() -> None:
-    key, value, *_ = snapshot_record(JOHN, LsnPlace(PLACE.commit_us, PLACE.change_lsn, None))
+    key, value, *_ = snapshot_record(JOHN, LsnPosition(PLACE.commit_us, PLACE.change_lsn, None))
     mine = parsed(value)["payload"]
     assert (mine["op"], mine["before"], mine["after"]) == ("r", None, JOHN)
     assert mine["source"] == sample("EX-21")["payload"]["source"] | {"snapshot": True, "commit_lsn": None}
@@ -210,5 +210,5 @@ def test_what_is_written_is_json_without_the_misprints(name: str) -> None:
 
 @pytest.mark.req("DB2-17")
 def test_rows_that_are_not_numbered_are_counted() -> None:
-    row = HiddenRow(3)
+    row = UnnumberedRow(3)
     assert (f"{row}", f"{row + 1}", row + 1 - row) == ("", "", 1)

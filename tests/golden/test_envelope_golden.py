@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 MODES: dict[str, dict[str, Any]] = {
@@ -95,7 +95,7 @@ def texts_of(row: dict[str, Any], **properties: str) -> EnvelopeText:
     base = {"topic.prefix": "cap", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
     cfg = ConnectorConfig.from_properties({**base, **properties})
     table = table_of(row)
-    return wiring.envelope_text(cfg, table, wiring.table_options(cfg, table))
+    return table_options.envelope_text(cfg, table, table_options.table_options(cfg, table))
 
 
 @pytest.mark.req("COL-11", "COL-12")

@@ -11,22 +11,22 @@ from golden.golden_data import sample
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.contracts import DB2_1_9, MYSQL_1_9
-from airflow_provider_mysql_cdc.cdc.emit.schema_change import ChangeFormat, SnapshotStatement, snapshot_statements
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import SchemaChangeFormat, SnapshotStatement, snapshot_statements
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import change_format
 
 CONTEXT = DdlContext(default_db="inventory")
-LATIN = DbDefaults("latin1", "latin1_swedish_ci")
+LATIN = DefaultCharset("latin1", "latin1_swedish_ci")
 # EX-50, with the widths a MySQL 5.7 shows.
 STATEMENT = (
     "CREATE TABLE customers (id INT(11) NOT NULL AUTO_INCREMENT PRIMARY KEY, first_name VARCHAR(255) NOT NULL, "
     "last_name VARCHAR(255) NOT NULL, email VARCHAR(255) NOT NULL UNIQUE KEY) AUTO_INCREMENT=1001"
 )
-CUSTOMERS = apply(SchemaState(databases={"inventory": LATIN}), STATEMENT, CONTEXT).state
+CUSTOMERS = apply_ddl(SchemaState(database_defaults={"inventory": LATIN}), STATEMENT, CONTEXT).state
 AT = SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None)
 CONFIG = {
     "topic.prefix": "mysql-server-1", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1",
@@ -38,13 +38,13 @@ def event(pos: int, seconds: int = 0) -> Any:
     return SimpleNamespace(timestamp=seconds, server_id=0, file="mysql-bin.000003", start_pos=pos)
 
 
-def format_of(**properties: str) -> ChangeFormat:
+def format_of(**properties: str) -> SchemaChangeFormat:
     """Return the writer that the pipeline takes for a configuration."""
     return change_format(ConnectorConfig.from_properties(CONFIG | properties))
 
 
-def streamed(form: ChangeFormat, ddl: str, state: SchemaState = CUSTOMERS) -> list[tuple[Any, Any]]:
-    records = list(form.streamed(apply(state, ddl, CONTEXT).changes, event(4, 12), AT))
+def streamed(form: SchemaChangeFormat, ddl: str, state: SchemaState = CUSTOMERS) -> list[tuple[Any, Any]]:
+    records = list(form.stream_records(apply_ddl(state, ddl, CONTEXT).changes, event(4, 12), AT))
     return [(json.loads(r.key), json.loads(r.value)) for r in records]
 
 
@@ -55,7 +55,7 @@ def test_the_oldest_form_equals_the_sample() -> None:
     payload = theirs["payload"]
     place = BinlogOffset(payload["source"]["file"], payload["source"]["pos"])
     statement = SnapshotStatement("inventory", payload["ddl"])
-    (record,) = format_of(**{"source.struct.version": "v1"}).snapshot([statement], {}, place)
+    (record,) = format_of(**{"source.struct.version": "v1"}).snapshot_records([statement], {}, place)
     assert record.key.decode() == dumps(key)
     assert record.value.decode() == dumps(theirs)
 
@@ -65,7 +65,7 @@ def test_the_oldest_form_of_a_snapshots_statements() -> None:
     table = TableId("inventory", "customers")
     statements = snapshot_statements(LATIN, {"inventory": LATIN}, {table: STATEMENT})
     form = format_of(**{"source.struct.version": "v1"})
-    records = form.snapshot(statements, CUSTOMERS.tables, BinlogOffset("mysql-bin.000003", 154))
+    records = form.snapshot_records(statements, CUSTOMERS.tables, BinlogOffset("mysql-bin.000003", 154))
     payloads = [json.loads(r.value)["payload"] for r in records]
     assert [p["ddl"].split()[0] for p in payloads] == ["SET", "DROP", "DROP", "CREATE", "USE", "CREATE"]
     assert [json.loads(r.key)["payload"] for r in records] == [{"databaseName": p["databaseName"]} for p in payloads]
@@ -83,7 +83,7 @@ def test_the_oldest_form_of_streamed_statements_has_one_record_for_each_database
     assert (source["ts_sec"], source["snapshot"], source["db"], source["table"]) == (12, False, None, None)
     state = CUSTOMERS
     for statement in ("CREATE TABLE a (i INT)", "CREATE DATABASE other", "CREATE TABLE other.b (i INT)"):
-        state = apply(state, statement, CONTEXT).state
+        state = apply_ddl(state, statement, CONTEXT).state
     found = streamed(form, "DROP TABLE customers, other.b, a", state)
     assert [k["payload"]["databaseName"] for k, _ in found] == ["inventory", "other"]
     assert found[0][1]["payload"]["ddl"] == "DROP TABLE `inventory`.`customers`; DROP TABLE `inventory`.`a`;"
@@ -93,8 +93,8 @@ def test_the_oldest_form_of_streamed_statements_has_one_record_for_each_database
 @pytest.mark.req("EX-03", "SCH-33", "SCH-34", "SCH-36", "SCH-37", "SCH-39", "SCH-40", "SCH-41", "SCH-42", "SNAP-45")
 def test_a_schema_change_equals_the_sample() -> None:
     theirs = sample("EX-03")["payload"]
-    form = ChangeFormat("dbserver1", "1.9", key_schema=False, value_schema=False)
-    (record,) = form.streamed(apply(CUSTOMERS, theirs["ddl"], CONTEXT).changes, event(219), AT)
+    form = SchemaChangeFormat("dbserver1", "1.9", key_schema=False, value_schema=False)
+    (record,) = form.stream_records(apply_ddl(CUSTOMERS, theirs["ddl"], CONTEXT).changes, event(219), AT)
     assert record.key == b'{"databaseName":"inventory"}'
     assert record.value.decode() == dumps(theirs)
 
@@ -104,7 +104,9 @@ def test_the_leftover_of_the_manuals_is_not_written() -> None:
     """A message has one payload: neither its members nor its source are the flat ones; pos stands in source only."""
     left = sample("EX-04")["payload"]
     form = format_of()
-    (record,) = form.snapshot([SnapshotStatement("inventory", left["ddl"])], {}, BinlogOffset("mysql-bin.000003", 154))
+    (record,) = form.snapshot_records(
+        [SnapshotStatement("inventory", left["ddl"])], {}, BinlogOffset("mysql-bin.000003", 154)
+    )
     assert record.value.count(b'"payload":') == 1
     mine = json.loads(record.value)["payload"]
     assert mine["ddl"] == left["ddl"]
@@ -112,7 +114,7 @@ def test_the_leftover_of_the_manuals_is_not_written() -> None:
     assert list(mine["source"]) == [m.name for m in MYSQL_1_9.change_source] != list(left["source"])
     assert "pos" not in mine and mine["source"]["pos"] == left["source"]["pos"]
     # The oldest form has seconds where the leftover has ts_ms.
-    (record,) = format_of(**{"source.struct.version": "v1"}).snapshot(
+    (record,) = format_of(**{"source.struct.version": "v1"}).snapshot_records(
         [SnapshotStatement("inventory", left["ddl"])], {}, BinlogOffset("mysql-bin.000003", 154)
     )
     assert "ts_ms" not in json.loads(record.value)["payload"]["source"]

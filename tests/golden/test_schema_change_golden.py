@@ -10,9 +10,9 @@ import pytest
 from golden.golden_data import Step, history, rows
 
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults
+from airflow_provider_mysql_cdc.cdc.ddl.state import DefaultCharset
 from airflow_provider_mysql_cdc.cdc.emit.headers import context_headers
-from airflow_provider_mysql_cdc.cdc.emit.schema_change import ChangeFormat, snapshot_statements
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import SchemaChangeFormat, snapshot_statements
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -67,8 +67,10 @@ def written(step: Step, comments: bool) -> list[Any]:
         gtid=source["gtid"], commit_us=source["ts_us"] + 999, thread=source["thread"] or 4711, query="x"
     )
     clock = Clock(*(r["payload"]["ts_ms"] * 1_000_000 for r in step.records))
-    form = ChangeFormat("cap", comments=comments, clock_ns=clock)
-    return list(form.streamed(step.changes, event, at, in_transaction=source["thread"] is not None, row=source["row"]))
+    form = SchemaChangeFormat("cap", comments=comments, clock_ns=clock)
+    return list(
+        form.stream_records(step.changes, event, at, in_transaction=source["thread"] is not None, row=source["row"])
+    )
 
 
 @pytest.mark.req("SCH-21", "SCH-22", "SCH-24", "SCH-33", "SCH-37", "SCH-38", "SCH-40", "SCH-41", "SCH-42", "SCH-17")
@@ -90,15 +92,15 @@ def test_snapshot_statements_equal_the_recording(capture: str) -> None:
     steps = [s for s in history(capture) if s.snapshot]
     creates = {TableId(s.db, s.records[0]["source"]["table"]): s.ddl for s in steps if s.ddl.startswith("CREATE TABLE")}
     state = steps[-1].state
-    server = DbDefaults("utf8mb4", "utf8mb4_0900_ai_ci")
-    statements = snapshot_statements(server, state.databases, creates)
+    server = DefaultCharset("utf8mb4", "utf8mb4_0900_ai_ci")
+    statements = snapshot_statements(server, state.database_defaults, creates)
     assert [s.ddl for s in statements] == [s.ddl for s in steps]
     theirs = [s.records[0] for s in steps]
     times = [t for r in theirs for t in (r["source"]["ts_ns"], r["payload"]["ts_ms"] * 1_000_000)]
     comments = capture.endswith("extras")
-    form = ChangeFormat("cap", comments=comments, clock_ns=Clock(*times))
+    form = SchemaChangeFormat("cap", comments=comments, clock_ns=Clock(*times))
     offset = BinlogOffset(theirs[0]["source"]["file"], theirs[0]["source"]["pos"], "ignored:1-2", "u")
-    for mine, their in zip(form.snapshot(statements, state.tables, offset), theirs, strict=True):
+    for mine, their in zip(form.snapshot_records(statements, state.tables, offset), theirs, strict=True):
         assert mine.key.decode() == their["key"]
         assert mine.value.decode() in (their["value"], explained(their["value"], comments=comments)), their["payload"][
             "ddl"
@@ -115,9 +117,11 @@ def test_schema_changes_carry_the_context_headers() -> None:
 def test_without_schemas_only_the_payload_is_written() -> None:
     step = next(s for s in history("ddl/default") if not s.snapshot)
     clock = Clock(step.records[0]["payload"]["ts_ms"] * 1_000_000)
-    form = ChangeFormat("cap", key_schema=False, value_schema=False, clock_ns=clock)
+    form = SchemaChangeFormat("cap", key_schema=False, value_schema=False, clock_ns=clock)
     event = SimpleNamespace(timestamp=1, server_id=1, file="b.000001", start_pos=4)
-    record = next(form.streamed(step.changes, event, SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None)))
+    record = next(
+        form.stream_records(step.changes, event, SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None))
+    )
     assert record.key == b'{"databaseName":"ddldb"}'
     payload = json.loads(record.value)
     assert list(payload) == ["source", "ts_ms", "databaseName", "schemaName", "ddl", "tableChanges"]

@@ -15,7 +15,7 @@ from unit.decode_builder import one_text, one_value
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
@@ -24,7 +24,7 @@ from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import heartbeat_record, transaction_record
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import heartbeat_topic
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 NEW = replace(OLD, contract="3.x")
@@ -119,7 +119,7 @@ def test_a_real_beyond_a_float_is_an_error_and_not_infinity(value: float) -> Non
 @pytest.mark.req("TYPE-11")
 def test_real_follows_the_statement_where_mysql_stores_a_float() -> None:
     session = DdlContext(default_db="inventory", sql_mode=REAL_AS_FLOAT)
-    (table,) = apply(SchemaState(), "CREATE TABLE t (c REAL)", session).state.tables.values()
+    (table,) = apply_ddl(SchemaState(), "CREATE TABLE t (c REAL)", session).state.tables.values()
     (column,) = table.columns
     assert column.type_name == "FLOAT"
     assert schema_of(table, OLD)["type"] == "float"
@@ -156,10 +156,10 @@ def test_unsigned_bigint_as_decimal_has_a_scale_only() -> None:
 def test_schema_names_are_adjusted_by_default_in_contract_1_9(properties: dict[str, str], name: str) -> None:
     """The envelope is named by the topic in any case; in 1.9 the others by the table (read from Debezium 1.9.7)."""
     cfg = ConnectorConfig.from_properties(BASE | properties)
-    (table,) = apply(
+    (table,) = apply_ddl(
         SchemaState(), "CREATE TABLE `my-db`.`t x` (i INT PRIMARY KEY)", DdlContext()
     ).state.tables.values()
-    text = wiring.envelope_text(cfg, table, wiring.table_options(cfg, table))
+    text = table_options.envelope_text(cfg, table, table_options.table_options(cfg, table))
     value = json.loads(text.value_schema or "")
     assert json.loads(text.key_schema or "")["name"] == f"{name}.Key"
     assert {f["name"] for f in value["fields"][:2]} == {f"{name}.Value"}

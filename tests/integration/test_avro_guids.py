@@ -14,8 +14,8 @@ from incremental_rig import ask_for
 from kit import Pipeline, execute, rows
 from test_avro_jobs import without_volatile
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import RegistryError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 IDS = "io.confluent.kafka.serializers.schema.id."
@@ -107,7 +107,7 @@ def test_all_records_are_those_with_ids_before_the_bytes(
     both, tombstone, keyless = (True, True, NAMES), (True, False, NAMES[:1]), (False, True, NAMES[1:])
     assert kinds.keys() == {both, tombstone, keyless}
     assert kinds[tombstone] == 2
-    schemas = [wiring.ledger(pipeline.cfg).read().schemas for pipeline in (plain, headed)]  # type: ignore[union-attr]
+    schemas = [kafka_clients.ledger(pipeline.cfg).read().schemas for pipeline in (plain, headed)]  # type: ignore[union-attr]
     assert schemas[0] and not schemas[1], "GUIDs need no memory"
 
 

@@ -18,7 +18,7 @@ from incremental_rig import ask_for
 from kit import Pipeline, execute, rows
 from test_decode_types import CHARSETS, DOCUMENTS, LAX, TYPES, expectation, told
 
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import RowForm
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord
 
 WORKLOADS = Path(__file__).resolve().parents[1] / "golden" / "peer" / "workloads"
@@ -35,7 +35,7 @@ def without_volatile(value: Any) -> Any:
 def sections(name: str, database: str, *kinds: str) -> str:
     from prooflib.workload import read_workload
 
-    texts = [s.text for s in read_workload(WORKLOADS / f"{name}.sql").of(*kinds)]
+    texts = [s.text for s in read_workload(WORKLOADS / f"{name}.sql").sections_of(*kinds)]
     for old in ("dmldb", "tdb"):
         texts = [t.replace(old, database) for t in texts]
     return "\n".join(texts).replace("SET GLOBAL binlog_rows_query_log_events = ON;", "")
@@ -188,8 +188,8 @@ def test_rows_that_are_written_at_once_equal_select(
     root: Any, properties: dict[str, str], database: str, registry: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pipeline, by_json = Pipeline(properties | avro(registry)), []
-    plain = RowForm.value_bytes
-    monkeypatch.setattr(RowForm, "value_bytes", lambda form, value: by_json.append(value) or plain(form, value))
+    plain = AvroFormat.value_bytes
+    monkeypatch.setattr(AvroFormat, "value_bytes", lambda form, value: by_json.append(value) or plain(form, value))
     columns = ", ".join(f"{name} {sql_type}" for name, (sql_type, _) in COLUMNS.items())
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, {columns})", LAX, *of_all_types(database, 100))
     pipeline.snapshot()

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from benchlib.loading import load, make_database, make_tables
-from benchlib.source import DATABASE, Source
+from benchlib.source import DATABASE, MySqlSource
 from benchlib.workload import WORKLOADS
 
 
 @pytest.fixture
-def source(stack: Any) -> Iterator[Source]:
-    found = Source(stack.mysql_host, stack.mysql_port, stack.root_user, stack.root_password)
+def source(stack: Any) -> Iterator[MySqlSource]:
+    found = MySqlSource(stack.mysql_host, stack.mysql_port, stack.root_user, stack.root_password)
     yield found
     found.run(f"DROP DATABASE IF EXISTS {DATABASE}", f"DROP DATABASE IF EXISTS {DATABASE}_seed")
 
@@ -27,7 +27,7 @@ def source(stack: Any) -> Iterator[Source]:
         *(("snapshot", 100, 1), ("tables-10", 150, 20), ("tables-10", 100, 10)),
     ],
 )
-def test_rows_and_transactions(source: Source, name: str, rows: int, transactions: int) -> None:
+def test_rows_and_transactions(source: MySqlSource, name: str, rows: int, transactions: int) -> None:
     workload = replace(WORKLOADS[name], rows=rows)
     make_database(source, workload)
     make_tables(source, workload, workload.names)
@@ -56,7 +56,7 @@ def test_rows_and_transactions(source: Source, name: str, rows: int, transaction
         ("snapshot-skewed", "id", r"[0-9]{1,5}|[0-9]+000000000"),
     ],
 )
-def test_keys_of_snapshots(source: Source, name: str, key: str, text: str) -> None:
+def test_keys_of_snapshots(source: MySqlSource, name: str, key: str, text: str) -> None:
     """Keys differ also behind the rows that the seed has."""
     workload = replace(WORKLOADS[name], rows=12_000)
     make_database(source, workload)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from kit import Pipeline, delete_topics, execute, rows, start_process
 
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 
 SMALL, BIG = 100_000, 1_000_000
@@ -76,7 +76,7 @@ def test_a_million_rows_in_one_transaction(pipeline: Pipeline, root: Any, databa
     code, killed_peak = run(pipeline, tmp_path, fault)
     assert fired.exists() and code == -9
     assert not pipeline.settle().complete
-    state = wiring.ledger(pipeline.cfg).read()
+    state = kafka_clients.ledger(pipeline.cfg).read()
     assert state is not None and state.plan is not None
     marker = state.marker(0, state.plan.epoch)
     assert marker is not None and marker.reached.events > 0, "the kill was not inside the transaction"

@@ -16,7 +16,7 @@ from pymysqlreplication.row_event import DeleteRowsEvent, TableMapEvent, UpdateR
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
-from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import read_facts
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream, Event, open_stream
@@ -90,7 +90,7 @@ def test_events_are_those_the_server_lists(root: Any, sql: Sql, settings: Connec
     events = read(settings, start, end)
     listed = []
     for file in dict.fromkeys(e.file for e in events):
-        for row in fetch_named(root, f"SHOW BINLOG EVENTS IN '{file}'"):
+        for row in fetch_dicts(root, f"SHOW BINLOG EVENTS IN '{file}'"):
             place = BinlogOffset(file, row["Pos"]).key()
             if start.key() <= place < end.key() and row["Event_type"] != "Format_desc":
                 listed.append((file, row["Pos"], row["End_log_pos"], row["Server_id"], row["Event_type"]))
@@ -271,7 +271,7 @@ def test_a_start_beyond_four_gigabytes_is_reached_from_the_files_start(
     end = current_offset(root)
     expected = [e[:7] for e in read(settings, start, end)]
     monkeypatch.setattr(dump, "_LOW32", 100)
-    monkeypatch.setattr(stream, "_LARGEST_START", 100)
+    monkeypatch.setattr(stream, "_MAX_START_POSITION", 100)
     assert [e[:7] for e in read(settings, start, end)] == expected
 
 
@@ -357,7 +357,7 @@ def test_a_certificate_that_nobody_vouches_for_is_refused(settings: ConnectionSe
 def test_a_place_that_is_gone_is_named(place: tuple[str | None, int], root: Any, settings: ConnectionSettings) -> None:
     here = current_offset(root)
     with pytest.raises(BinlogPurgedError) as caught:
-        read(settings, here.at(place[0] or here.file, place[1]), here.at("binlog.9999999", 4))
+        read(settings, here.with_position(place[0] or here.file, place[1]), here.with_position("binlog.9999999", 4))
     assert "new snapshot" in caught.value.remedy and not caught.value.can_retry
 
 
@@ -383,6 +383,6 @@ def test_an_account_without_replication_slave_is_named(
     try:
         here = current_offset(root)
         with pytest.raises(SourcePrivilegeError, match="REPLICATION SLAVE"):
-            read(replace(settings, user=unique, password=Secret("pw")), here, here.at("binlog.9999999", 4))
+            read(replace(settings, user=unique, password=Secret("pw")), here, here.with_position("binlog.9999999", 4))
     finally:
         sql(f"DROP USER `{unique}`@'%'")

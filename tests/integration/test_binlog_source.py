@@ -12,7 +12,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.binlog import position
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available, current_offset
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, raise_first_error
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
@@ -101,12 +101,12 @@ def test_the_position_needs_replication_client(root: Any, account: ConnectionSet
 def test_availability(root: Any, settings: ConnectionSettings) -> None:
     here = current_offset(root)
     check_available(root, settings, here)
-    check_available(root, settings, here.at(binary_logs(root)[0][0], 4))
+    check_available(root, settings, here.with_position(binary_logs(root)[0][0], 4))
     check_available(root, settings, replace(here, server_uuid=None))
     for gone, why in (
-        (here.at("binlog.000000", 4), "the server holds"),
-        (here.at(here.file, 1 << 40), "bytes"),
-        (here.at(here.file, 0), "bytes"),
+        (here.with_position("binlog.000000", 4), "the server holds"),
+        (here.with_position(here.file, 1 << 40), "bytes"),
+        (here.with_position(here.file, 0), "bytes"),
         (replace(here, server_uuid="another"), "another"),
     ):
         with pytest.raises(BinlogPurgedError) as caught:
@@ -130,7 +130,7 @@ def test_the_stack_account_passes_preflight(properties: dict[str, str]) -> None:
     with connect(cfg.connection_settings()) as conn:
         findings = preflight(conn, cfg, snapshot=True)
     assert [f for f in findings if f.error] == []
-    require(findings)
+    raise_first_error(findings)
 
 
 @pytest.mark.req("SETUP-10")

@@ -20,7 +20,12 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.operate.export_offsets import bring_in, document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.export_offsets import (
+    export_document,
+    import_offsets,
+    past_offsets,
+    read_document,
+)
 from airflow_provider_mysql_cdc.commands.program import main
 
 
@@ -43,11 +48,11 @@ def database_store(tmp_path: Path, properties: dict[str, str], monkeypatch: pyte
 
 def written(store: OffsetStore, pipeline: Pipeline) -> Any:
     """Return a document that went through a file."""
-    return json.loads(json.dumps(document(store, pipeline.cfg.topic_prefix)))
+    return json.loads(json.dumps(export_document(store, pipeline.cfg.topic_prefix)))
 
 
 def carry(pipeline: Pipeline, data: Any, store: OffsetStore, **more: Any) -> StoredState:
-    return bring_in(pipeline.cfg, store, read_document(data), "person/1/import/-1", pipeline.log, **more)
+    return import_offsets(pipeline.cfg, store, read_document(data), "person/1/import/-1", pipeline.log, **more)
 
 
 def ids(pipeline: Pipeline) -> list[int]:
@@ -100,7 +105,7 @@ def test_what_is_refused_leaves_the_store_as_it_was(
     with pytest.raises(ConfigError, match="of another stream"):
         carry(pipeline, {**data, "topic.prefix": "another"}, database_store)
     with (
-        run_lock.held(pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix, "dag/run/drain/-1"),
+        run_lock.hold_run_lock(pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix, "dag/run/drain/-1"),
         pytest.raises(RunInProgressError),
     ):
         carry(pipeline, data, database_store)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from kit import Pipeline, duplicates, execute
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit import ledger_cache as ledger_values
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
 from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.sink import adaptive_linger as pace
 from airflow_provider_mysql_cdc.cdc.sink import writer
 
@@ -21,7 +21,7 @@ TABLES = 12
 
 @pytest.fixture
 def pipeline(properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
-    monkeypatch.setattr(client_turn, "TABLES", 3)
+    monkeypatch.setattr(client_turn, "RENEWAL_TABLES", 3)
     made = Pipeline(properties | {"cdc.id.header": "true"}, slots=1)
     execute(root, f"CREATE TABLE `{database}`.first (id INT PRIMARY KEY)")
     made.snapshot()
@@ -42,7 +42,7 @@ def require_each_once(pipeline: Pipeline) -> None:
 
 def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     joined: list[int] = []
-    join, read_on, again = one_batch.join, ledger_values._read_on, list[bool]()
+    join, read_on, again = one_batch.join_plan, ledger_values._read_newer, list[bool]()
 
     def counted(book: Any, plan: Any, sink: Any, index: int) -> Any:
         joined.append(index)
@@ -57,8 +57,8 @@ def test_each_row_comes_once_with_every_client(pipeline: Pipeline, monkeypatch: 
         again.append(found is not None)
         return found
 
-    monkeypatch.setattr(one_batch, "join", counted)
-    monkeypatch.setattr(ledger_values, "_read_on", told)
+    monkeypatch.setattr(one_batch, "join_plan", counted)
+    monkeypatch.setattr(ledger_values, "_read_newer", told)
     outcome = pipeline.drain()
     assert outcome is not None and outcome.complete
     assert len(joined) >= 4
@@ -85,7 +85,7 @@ def test_each_row_comes_once_where_the_client_waits_longer_on_the_way(
     properties: dict[str, str], root: Any, database: str, monkeypatch: pytest.MonkeyPatch, lingers: list[int]
 ) -> None:
     """All records go to one partition, as the first transaction tells; the schema history beside it does not count."""
-    monkeypatch.setattr(pace, "_TELLING_BYTES", 2000)
+    monkeypatch.setattr(pace, "_SIGNIFICANT_BYTES", 2000)
     made = Pipeline(properties | {"cdc.id.header": "true", "commit.bytes": "4000", "drain.writers": "1"}, slots=1)
     execute(root, f"CREATE TABLE `{database}`.t0 (id INT PRIMARY KEY)")
     made.snapshot()
@@ -96,10 +96,15 @@ def test_each_row_comes_once_where_the_client_waits_longer_on_the_way(
     assert outcome is not None and outcome.complete
     records = made.records("t0")
     assert len(records) == 300 and duplicates(records) == []
-    assert lingers[-2:] == [pace.SHARED_MS, pace.ALONE_MS] and lingers.count(pace.ALONE_MS) == 1
+    assert (
+        lingers[-2:] == [pace.SHARED_LINGER_MS, pace.SINGLE_PARTITION_LINGER_MS]
+        and lingers.count(pace.SINGLE_PARTITION_LINGER_MS) == 1
+    )
 
 
-@pytest.mark.parametrize(("partitions", "linger"), [("1", pace.ALONE_MS), ("3", pace.SHARED_MS)])
+@pytest.mark.parametrize(
+    ("partitions", "linger"), [("1", pace.SINGLE_PARTITION_LINGER_MS), ("3", pace.SHARED_LINGER_MS)]
+)
 def test_a_snapshots_client_waits_long_where_chunks_go_to_one_partition(
     properties: dict[str, str], root: Any, database: str, lingers: list[int], partitions: str, linger: int
 ) -> None:
@@ -116,7 +121,7 @@ def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
 ) -> None:
     """Spark takes an executor for lost and starts its task again; the first copy lives, and replaces its client."""
     joins: list[int] = []
-    join, write = one_batch.join, one_batch.write_batch
+    join, write = one_batch.join_plan, one_batch.write_batch
     given: list[Any] = []
 
     def both(cfg: Any, index: int, sink: Any, channel: Any, arguments: Any, touched: Any = None) -> Any:
@@ -126,17 +131,17 @@ def test_a_second_copy_of_a_writer_that_has_committed_is_not_repeated(
     def second_copy_first(book: Any, plan: Any, sink: Any, index: int) -> Any:
         joins.append(index)
         if len(joins) == 2:
-            monkeypatch.setattr(client_turn, "TABLES", 1000)
+            monkeypatch.setattr(client_turn, "RENEWAL_TABLES", 1000)
             cfg, _, channel, arguments = given
-            with contextlib.closing(wiring.record_writer(cfg, index)) as other:
+            with contextlib.closing(kafka_clients.record_writer(cfg, index)) as other:
                 write(cfg, index, other, channel, arguments)
         return join(book, plan, sink, index)
 
     monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.drain.drain_driver.write_batch", both)
-    monkeypatch.setattr(one_batch, "join", second_copy_first)
+    monkeypatch.setattr(one_batch, "join_plan", second_copy_first)
     with pytest.raises(CdcError, match="another copy of this writer"):
         pipeline.drain()
-    monkeypatch.setattr(one_batch, "join", join)
+    monkeypatch.setattr(one_batch, "join_plan", join)
     pipeline.settle()
     require_each_once(pipeline)
     if (outcome := pipeline.drain()) is not None:

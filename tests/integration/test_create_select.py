@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from kit import Pipeline, duplicates, execute, payload, rows
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 
 ROWS = 900
 
@@ -45,7 +45,7 @@ def creates_copy(ddl: str | None) -> bool:
 
 def inside(pipeline: Pipeline) -> bool:
     """Return whether a marker of the batch in force stands between two row events."""
-    state = wiring.ledger(pipeline.cfg).read()
+    state = kafka_clients.ledger(pipeline.cfg).read()
     assert state is not None and state.plan is not None
     return any(m.epoch == state.plan.epoch and m.reached.events for m in state.markers.values())
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from create_statement import parse_create
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.collations import BY_NAME, COLLATIONS, MAX_BYTES
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS, COLLATIONS_BY_NAME, MAX_CHARACTER_BYTES
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 MODES = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES, "REAL_AS_FLOAT": REAL_AS_FLOAT}
@@ -51,8 +51,8 @@ def context(cursor: Any, db: str) -> DdlContext:
     return DdlContext(
         db,
         bits,
-        server_collation=BY_NAME[server].id,
-        default_collation_for_utf8mb4=BY_NAME[utf8mb4].id,
+        server_collation=COLLATIONS_BY_NAME[server].id,
+        default_collation_for_utf8mb4=COLLATIONS_BY_NAME[utf8mb4].id,
         explicit_defaults_for_timestamp=bool(explicit),
     )
 
@@ -151,7 +151,7 @@ def check_keys(cursor: Any, state: SchemaState, table: Table, where: str) -> Non
         n: [c for c in columns if c is not None] for n, columns in unique.items()
     }, where
     assert {i.name for i in table.unique_keys if i.prefixed} == {n for n in unique if n in prefixed}, where
-    assert {k.name: list(k.columns) for k in state.plain_keys.get(table.id, ())} == plain, where
+    assert {k.name: list(k.columns) for k in state.non_unique_indexes.get(table.id, ())} == plain, where
 
 
 def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> None:
@@ -163,13 +163,13 @@ def check_table(cursor: Any, state: SchemaState, table: Table, where: str) -> No
         table.id.db,
         table.id.table,
     )[0]
-    assert (table.collation, table.charset) == (collation, BY_NAME[collation].charset), where
+    assert (table.collation, table.charset) == (collation, COLLATIONS_BY_NAME[collation].charset), where
     assert (table.comment or "") == comment, where
     text = fetch(cursor, f"SHOW CREATE TABLE {table.id.quoted()}")[0][1]
     session = context(cursor, table.id.db)
     # The server escapes with backslashes here even under NO_BACKSLASH_ESCAPES, and implies no timestamp defaults.
     session = replace(session, sql_mode=session.sql_mode & ~NO_BACKSLASH_ESCAPES, explicit_defaults_for_timestamp=True)
-    shown = parse_create(text, session, DbDefaults("latin7", "latin7_bin"))
+    shown = parse_create(text, session, DefaultCharset("latin7", "latin7_bin"))
     check_columns(cursor, shown, f"{where} from SHOW CREATE TABLE")
     assert shown.primary_key == table.primary_key, where
     assert {replace(i) for i in shown.unique_keys} == set(table.unique_keys), where
@@ -192,7 +192,7 @@ def known(cursor: Any, db: str) -> SchemaState:
         "WHERE SCHEMA_NAME=%s",
         db,
     )[0]
-    return SchemaState().with_database(db, DbDefaults(charset, collation))
+    return SchemaState().with_database(db, DefaultCharset(charset, collation))
 
 
 @pytest.mark.req("SCH-01")
@@ -205,7 +205,7 @@ def test_structures_equal_the_servers_after_every_statement(name: str, root: Any
         for sql in statements(CORPUS[name]):
             before = context(cursor, database)
             cursor.execute(sql)
-            state = apply(state, sql, before).state
+            state = apply_ddl(state, sql, before).state
             check_all(cursor, state, database, sql)
 
 
@@ -219,7 +219,7 @@ def test_collation_table_equals_the_servers(root: Any) -> None:
         }
         widths = dict(fetch(cursor, "SELECT CHARACTER_SET_NAME, MAXLEN FROM information_schema.CHARACTER_SETS"))
     assert {c.id: (c.name, c.charset, c.is_default) for c in COLLATIONS.values()} == theirs
-    assert widths == MAX_BYTES
+    assert widths == MAX_CHARACTER_BYTES
 
 
 @pytest.mark.req("SCH-01")
@@ -248,6 +248,6 @@ def test_statements_as_the_binlog_holds_them(root: Any, database: str) -> None:
         for event in fetch(cursor, f"SHOW BINLOG EVENTS IN '{file}' FROM {start}"):
             head = f"use `{database}`; "
             if event[2] == "Query" and event[5].startswith(head):
-                state = apply(state, event[5][len(head) :], context(cursor, database)).state
+                state = apply_ddl(state, event[5][len(head) :], context(cursor, database)).state
         assert TableId(database, "ctas") in state.tables
         check_all(cursor, state, database, "the binlog")

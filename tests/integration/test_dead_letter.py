@@ -9,7 +9,7 @@ import pytest
 from kit import Pipeline, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX
 
 # TIME beyond one day has no form in Connect's Time.
 TABLE = "CREATE TABLE `{db}`.clock (id INT PRIMARY KEY, t TIME NOT NULL, note VARCHAR(20))"
@@ -57,7 +57,7 @@ def test_bad_rows_of_snapshot_and_drain_go_to_the_topic_and_the_others_stay(
     dead, topic = pipeline.properties["errors.deadletterqueue.topic.name"], pipeline.table_topic("clock")
     first = pipeline.snapshot()
     assert first.complete and sorted(first.counts.values()) == [1, 2]
-    assert [n for name, n in first.counts.items() if name.endswith(SKIPPED)] == [1]
+    assert [n for name, n in first.counts.items() if name.endswith(SKIPPED_SUFFIX)] == [1]
     (letter,) = [json.loads(r.value or b"") for r in pipeline.read(dead)]
     assert letter["op"] == "r" and letter["topic"] == topic
     assert letter["error"]["where"].endswith(f"table {database}.clock, key id=2")
@@ -71,7 +71,7 @@ def test_bad_rows_of_snapshot_and_drain_go_to_the_topic_and_the_others_stay(
     records = pipeline.read(dead)[1:]
     letters = {(json.loads(r.key or b"")["id"], json.loads(r.value or b"")["op"]): r for r in records}
     assert sorted(letters) == [(2, "u"), (5, "c"), (5, "d"), (5, "u")] and len(records) == 4
-    assert outcome.counts[topic + SKIPPED] == outcome.counts[dead] == 4
+    assert outcome.counts[topic + SKIPPED_SUFFIX] == outcome.counts[dead] == 4
     update = json.loads(letters[5, "u"].value or b"")
     assert update["before"] == {"id": 5, "note": "e"} and update["after"] == {"id": 5, "note": "e!"}
     assert {f["column"] for f in update["failed"]} == {"t"}

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 from avro_rig import avro
-from avrolib.wire import Wire, from_registry
+from avrolib.wire import WireReader, from_registry
 from demolib import shop, verify, writer
-from demolib.checks import Verdict, check_table
-from demolib.events import Layout, Record, Row, place_of
+from demolib.checks import TableVerdict, check_table
+from demolib.events import Layout, Record, Row, position_of
 from kit import Pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,7 +52,7 @@ class World:
     def layout(self, table: str) -> Layout:
         return self.tables[table].layout
 
-    def judge(self, table: str, records: list[Record]) -> Verdict:
+    def judge(self, table: str, records: list[Record]) -> TableVerdict:
         layout = self.layout(table)
         return check_table(layout, verify.read_events(layout, iter(records)), self.rows[table])
 
@@ -83,7 +83,7 @@ def world(stack: Any) -> Iterator[World]:
         "drain.small.batch.bytes": "0",
     }
     try:
-        pipeline, business = Pipeline(properties), writer.Business(conn, size, random.Random(3))
+        pipeline, business = Pipeline(properties), writer.ShopWorkload(conn, size, random.Random(3))
         pipeline.snapshot()
         for part in range(2):
             for _ in range(250):
@@ -118,7 +118,7 @@ def test_avro_is_verified_as_json_is(stack: Any, database: str, properties: dict
     try:
         more = {"cdc.id.header": "true", "topic.creation.default.partitions": "3"}
         pipeline = Pipeline(properties | avro(registry) | more | {"database.include.list": database})
-        business = writer.Business(conn, size, random.Random(3))
+        business = writer.ShopWorkload(conn, size, random.Random(3))
         pipeline.snapshot()
         for part in range(2):
             for _ in range(40):
@@ -128,7 +128,7 @@ def test_avro_is_verified_as_json_is(stack: Any, database: str, properties: dict
         pipeline.drain()
     finally:
         conn.close()
-    prefix, wire = pipeline.cfg.topic_prefix, Wire(from_registry(registry))
+    prefix, wire = pipeline.cfg.topic_prefix, WireReader(from_registry(registry))
     altered = (writer.ALTER_TABLE, writer.ALTER_COLUMN)
     arguments = {"connect": lambda: connect(stack), "database": database, "bootstrap": stack.kafka, "prefix": prefix}
     result = verify.verify(**arguments, altered=altered, wire=wire, say=lambda _: None)
@@ -199,7 +199,7 @@ def test_two_changes_swapped_are_noticed(world: World, table: str) -> None:
     records = world.records[table]
     by_partition: dict[int, list[int]] = {}
     for i, record in enumerate(records):
-        if place_of(record.headers["cdc-id"] or b"") is not None:
+        if position_of(record.headers["cdc-id"] or b"") is not None:
             by_partition.setdefault(record.partition, []).append(i)
     pairs = [(a, b) for places in by_partition.values() for a, b in pairwise(places)]
     assert pairs

@@ -14,7 +14,7 @@ from kit import Pipeline, compacted, execute, rows
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.end_run import at_work, clock, end_run, holder_of
+from airflow_provider_mysql_cdc.cdc.operate.end_run import driver_running, end_run, lock_connection, server_time
 
 
 def until(look: Callable[[], Any], seconds: float = 60) -> None:
@@ -46,7 +46,7 @@ def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
     pipeline = Pipeline(properties | {"source.silence.timeout.ms": "2000"})
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY)", f"INSERT INTO `{database}`.t VALUES (1)")
     pipeline.snapshot()
-    assert not at_work(pipeline.cfg, pipeline.owner) and not end_run(pipeline.cfg, pipeline.owner, pipeline.log)
+    assert not driver_running(pipeline.cfg, pipeline.owner) and not end_run(pipeline.cfg, pipeline.owner, pipeline.log)
     execute(root, f"INSERT INTO `{database}`.t VALUES (2)")
     job = pipeline.prepare("drain")
     gate, ended = Gate(shut=inside), list[CdcError]()
@@ -64,11 +64,15 @@ def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
             assert gate.reached.wait(60)
         else:
             until(lambda: len(pipeline.records("t")) == 2)
-        assert at_work(pipeline.cfg, pipeline.owner) and not at_work(pipeline.cfg, "somebody/else/t/-1")
+        assert driver_running(pipeline.cfg, pipeline.owner) and not driver_running(pipeline.cfg, "somebody/else/t/-1")
         assert not end_run(pipeline.cfg, "somebody/else/t/-1", pipeline.log)
-        assert not end_run(pipeline.cfg, pipeline.owner, pipeline.log, only=1), "it is another driver of the same run"
-        assert end_run(pipeline.cfg, pipeline.owner, pipeline.log, only=holder_of(pipeline.cfg, pipeline.owner))
-        until(lambda: not at_work(pipeline.cfg, pipeline.owner))
+        assert not end_run(pipeline.cfg, pipeline.owner, pipeline.log, only_connection=1), (
+            "it is another driver of the same run"
+        )
+        assert end_run(
+            pipeline.cfg, pipeline.owner, pipeline.log, only_connection=lock_connection(pipeline.cfg, pipeline.owner)
+        )
+        until(lambda: not driver_running(pipeline.cfg, pipeline.owner))
         gate.open.set()
         thread.join(60)
         # It has ended by itself, long before its time is over, and has written nothing more.
@@ -87,6 +91,6 @@ def test_a_driver_is_ended_from_elsewhere_and_others_go_on_at_once(
 
 def test_the_clock_of_all_hosts_is_the_source_server_s(properties: dict[str, str], root: Any) -> None:
     cfg = Pipeline(properties).cfg
-    times = [rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0], clock(cfg)]
+    times = [rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0], server_time(cfg)]
     assert times == sorted(times)
-    assert clock(cfg) <= rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]
+    assert server_time(cfg) <= rows(root, "SELECT UNIX_TIMESTAMP(SYSDATE(6))")[0][0]

@@ -15,18 +15,18 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.job_error import last_words
+from airflow_provider_mysql_cdc.cdc.job.job_error import reporting_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import Outcome, settle
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import JobOutcome, settle_offset
 from airflow_provider_mysql_cdc.spark.errors import named_error
 
 
-def carry_out(pipeline: Pipeline, spec: JobSpec) -> Outcome:
+def carry_out(pipeline: Pipeline, spec: JobSpec) -> JobOutcome:
     """Run a job as a driver does, and return what its operator learns."""
-    with contextlib.suppress(CdcError), last_words(spec, pipeline.log, named_error):
+    with contextlib.suppress(CdcError), reporting_job_error(spec, pipeline.log, named_error):
         run_drain(spec, ThreadRunner(2), pipeline.log)
-    return settle(pipeline.cfg, pipeline.store, pipeline.log, spec)
+    return settle_offset(pipeline.cfg, pipeline.store, pipeline.log, spec)
 
 
 def test_errors_before_and_behind_a_batch_reach_the_run_that_submitted_it(
@@ -45,13 +45,13 @@ def test_errors_before_and_behind_a_batch_reach_the_run_that_submitted_it(
 
     # Another run is at work; its own transactional ids are left alone.
     again = replace(pipeline.prepare("drain").spec, owner="another/run/task/-1")
-    with run_lock.held(pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix, "the/one/at/work"):
+    with run_lock.hold_run_lock(pipeline.cfg.connection_settings(), pipeline.cfg.topic_prefix, "the/one/at/work"):
         outcome = carry_out(pipeline, again)
     assert not outcome.complete and type(outcome.error) is RunInProgressError
 
     # A submission that dies without a word is not told the words of the one before it.
     silent = pipeline.prepare("drain").spec
-    assert silent.id != again.id and settle(pipeline.cfg, pipeline.store, pipeline.log, silent).error is None
+    assert silent.id != again.id and settle_offset(pipeline.cfg, pipeline.store, pipeline.log, silent).error is None
 
     outcome = carry_out(pipeline, silent)
     assert outcome.complete and outcome.error is None

@@ -156,7 +156,7 @@ class Rig:
             state,
             sink,
             self.variables,
-            resume=self.marker(plan),  # type: ignore[arg-type]
+            resume_marker=self.marker(plan),  # type: ignore[arg-type]
         )
         writer.run()
         marker = self.marker(plan)

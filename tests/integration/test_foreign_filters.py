@@ -12,8 +12,8 @@ from kit import Pipeline, execute, payload, rows
 from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
@@ -221,10 +221,10 @@ def test_a_snapshot_is_not_finished_from_another_binlog(
     interrupt(pipeline, monkeypatch, tmp_path / "fired")
     execute(source, RESET)
     change(source, database, 1)
-    in_force = wiring.ledger(pipeline.cfg).peek().plan_in_force().attempt
+    in_force = kafka_clients.ledger(pipeline.cfg).peek().plan_in_force().attempt
     with pytest.raises(BinlogPurgedError, match="cannot be finished"):
         pipeline.snapshot()
-    assert wiring.ledger(pipeline.cfg).peek().plan_in_force().attempt == in_force, (
+    assert kafka_clients.ledger(pipeline.cfg).peek().plan_in_force().attempt == in_force, (
         "the attempt at work elsewhere was fenced"
     )
     assert len(histories(pipeline)) == EARLY

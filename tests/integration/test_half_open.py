@@ -56,7 +56,7 @@ def test_the_limit_for_a_statement_holds(settings: ConnectionSettings) -> None:
 def test_a_run_that_ends_does_not_wait_for_a_silent_server(settings: ConnectionSettings, proxy: TcpProxy) -> None:
     """Its connection waits half a minute for an answer: a read and a login, each as long as it may take."""
     limits = replace(settings, silence_timeout_s=2 * SILENCE_S, connect_timeout_s=2 * SOON_S)
-    with run_lock.held(limits, "p", "o/r/t/-1"):
+    with run_lock.hold_run_lock(limits, "p", "o/r/t/-1"):
         proxy.freeze()
         began = time.monotonic()
     assert proxy.held.is_set() and time.monotonic() - began < SOON_S
@@ -115,16 +115,16 @@ def test_a_holder_whose_host_vanished_loses_the_lock_and_learns_it(
     settings: ConnectionSettings, proxy: TcpProxy, stack: Any, unique: str
 ) -> None:
     direct = replace(settings, host=stack.mysql_host, port=stack.mysql_port)
-    with run_lock.held(settings, unique, "dag/one") as lock:
+    with run_lock.hold_run_lock(settings, unique, "dag/one") as lock:
         time.sleep(2 * SILENCE_S)  # signs of life keep it beyond the lease
         lock.require()
-        with pytest.raises(RunInProgressError), run_lock.held(direct, unique, "dag/two"):
+        with pytest.raises(RunInProgressError), run_lock.hold_run_lock(direct, unique, "dag/two"):
             pass
         proxy.freeze()
         began = time.monotonic()
         while True:
             try:
-                with run_lock.held(direct, unique, "dag/two"):
+                with run_lock.hold_run_lock(direct, unique, "dag/two"):
                     break
             except RunInProgressError:
                 assert time.monotonic() - began < SOON_S
@@ -173,11 +173,14 @@ def test_a_drain_that_lost_its_lock_begins_no_further_batch(
 def test_prefixes_that_differ_in_case_alone_are_two(properties: dict[str, str], unique: str) -> None:
     """MySQL compares the names of locks without case."""
     settings, prefix = ConnectorConfig.from_properties(properties).connection_settings(), unique
-    with run_lock.held(settings, prefix, "a/b/c/-1"), run_lock.held(settings, prefix.upper(), "d/e/f/-1"):
+    with (
+        run_lock.hold_run_lock(settings, prefix, "a/b/c/-1"),
+        run_lock.hold_run_lock(settings, prefix.upper(), "d/e/f/-1"),
+    ):
         pass
     with (
-        run_lock.held(settings, prefix.upper(), "a/b/c/-1"),
+        run_lock.hold_run_lock(settings, prefix.upper(), "a/b/c/-1"),
         pytest.raises(RunInProgressError),
-        run_lock.held(settings, prefix.upper(), "d/e/f/-1"),
+        run_lock.hold_run_lock(settings, prefix.upper(), "d/e/f/-1"),
     ):
         pass

@@ -253,7 +253,7 @@ def test_a_condition_that_takes_for_ever_holds_up_no_stream(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The server ends the query before the client gives up; a signal stops the snapshot."""
-    monkeypatch.setattr(rounds, "IDLE_ROUNDS", 1)
+    monkeypatch.setattr(rounds, "MAX_IDLE_WINDOWS", 1)
     pipeline.properties["database.query.timeout.ms"] = "3000"
     insert(root, database, ("s", "execute-snapshot", asked(database, "SLEEP(30) = 0")))
     execute(root, f"UPDATE `{database}`.a SET v = 1 WHERE id < 10")
@@ -271,8 +271,8 @@ def test_tables_without_rows_are_passed_in_one_drain(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A round that only finds that tables are empty is no idle one, however many of them there are."""
-    monkeypatch.setattr(round_driver, "TABLES_AT_ONCE", 1)
-    monkeypatch.setattr(rounds, "IDLE_ROUNDS", 1)
+    monkeypatch.setattr(round_driver, "MAX_SCANS_PER_WINDOW", 1)
+    monkeypatch.setattr(rounds, "MAX_IDLE_WINDOWS", 1)
     execute(root, f"DELETE FROM `{database}`.a")
     insert(root, database, *((f"s{n}", "execute-snapshot", asked(database)) for n in range(3)))
     pipeline.drain()

@@ -15,10 +15,10 @@ from table_rig import filled
 from window_rig import connection
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit.kafka_clients import record_writer
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver, drain_writer
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import plan_drain
 from airflow_provider_mysql_cdc.cdc.errors import RunInProgressError
-from airflow_provider_mysql_cdc.cdc.formats.wiring import record_writer
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
@@ -51,7 +51,7 @@ def test_tables_are_read_again_beside_the_stream(
         return read(cfg, first)
 
     monkeypatch.setattr(history, "read_history", counted)
-    monkeypatch.setattr(round_driver, "TABLES_AT_ONCE", 1)
+    monkeypatch.setattr(round_driver, "MAX_SCANS_PER_WINDOW", 1)
     execute(root, *filled(database, "a", "b", count=100))
     pipeline.snapshot()
     execute(root, f"UPDATE `{database}`.a SET v = 1 WHERE id < 50")
@@ -63,7 +63,7 @@ def test_tables_are_read_again_beside_the_stream(
     for table in ("a", "b"):
         check_exact(pipeline, root, table)
         assert sorted(reads(pipeline, table).values()) == [1] * 100
-    assert books(pipeline).done == ()
+    assert books(pipeline).done_ranges == ()
 
 
 @pytest.mark.req("INC-15", "INC-16", "INC-20", "INC-21", "INC-22", "INC-23", "INC-24", "INC-25", "INC-27")
@@ -209,7 +209,7 @@ def test_a_drain_gives_way_to_another_run_that_is_at_work(pipeline: Pipeline, ro
     pipeline.snapshot()
     execute(root, f"UPDATE `{database}`.a SET v = 1")
     cfg = pipeline.cfg
-    with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, "other/run/snapshot/-1"):
+    with run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, "other/run/snapshot/-1"):
         assert prepare_drain(cfg, pipeline.store, pipeline.owner, pipeline.log, give_way=True) is None
         assert any("passed over" in line for line in pipeline.lines)
         with pytest.raises(RunInProgressError):  # before Spark starts
@@ -270,7 +270,7 @@ def test_a_session_that_waits_for_events_takes_signals_too(
         return plan_drain(*args, even_empty=even_empty, **more)
 
     monkeypatch.setattr(drain_driver, "plan_drain", look)
-    monkeypatch.setattr(drain_driver, "LOOK_S", 0.1)
+    monkeypatch.setattr(drain_driver, "CHECK_INTERVAL_S", 0.1)
     run_drain(replace(job.spec, run_for_s=5), ThreadRunner(1), pipeline.log)
     assert looks.count(True) == 1 and states(pipeline) == ["done"]
 

@@ -12,7 +12,7 @@ from kit import Pipeline, execute, rows
 from table_rig import filled
 from window_rig import Places
 
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import StretchQueue
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
 
 SIGNALS = "CREATE TABLE `{}`.signals (id VARCHAR(64) PRIMARY KEY, type VARCHAR(32) NOT NULL, data VARCHAR(2048) NULL)"
@@ -21,12 +21,12 @@ ALLOW = "incremental.snapshot.allow.schema.changes"
 
 def two_stretches_a_round(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each round give out two stretches, so that the stream goes on between them."""
-    real = StretchQueue.next
+    real = KeyRangeQueue.next
 
-    def take(queue: StretchQueue, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        return {"stretch": None} if len(queue.done) == 2 else real(queue, task, request)
+    def take(queue: KeyRangeQueue, task: int, request: dict[str, Any]) -> dict[str, Any]:
+        return {"stretch": None} if len(queue.done_ranges) == 2 else real(queue, task, request)
 
-    monkeypatch.setattr(StretchQueue, "next", take)
+    monkeypatch.setattr(KeyRangeQueue, "next", take)
 
 
 @pytest.mark.req("TYPE-72", "INC-35", "CFG-68")

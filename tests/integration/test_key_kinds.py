@@ -18,22 +18,22 @@ from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ChunkVisibility
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import state_of
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_definitions
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 LAX = "SET SESSION sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00'"
 STRICT = "SET SESSION sql_mode = 'TRADITIONAL', time_zone = '+05:30'"
@@ -169,12 +169,12 @@ def made(root: Any, db: str, name: str, *, for_events: bool = False) -> None:
 
 def structure(root: Any, pipeline: Pipeline, db: str, table: str) -> Table:
     table_id = TableId(db, table)
-    return state_of(read_definitions(root, pipeline.cfg, [table_id])).tables[table_id]
+    return captured_state(read_definitions(root, pipeline.cfg, [table_id])).tables[table_id]
 
 
 def members(conn: Any, table: Table, chunk: SnapshotChunk) -> set[int]:
-    with dates_as_stored(conn, chunk.kinds):
-        return {r[0] for r in rows(conn, f"SELECT v FROM {table.id.quoted()} WHERE {predicate(chunk)}")}
+    with stored_dates_allowed(conn, chunk.kinds):
+        return {r[0] for r in rows(conn, f"SELECT v FROM {table.id.quoted()} WHERE {chunk_condition(chunk)}")}
 
 
 @pytest.mark.req("SNAP-14", "SNAP-51")
@@ -186,11 +186,11 @@ def test_chunk_filter_and_server_agree_on_every_key(
     start = decode_rig.binlog_end(root)
     made(root, database, name)
     table = structure(root, pipeline, database, name)
-    filters = KeyFilters(pipeline.cfg, {})
+    filters = SnapshotFilter(pipeline.cfg, {})
     with connect(pipeline.cfg.connection_settings()) as conn:
         execute(conn, STRICT)
         for size in (1, 7):
-            chunks = split(conn, table, size)
+            chunks = split_table(conn, table, size)
             assert len(chunks) > 2 and [c.number for c in chunks] == list(range(len(chunks)))
             assert [SnapshotChunk.from_json(json.loads(json.dumps(c.to_json()))) for c in chunks] == chunks
             held = [members(conn, table, c) for c in chunks]
@@ -207,28 +207,28 @@ def test_chunk_filter_and_server_agree_on_every_key(
 
 
 def filtered(
-    filters: KeyFilters, stack: Any, start: tuple[str, int], table: Table, lists: list[list[SnapshotChunk]]
+    filters: SnapshotFilter, stack: Any, start: tuple[str, int], table: Table, lists: list[list[SnapshotChunk]]
 ) -> list[set[int]]:
     """Return for each list of chunks the rows whose events it drops."""
     found: list[set[int]] = [set() for _ in lists]
-    read = ReadAt(BinlogOffset("binlog.999999", 4))
-    helds = [HeldChunks(chunks, read) for chunks in lists]
+    read = ChunkVisibility(BinlogOffset("binlog.999999", 4))
+    helds = [ChunkLookup(chunks, read) for chunks in lists]
     ours = -1
     for event in decode_rig.events(stack, start):
         if event.type == decode_rig.TABLE_MAP:
             table_map = parse_table_map(event)
             if (table_map.db, table_map.table) == (table.id.db, table.id.table):
                 ours = table_map.table_id
-                filters.chunks[table.id] = []
-                filters.learn(table, table_map)
+                filters.lookups[table.id] = []
+                filters.prepare_table(table, table_map)
         elif event.type in ROW_EVENTS and (header := rows_header(event)).table_id == ours:
             number = int.from_bytes(event.buf[event.end - 4 : event.end], "little")  # the last column, an INT
             at: Any = SimpleNamespace(
                 file="binlog.000001", end_pos=4, buf=event.buf, end=event.end, where=lambda: "here"
             )
             for out, held in zip(found, helds, strict=True):
-                filters.chunks[table.id] = [held]
-                if not filters.keep(table.id, [(b"", b"", 0, 0, None)], at, RowsAt(at, header.pos, 0)):
+                filters.lookups[table.id] = [held]
+                if not filters.outside_chunks(table.id, [(b"", b"", 0, 0, None)], at, EventRows(at, header.pos, 0)):
                     out.add(number)
     return found
 
@@ -242,7 +242,7 @@ def test_other_keys_make_a_table_one_chunk(key: str, pipeline: Pipeline, root: A
     execute(root, f"INSERT INTO `{database}`.t VALUES " + ",".join(f"(1, {n})" for n in range(100)))
     table = structure(root, pipeline, database, "t")
     with connect(pipeline.cfg.connection_settings()) as conn:
-        assert [c.columns for c in split(conn, table, 5)] == [()]
+        assert [c.columns for c in split_table(conn, table, 5)] == [()]
 
 
 # -- interrupted and resumed ------------------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ def test_an_interrupted_snapshot_reads_every_row_once(
 ) -> None:
     """Two chunks of each table are read before rows come, go, change and move between chunks, the others after it."""
 
-    def by_number(waiting: list[PlacedChunk], *more: Any) -> ChunkQueue:
+    def by_number(waiting: list[ResolvedChunk], *more: Any) -> ChunkQueue:
         return ChunkQueue(sorted(waiting, key=lambda placed: placed.chunk.number), *more)
 
     monkeypatch.setattr(snapshot_driver, "ChunkQueue", by_number)
@@ -329,8 +329,8 @@ def test_a_key_that_was_another_between_two_views_is_refused(
     made(root, database, "binary")
     table = structure(root, pipeline, database, "binary")
     with connect(pipeline.cfg.connection_settings()) as conn:
-        chunks = split(conn, table, 5)
+        chunks = split_table(conn, table, 5)
     execute(root, "ALTER TABLE `binary` MODIFY k BINARY(6) NOT NULL")
     other = structure(root, pipeline, database, "binary")
     with pytest.raises(SchemaError, match=r"BINARY 4.*BINARY 6"):
-        filtered(KeyFilters(pipeline.cfg, {}), stack, start, other, [chunks])
+        filtered(SnapshotFilter(pipeline.cfg, {}), stack, start, other, [chunks])

@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, topic_config
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -48,7 +48,9 @@ def writer(settings: dict[str, str], name: str) -> TransactionalWriter:
 
 
 def marker(of: BatchPlan, index: int, events: int = 0, done: bool = True) -> Marker:
-    return Marker(of.epoch, index, of.start, of.end, Reached(of.end if done else of.start, events), done, {"t": events})
+    return Marker(
+        of.epoch, index, of.start, of.end, ResumePosition(of.end if done else of.start, events), done, {"t": events}
+    )
 
 
 def finish(settings: dict[str, str], ledger: Ledger, unique: str, of: BatchPlan) -> None:
@@ -108,7 +110,7 @@ def test_plan_markers_and_outcome_are_read_back(settings: dict[str, str], ledger
 def test_the_next_epoch_begins_only_where_a_complete_one_ended(
     settings: dict[str, str], ledger: Ledger, unique: str
 ) -> None:
-    first, later = plan(), END.at("binlog.000011", 900)
+    first, later = plan(), END.with_position("binlog.000011", 900)
     with pytest.raises(LedgerMissingError):
         ledger.begin(plan(2, END, later))
     ledger.begin(first)
@@ -133,7 +135,7 @@ def test_a_retry_takes_the_same_plan_over(ledger: Ledger) -> None:
 
 
 def test_of_two_runs_that_plan_at_once_exactly_one_wins(settings: dict[str, str], ledger: Ledger, unique: str) -> None:
-    plans = [plan(owner="a"), plan(end=END.at("binlog.000011", 4), owner="b")]
+    plans = [plan(owner="a"), plan(end=END.with_position("binlog.000011", 4), owner="b")]
     barrier, wins, losses = threading.Barrier(2), [], []
 
     def run(mine: BatchPlan) -> None:

@@ -10,25 +10,26 @@ import pytest
 from kit import Pipeline
 from store_contract import END, START
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, BatchPlan
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import passed
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import is_passed
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import job_ledger
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
+    delete_chunk_records,
     done_record,
-    finished_chunks,
-    forget_chunks,
-    list_chunks,
-    listed_chunks,
+    filtering_chunk_records,
+    record_chunks,
+    recorded_chunks,
 )
 
-LATER = END.at("binlog.000011", 4)
+LATER = END.with_position("binlog.000011", 4)
 
 
 def chunks_of(count: int, tables: int = 4) -> list[SnapshotChunk]:
@@ -60,27 +61,29 @@ def largest_record(properties: dict[str, str]) -> int:
 @pytest.mark.req("SNAP-14")
 def test_twenty_thousand_chunks_are_listed_resumed_and_forgotten(job: JobLedger, properties: dict[str, str]) -> None:
     chunks = chunks_of(20_000)
-    places = list_chunks(job, 1, chunks)
+    places = record_chunks(job, 1, chunks)
     ledger = job.read()
-    assert listed_chunks(ledger, 1) == (chunks, places)
-    assert not ledger.begun() and ledger.done_chunks(1) == {}
+    assert recorded_chunks(ledger, 1) == (chunks, places)
+    assert not ledger.has_commits() and ledger.done_chunks(1) == {}
     first = [c.id for c in chunks[:15_000]]
     job.put_all(done(ledger, first, START))
     job.put_all(done(ledger, [c.id for c in chunks[15_000:]], LATER))
     began = time.process_time()
     ledger = job.read()
     assert time.process_time() - began < 10
-    assert set(ledger.done_chunks(1)) == {c.id for c in chunks} and listed_chunks(ledger, 1) == (chunks, places)
+    assert set(ledger.done_chunks(1)) == {c.id for c in chunks} and recorded_chunks(ledger, 1) == (chunks, places)
     job.put("snapshot", done_record(1, START))
     job.write_outcome(BatchPlan(1, "snapshot", START, START, 1), counts={c.id: 10 for c in chunks})
-    forget_chunks(job, ledger, [r for r in ledger.chunks.values() if not passed(r, START)])
+    delete_chunk_records(job, ledger, [r for r in ledger.chunks.values() if not is_passed(r, START)])
     ledger = job.read()
     assert ledger.complete() and ledger.end() == START
     assert ledger.outcome is not None and sum(ledger.outcome["counts"].values()) == 200_000
     # What was read later than where the drain begins filters its events, until a drain has passed it.
-    assert len(finished_chunks(ledger)) == len(ledger.chunks) == 5_000
-    assert not passed(finished_chunks(ledger)[0], END) and passed(finished_chunks(ledger)[0], LATER)
-    forget_chunks(job, ledger, [r for r in finished_chunks(ledger) if not passed(r, LATER)])
+    assert len(filtering_chunk_records(ledger)) == len(ledger.chunks) == 5_000
+    assert not is_passed(filtering_chunk_records(ledger)[0], END) and is_passed(
+        filtering_chunk_records(ledger)[0], LATER
+    )
+    delete_chunk_records(job, ledger, [r for r in filtering_chunk_records(ledger) if not is_passed(r, LATER)])
     assert job.read().chunks == {}
     assert largest_record(properties) < 100_000
 
@@ -88,24 +91,24 @@ def test_twenty_thousand_chunks_are_listed_resumed_and_forgotten(job: JobLedger,
 def test_a_list_that_was_interrupted_is_never_taken_for_a_whole_one(
     job: JobLedger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_ledger, "PUT_AT_ONCE", 10)
-    list_chunks(job, 1, chunks_of(50))
+    monkeypatch.setattr(job_ledger, "MAX_TRANSACTION_RECORDS", 10)
+    record_chunks(job, 1, chunks_of(50))
     complete = job.read()
     again = chunks_of(30, tables=2)
     monkeypatch.setattr(job, "put", lambda key, value: None)  # the attempt dies before the list is whole
-    list_chunks(job, 1, again)
+    record_chunks(job, 1, again)
     monkeypatch.undo()
     with pytest.raises(StateError, match="does not hold all chunks"):
-        listed_chunks(job.read(), 1)
-    places = list_chunks(job, 1, again)
-    assert listed_chunks(job.read(), 1) == (again, places)
-    assert len(listed_chunks(complete, 1)[0]) == 50
+        recorded_chunks(job.read(), 1)
+    places = record_chunks(job, 1, again)
+    assert recorded_chunks(job.read(), 1) == (again, places)
+    assert len(recorded_chunks(complete, 1)[0]) == 50
     with pytest.raises(StateError, match="does not hold all chunks"):
-        listed_chunks(replace(complete, chunks=dict(list(complete.chunks.items())[1:])), 1)
+        recorded_chunks(replace(complete, chunks=dict(list(complete.chunks.items())[1:])), 1)
 
 
 def test_a_writer_joins_fast_beside_a_hundred_thousand_chunks(job: JobLedger, properties: dict[str, str]) -> None:
-    list_chunks(job, 1, chunks_of(100_000))
+    record_chunks(job, 1, chunks_of(100_000))
     began = time.process_time()  # of the whole process, so that a busy machine makes no difference
-    wiring.ledger(Pipeline(properties).cfg).peek()
+    kafka_clients.ledger(Pipeline(properties).cfg).peek()
     assert time.process_time() - began < 10

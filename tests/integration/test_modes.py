@@ -194,14 +194,14 @@ def test_a_statement_that_is_not_understood_stops_the_drain_where_it_stands(
     """MySQL runs nothing that the parser does not know, so its refusal is made."""
     tables(root, database)
     pipeline.snapshot()
-    understood = schema_log.apply
+    understood = schema_log.apply_ddl
 
     def apply(state: Any, sql: str, *more: Any) -> Any:
         if "to_be_refused" in sql:
             raise DdlParseError("the statement is not understood", why="the test says so")
         return understood(state, sql, *more)
 
-    monkeypatch.setattr(schema_log, "apply", apply)
+    monkeypatch.setattr(schema_log, "apply_ddl", apply)
     execute(root, f"INSERT INTO `{database}`.a VALUES (1, 1)")
     execute(root, f"ALTER TABLE `{database}`.b COMMENT 'to_be_refused'", f"INSERT INTO `{database}`.a VALUES (2, 2)")
     for _ in range(2):

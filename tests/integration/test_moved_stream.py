@@ -12,9 +12,9 @@ import pytest
 from kit import Pipeline, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain as run_drain_alone
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -117,7 +117,7 @@ def test_the_stream_is_moved_forward_and_back_and_each_signal_acts_once(
 
 
 def place_of(pipeline: Pipeline) -> BinlogOffset:
-    ledger = wiring.ledger(pipeline.cfg).read() or LedgerState()
+    ledger = kafka_clients.ledger(pipeline.cfg).read() or LedgerState()
     end = ledger.end()
     assert end is not None
     return end

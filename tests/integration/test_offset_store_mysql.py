@@ -45,7 +45,7 @@ def test_history_is_kept_and_trimmed(engine: sa.Engine) -> None:
     store, state = SqlOffsetStore(engine, "p", keep=3), StoredState()
     for epoch in range(1, 6):
         state = store.save(state.with_plan(plan(epoch)), state)
-        state = store.save(state.commit(END.at("binlog.000010", 1000 + epoch), epoch), state)
+        state = store.save(state.commit(END.with_position("binlog.000010", 1000 + epoch), epoch), state)
     assert [(row.epoch, row.offset.pos) for row in store.history()] == [(5, 1005), (4, 1004), (3, 1003)]
 
 

@@ -14,7 +14,7 @@ from private_mysql import PrivateServer
 from test_ticdc_jobs import EMPTY, FULL, TYPES, Flat, require_rows, selected
 
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 
 @pytest.fixture(scope="module")
@@ -178,7 +178,7 @@ def test_a_table_keyed_by_impossible_dates_is_cut(name: str, pipeline: Pipeline,
     key_kinds.made(old, database, name)
     table = key_kinds.structure(old, pipeline, database, name)
     execute(old, key_kinds.STRICT)
-    held = [key_kinds.members(old, table, chunk) for chunk in split(old, table, 1)]
+    held = [key_kinds.members(old, table, chunk) for chunk in split_table(old, table, 1)]
     whole = key_kinds.members(old, table, SnapshotChunk(table.id, 0))
     assert len(whole) > 20 and sum(map(len, held)) == len(whole) and set.union(*held) == whole
 

@@ -10,24 +10,24 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 from kit import delete_topics
-from prooflib.reading import Reader
+from prooflib.reading import TopicReader
 
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import TopicRecord, read_topic
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, topics_there
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, existing_topics
 
 READS = int(os.environ.get("KEPT_CONSUMER_READS", "40"))
 
 
 @pytest.fixture
-def kept() -> Iterator[KeptConsumer]:
-    with KeptConsumer() as kept:
+def kept() -> Iterator[ConsumerCache]:
+    with ConsumerCache() as kept:
         yield kept
 
 
-def read(kafka: str, topic: str, kept: KeptConsumer) -> Iterator[TopicRecord]:
-    return read_topic({"bootstrap.servers": kafka}, topic, timeout_s=30, kept=kept)
+def read(kafka: str, topic: str, kept: ConsumerCache) -> Iterator[TopicRecord]:
+    return read_topic({"bootstrap.servers": kafka}, topic, timeout_s=30, consumer_cache=kept)
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ class Writing:
                 self.committed += 3
 
 
-def test_each_read_is_whole_and_in_order_while_others_write(stack: Any, topic: str, kept: KeptConsumer) -> None:
+def test_each_read_is_whole_and_in_order_while_others_write(stack: Any, topic: str, kept: ConsumerCache) -> None:
     used = set()
     with Writing(stack.kafka, topic) as writing:
         for _ in range(READS):
@@ -82,7 +82,7 @@ def test_each_read_is_whole_and_in_order_while_others_write(stack: Any, topic: s
     assert len(used - {None}) == 1
 
 
-def test_a_topic_made_anew_is_read_by_another_consumer(stack: Any, topic: str, kept: KeptConsumer) -> None:
+def test_a_topic_made_anew_is_read_by_another_consumer(stack: Any, topic: str, kept: ConsumerCache) -> None:
     settings = {"bootstrap.servers": stack.kafka}
     admin = make_admin(settings)
     for text in ("before", "after"):
@@ -91,12 +91,12 @@ def test_a_topic_made_anew_is_read_by_another_consumer(stack: Any, topic: str, k
         assert producer.flush(30) == 0
         assert [r.value for r in read(stack.kafka, topic, kept)] == [text.encode()]
         admin.delete_topics([topic])[topic].result(30)
-        while topics_there(admin, [topic]):
+        while existing_topics(admin, [topic]):
             pass
         ensure_topics(admin, {topic: TopicSpec(1, 1)})
 
 
-def test_a_reading_that_is_given_up_keeps_nothing(stack: Any, topic: str, kept: KeptConsumer) -> None:
+def test_a_reading_that_is_given_up_keeps_nothing(stack: Any, topic: str, kept: ConsumerCache) -> None:
     producer = Producer({"bootstrap.servers": stack.kafka})
     for n in range(3):
         producer.produce(topic, str(n).encode())
@@ -110,7 +110,7 @@ def test_a_reading_that_is_given_up_keeps_nothing(stack: Any, topic: str, kept: 
 def test_one_consumer_reads_many_topics_and_one_that_was_made_anew(stack: Any, unique: str) -> None:
     """The reader of tests and captures: it has learnt about the first topic of a name, and reads the second."""
     settings = {"bootstrap.servers": stack.kafka}
-    reader, admin = Reader(), make_admin(settings)
+    reader, admin = TopicReader(), make_admin(settings)
     names = [f"{unique}_{n}" for n in range(3)]
 
     def write(topic: str, *values: str) -> None:

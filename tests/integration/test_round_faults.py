@@ -51,7 +51,7 @@ def test_a_round_that_dies_is_gone_on_with(
     execute(root, *filled(database, "a", "b", count=100))
     pipeline.snapshot()
     ask_for(pipeline, ["a", "b"])
-    real = round_driver.take_low
+    real = round_driver.take_low_watermark
 
     def low(*arguments: Any) -> Any:
         """Set the fault behind the batch before the round, whose writers pass the same points."""
@@ -62,16 +62,16 @@ def test_a_round_that_dies_is_gone_on_with(
         execute(root, f"UPDATE `{database}`.a SET v = v + 1 WHERE id < 20", f"DELETE FROM `{database}`.b WHERE id = 7")
         return found
 
-    monkeypatch.setattr(round_driver, "take_low", low)
+    monkeypatch.setattr(round_driver, "take_low_watermark", low)
     with pytest.raises((faults.FaultRaised, CdcError)):
         pipeline.drain()
     assert (tmp_path / "fired").exists()
     execute(root, f"UPDATE `{database}`.a SET v = v + 10 WHERE id % 3 = 0", f"DELETE FROM `{database}`.b WHERE id = 9")
-    monkeypatch.setattr(round_driver, "take_low", real)
+    monkeypatch.setattr(round_driver, "take_low_watermark", real)
     pipeline.drain()
     pipeline.drain()
     assert {scan.state for scan in books(pipeline).scans.values()} == {"done"}
-    assert books(pipeline).done == ()
+    assert books(pipeline).done_ranges == ()
     for table in ("a", "b"):
         check_exact(pipeline, root, table)
         assert set(reads(pipeline, table).values()) == {1}, "a stretch that was done is read again"

@@ -251,9 +251,9 @@ def test_a_table_that_cannot_begin_keeps_no_other_from_it(
     pipeline: Pipeline, root: Any, database: str, stack: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A round has room for so many scans; those that could not begin come behind the others."""
-    monkeypatch.setattr(round_driver, "TABLES_AT_ONCE", 1)
+    monkeypatch.setattr(round_driver, "MAX_SCANS_PER_WINDOW", 1)
     for module in (round_driver, round_task):
-        monkeypatch.setattr(module, "HOLD_S", 1)
+        monkeypatch.setattr(module, "LOCK_WAIT_S", 1)
     execute(root, *filled(database, "a", "b", count=40))
     pipeline.snapshot()
     ask_for(pipeline, ["a", "b"])

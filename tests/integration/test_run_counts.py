@@ -17,9 +17,14 @@ from kit import Pipeline, execute
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
-from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle
-from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow, left_untold, note_told, tally_of
-from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import worth_planning
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import settle_offset
+from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import (
+    follow_ledger,
+    mark_reported,
+    tally_of,
+    tally_of_ended_run,
+)
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import may_have_work
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 ROUTED = {
@@ -52,15 +57,15 @@ def test_counts_by_topic_and_table_over_snapshot_and_batches_whose_ends_the_offs
     assert first.tally is not None and first.tally.tables == {f"{database}.a": 2, f"{database}.b%2Ec": 1}
 
     execute(root, f"INSERT INTO `{database}`.a VALUES (3)")
-    assert worth_planning(pipeline.cfg, pipeline.store, pipeline.owner)
+    assert may_have_work(pipeline.cfg, pipeline.store, pipeline.owner)
     job = pipeline.prepare("drain")
     spec = replace(job.spec, run_for_s=4.0, run="this")
     thread = threading.Thread(target=run_drain, args=(spec, ThreadRunner(1), pipeline.log))
     thread.start()
     try:
-        moved = [until(lambda: follow(pipeline.cfg, pipeline.store, pipeline.log))]
+        moved = [until(lambda: follow_ledger(pipeline.cfg, pipeline.store, pipeline.log))]
         execute(root, f"INSERT INTO `{database}`.`b.c` VALUES (4), (5)")
-        moved.append(until(lambda: follow(pipeline.cfg, pipeline.store, pipeline.log)))
+        moved.append(until(lambda: follow_ledger(pipeline.cfg, pipeline.store, pipeline.log)))
     finally:
         thread.join()
     assert moved[0].pos != moved[1].pos
@@ -92,15 +97,15 @@ def test_a_snapshot_whose_driver_dies_behind_its_books_is_counted(
     # A try that finds nothing to do any more tells it as well.
     assert pipeline.snapshot_is_refused() and tally_of(pipeline.cfg, "this") == outcome.tally
     # A run that finds nothing to do tells what a run that was ended has not; then it is told, and by nobody again.
-    assert left_untold(pipeline.cfg, pipeline.owner) == outcome.tally
-    note_told(pipeline.cfg, outcome.tally, "idle", pipeline.log)
-    assert left_untold(pipeline.cfg, pipeline.owner) is None and tally_of(pipeline.cfg, "this") is None
+    assert tally_of_ended_run(pipeline.cfg, pipeline.owner) == outcome.tally
+    mark_reported(pipeline.cfg, outcome.tally, "idle", pipeline.log)
+    assert tally_of_ended_run(pipeline.cfg, pipeline.owner) is None and tally_of(pipeline.cfg, "this") is None
     execute(root, f"INSERT INTO `{database}`.a VALUES (3)")
     spec = replace(pipeline.prepare("drain").spec, run="next")
-    late = settle(pipeline.cfg, pipeline.store, pipeline.log, replace(spec, run="this"))
+    late = settle_offset(pipeline.cfg, pipeline.store, pipeline.log, replace(spec, run="this"))
     assert (late.tally, late.counts) == (None, outcome.counts)
     run_drain(spec, ThreadRunner(1), pipeline.log)
-    told = settle(pipeline.cfg, pipeline.store, pipeline.log, spec)
+    told = settle_offset(pipeline.cfg, pipeline.store, pipeline.log, spec)
     assert told.tally is not None and told.tally.tables == {f"{database}.a": 1}
-    nobody = settle(pipeline.cfg, pipeline.store, pipeline.log, replace(spec, run="this"))
+    nobody = settle_offset(pipeline.cfg, pipeline.store, pipeline.log, replace(spec, run="this"))
     assert nobody.complete and (nobody.tally, nobody.counts) == (None, {}), "what others have written is theirs"

@@ -12,7 +12,7 @@ from kit import Pipeline, compacted, execute, payload, rows
 from private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import read_origin
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import read_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_origin
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_fingerprint
 
 FLAT = {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
 GTIDS_OFF = {"gtid_mode": "OFF", "enforce_gtid_consistency": "OFF"}
@@ -147,13 +147,13 @@ def test_a_file_keeps_its_fingerprint_and_no_other_has_it(
             empty = end_of_binlog(conn, settings)
             execute(source, f"CREATE DATABASE `{unique}_{n}`")
             filled = end_of_binlog(conn, settings)
-            assert empty.origin != filled.origin and same_origin(empty.origin, filled.origin)
+            assert empty.origin != filled.origin and same_fingerprint(empty.origin, filled.origin)
             execute(source, "FLUSH BINARY LOGS", f"DROP DATABASE `{unique}_{n}`")
             for offset in (empty, filled, replace(empty, origin=None)):
                 assert check_available(conn, settings, offset).origin == filled.origin
-            assert not same_origin(filled.origin, end_of_binlog(conn, settings).origin)
+            assert not same_fingerprint(filled.origin, end_of_binlog(conn, settings).origin)
         seen.append(str(filled.origin))
-    assert not any(same_origin(a, b) for i, a in enumerate(seen) for b in seen[:i])
+    assert not any(same_fingerprint(a, b) for i, a in enumerate(seen) for b in seen[:i])
 
 
 def test_two_files_made_in_one_second_are_told_apart_by_their_first_transactions(
@@ -164,10 +164,10 @@ def test_two_files_made_in_one_second_are_told_apart_by_their_first_transactions
         for _ in range(2):
             reset_binlog(source)
             execute(source, f"CREATE DATABASE `{unique}`", f"DROP DATABASE `{unique}`")
-            found.append(read_origin(settings, rows(source, "SHOW BINARY LOGS")[0][0]))
+            found.append(read_fingerprint(settings, rows(source, "SHOW BINARY LOGS")[0][0]))
         if found[0].split(".")[0] == found[1].split(".")[0]:
             break
-    assert found[0].split(".")[:2] == found[1].split(".")[:2] and not same_origin(*found)
+    assert found[0].split(".")[:2] == found[1].split(".")[:2] and not same_fingerprint(*found)
 
 
 def test_an_offset_of_an_older_version_is_taken_and_filled_in(pipeline: Pipeline, source: Any, database: str) -> None:

@@ -117,7 +117,7 @@ def test_three_writers_show_what_one_shows(
     def shared(partitions: dict[str, int], weights: Any, writers: int, first: Any = ()) -> dict[str, tuple[int, ...]]:
         return {topic: tuple(p % writers for p in range(count)) for topic, count in partitions.items()}
 
-    monkeypatch.setattr(batch, "assign", shared)
+    monkeypatch.setattr(batch, "assign_partitions", shared)
     properties |= {
         "cdc.id.header": "true",
         "drain.small.batch.bytes": "0",

@@ -14,19 +14,19 @@ from table_rig import FLAT
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, LedgerMissingError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.history import load_state
+from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaChannel
-from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, read_action, waiting
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChannel
+from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, pending_signals, read_action
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics, partition_counts
@@ -80,10 +80,10 @@ def test_signals_of_the_table_are_handed_over_once_whether_it_is_captured_or_not
     )
     outcome = pipeline.snapshot()
     assert outcome.offset is not None
-    state = load_state(pipeline.cfg, until=BinlogOffset.from_json(outcome.offset), epoch=2)
+    state = load_schema_state(pipeline.cfg, until=BinlogOffset.from_json(outcome.offset), epoch=2)
     signal_table = TableId(ops, "debezium_signal")
     assert signal_table in state.tables
-    assert captured or TableId(ops, "others") not in {*state.tables, *state.unread}
+    assert captured or TableId(ops, "others") not in {*state.tables, *state.unparsed}
 
     ad_hoc = '{"data-collections": ["schema1.table1", "schema2.table2"],"type":"incremental"}'
     with root.cursor() as cursor:
@@ -115,7 +115,7 @@ def test_signals_of_the_table_are_handed_over_once_whether_it_is_captured_or_not
     found = committed(pipeline)
     assert [id_ for _, id_ in found] == ["ad-hoc-1", "ä", "same", "€"]
     assert len({key for key, _ in found}) == 4
-    signals = [s for _, s in waiting((wiring.ledger(pipeline.cfg).read() or LedgerState()).signals)]
+    signals = [s for _, s in pending_signals((kafka_clients.ledger(pipeline.cfg).read() or LedgerState()).signals)]
     assert [s.id for s in signals] == ["ad-hoc-1", "ä", "same", "€"]
     assert read_action(signals[0], NOBODY) == ExecuteSnapshot(
         "ad-hoc-1", "source", "incremental", ("schema1.table1", "schema2.table2")
@@ -134,8 +134,8 @@ def test_signals_of_the_kafka_topic_are_read_from_the_place_that_the_ledger_keep
     properties: dict[str, str], stack: Any, unique: str
 ) -> None:
     cfg = Pipeline(properties | {"signal.enabled.channels": "kafka", "signal.kafka.topic": f"{unique}.in"}).cfg
-    channel = KafkaChannel(cfg)
-    assert "does not exist" in channel.poll(LedgerState()).notes[0]
+    channel = KafkaSignalChannel(cfg)
+    assert "does not exist" in channel.poll(LedgerState()).log_lines[0]
     ensure_topics(make_admin(cfg.kafka_settings()), {f"{unique}.in": TopicSpec(1, 1)})
     producer = Producer({"bootstrap.servers": stack.kafka, "transactional.id": f"{unique}.signals"})
     producer.init_transactions()
@@ -155,28 +155,28 @@ def test_signals_of_the_kafka_topic_are_read_from_the_place_that_the_ledger_keep
     produce("other", sample)
     produce(unique, "{")
     first = channel.poll(LedgerState())
-    assert first.place is not None and first.place["id"]
+    assert first.new_offset is not None and first.new_offset["id"]
     (key, ad_hoc), (_, malformed) = first.signals
     assert key == "signal/kafka/0"
     assert read_action(ad_hoc, NOBODY) == ExecuteSnapshot(
         "kafka-0", "kafka", "incremental", ("schema1.table1", "schema1.table2")
     )
-    assert "is not JSON" in malformed.refused
-    assert any("1 records" in note for note in first.notes)
+    assert "is not JSON" in malformed.invalid_reason
+    assert any("1 records" in note for note in first.log_lines)
 
     def after(place: Any) -> LedgerState:
-        return ledger_state({"signal-offset": encode(place)})
+        return build_ledger_state({"signal-offset": encode(place)})
 
-    again = channel.poll(after(first.place))
-    assert (again.signals, again.place) == ([], None)
+    again = channel.poll(after(first.new_offset))
+    assert (again.signals, again.new_offset) == ([], None)
     producer.begin_transaction()
     producer.produce(f"{unique}.in", sample, unique, 0)
     producer.flush(30)
-    assert channel.poll(after(first.place)).signals == [], "what is not committed neither counts nor is waited for"
+    assert channel.poll(after(first.new_offset)).signals == [], "what is not committed neither counts nor is waited for"
     producer.commit_transaction()
-    later = channel.poll(after(first.place))
-    assert len(later.signals) == 1 and later.place is not None
-    assert channel.poll(after(later.place)).signals == []
+    later = channel.poll(after(first.new_offset))
+    assert len(later.signals) == 1 and later.new_offset is not None
+    assert channel.poll(after(later.new_offset)).signals == []
 
 
 @pytest.mark.req("INC-36", "INC-40")
@@ -222,9 +222,9 @@ def test_a_signal_from_airflow_is_seen_while_a_writer_has_a_transaction_open(pro
     cfg = Pipeline(properties).cfg
     with pytest.raises(LedgerMissingError, match="nowhere to wait"):
         send(cfg, "pause-snapshot")
-    ledger = wiring.ledger(cfg)
+    ledger = kafka_clients.ledger(cfg)
     ledger.ensure()
-    writer = wiring.record_writer(cfg, 0)
+    writer = kafka_clients.record_writer(cfg, 0)
     writer.init()
     writer.produce(cfg.ledger_topic, b"writer/0", b"{}", 0)
     id_ = send(cfg, "execute-snapshot", {"data-collections": ["d.t"]})
@@ -233,7 +233,7 @@ def test_a_signal_from_airflow_is_seen_while_a_writer_has_a_transaction_open(pro
     writer.close()
     state = ledger.read()
     assert state is not None
-    assert [(s.id, s.type) for _, s in waiting(state.signals)] == [
+    assert [(s.id, s.type) for _, s in pending_signals(state.signals)] == [
         (id_, "execute-snapshot"),
         ("mine", "pause-snapshot"),
     ]

@@ -11,11 +11,11 @@ import pytest
 from confluent_kafka.admin import AclBinding, AclOperation, AclPermissionType, ResourcePatternType, ResourceType
 from kit import Pipeline, execute
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger import Ledger
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkConnectionError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
@@ -175,9 +175,9 @@ def test_a_short_transaction_timeout_holds_for_everything_that_a_job_opens(kafka
     with JobLedger(cfg) as job:
         for epoch in (1, 2):
             job.begin(reset_plan(epoch, here, "a person"))
-    ledger = wiring.ledger(cfg)
+    ledger = kafka_clients.ledger(cfg)
     ledger.begin(reset_plan(3, here, "a person"))
-    left_open = wiring.record_writer(cfg, 0)
+    left_open = kafka_clients.record_writer(cfg, 0)
     left_open.init()
     left_open.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
     left_open._client().flush(10)

@@ -217,7 +217,7 @@ def test_a_record_larger_than_the_client_takes_is_refused_at_once(
         with pytest.raises(RecordTooLargeError, match="larger"):
             w.produce_all(topic, [(b"key", b"x" * 6000, 0, 0, None)], [])
         assert topic in caught.value.where and "6003 bytes" in caught.value.why and "5000" in caught.value.why
-        assert w.gather_less() is None
+        assert w.shrink_batches() is None
         w.abort()
 
 
@@ -259,10 +259,10 @@ def test_batches_become_smaller_as_long_as_that_can_help(settings: dict[str, str
         w.produce(topic, b"key", b"x" * 99_500, 0)
         with pytest.raises(RecordTooLargeError):
             w.commit([(topic, b"k", b"x" * 2_000)])
-        sizes = [w.gather_less() for _ in range(3)]
+        sizes = [w.shrink_batches() for _ in range(3)]
         assert sizes == [100_000, 99_503, None], "a batch of the record's own size holds no other, and more is no help"
     with writer(settings, f"{unique}.0") as w:
-        sizes = [w.gather_less() for _ in range(5)]
+        sizes = [w.shrink_batches() for _ in range(5)]
         assert sizes == [100_000, 10_000, 1_000, 100, None]
         w.init()
         for number in range(3_000):
@@ -314,14 +314,14 @@ def test_a_full_queue_holds_the_writer_back(
     value = bytes(range(256)) * 20
     most, waits = 0, 0
     with writer(settings | small, f"{unique}.0") as w:
-        plain = w._produce_slowly
+        plain = w._produce_blocking
 
         def produce_slowly(*args: Any) -> None:
             nonlocal waits
             waits += 1
             plain(*args)
 
-        monkeypatch.setattr(w, "_produce_slowly", produce_slowly)
+        monkeypatch.setattr(w, "_produce_blocking", produce_slowly)
         for start in range(0, 5_000, at_once):
             keys = range(start, min(start + at_once, 5_000))
             for part in range(3):

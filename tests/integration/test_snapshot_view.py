@@ -18,17 +18,17 @@ from kit import Pipeline, compacted, duplicates, execute, payload, require_chain
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ChunkVisibility
 from airflow_provider_mysql_cdc.cdc.errors import SourcePrivilegeError
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import state_of
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import captured_state
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import read_definitions
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
-from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split
+from airflow_provider_mysql_cdc.cdc.snapshot.splitter import split_table
 
 ACCOUNTS = 300
 WRITERS = 2
@@ -250,12 +250,12 @@ def insert(root: Any, db: str, table: str, new: list[dict[str, Any]]) -> None:
 
 def structure(root: Any, pipeline: Pipeline, db: str, table: str) -> Table:
     table_id = TableId(db, table)
-    return state_of(read_definitions(root, pipeline.cfg, [table_id])).tables[table_id]
+    return captured_state(read_definitions(root, pipeline.cfg, [table_id])).tables[table_id]
 
 
 def members(root: Any, table: Table, chunk: SnapshotChunk) -> list[tuple[Any, ...]]:
     names = ", ".join(f"`{c}`" for c in table.key_columns())
-    return rows(root, f"SELECT {names} FROM {table.id.quoted()} WHERE {predicate(chunk)}")
+    return rows(root, f"SELECT {names} FROM {table.id.quoted()} WHERE {chunk_condition(chunk)}")
 
 
 @pytest.mark.req("SNAP-14", "SNAP-51")
@@ -267,7 +267,7 @@ def test_chunks_hold_every_row_once_and_the_filter_agrees_with_them(
     execute(root, f"CREATE TABLE `{database}`.{name} {KEYED[name]}")
     insert(root, database, name, make_rows(name, 150, 1))
     table = structure(root, pipeline, database, name)
-    cuts = {size: split(root, table, size) for size in (1, 2, 3, 7, 40)}
+    cuts = {size: split_table(root, table, size) for size in (1, 2, 3, 7, 40)}
     insert(root, database, name, make_rows(name, 60, 2))
     for size, chunks in cuts.items():
         assert len(chunks) > 1 or size == 40
@@ -287,10 +287,10 @@ def filtered(
     pipeline: Pipeline, table: Table, chunks: list[SnapshotChunk], keys: list[tuple[Any, ...]]
 ) -> list[tuple[Any, ...]]:
     """Return the keys whose events the filter of some chunks drops."""
-    held = HeldChunks(chunks, ReadAt(BinlogOffset("binlog.000007", 1000)))
+    held = ChunkLookup(chunks, ChunkVisibility(BinlogOffset("binlog.000007", 1000)))
     written = {key: tuple(v if isinstance(v, int | str) else str(v) for v in key) for key in keys}
     with connect(pipeline.cfg.connection_settings()) as conn:
-        return sorted(held.holding(written, lambda sql: rows(conn, sql)))
+        return sorted(held.matching_keys(written, lambda sql: rows(conn, sql)))
 
 
 def test_a_table_that_was_just_filled_is_cut(pipeline: Pipeline, root: Any, database: str) -> None:
@@ -298,9 +298,9 @@ def test_a_table_that_was_just_filled_is_cut(pipeline: Pipeline, root: Any, data
     execute(root, f"CREATE TABLE `{database}`.t (id INT PRIMARY KEY, v INT)")
     table = structure(root, pipeline, database, "t")
     with connect(pipeline.cfg.connection_settings()) as conn:
-        assert len(split(conn, table, 50)) == 1
+        assert len(split_table(conn, table, 50)) == 1
         execute(root, f"INSERT INTO `{database}`.t VALUES " + ",".join(f"({i}, 0)" for i in range(1000)))
-        assert 10 <= len(split(conn, table, 50)) <= 40
+        assert 10 <= len(split_table(conn, table, 50)) <= 40
 
 
 # -- resumption -------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ context = SparkContext()
 runner = SparkRunner(context)
 slots = runner.slots()
 print("default", context.defaultParallelism, "slots", slots, flush=True)
-print("gang", runner.run(index, slots, {"more": 5}, gang=True), flush=True)
+print("gang", runner.run(index, slots, {"more": 5}, barrier=True), flush=True)
 context.stop()
 """
 

@@ -65,7 +65,7 @@ def do_once(monkeypatch: pytest.MonkeyPatch, when: str, action: Callable[[], Non
             done.append(1)
             action()
 
-    guard, point = snapshot_driver.guard, faults.fault_point
+    guard, point = snapshot_driver.lock_metadata, faults.fault_point
 
     def guarded(*args: Any) -> Any:
         if when == "after the list":
@@ -77,7 +77,7 @@ def do_once(monkeypatch: pytest.MonkeyPatch, when: str, action: Callable[[], Non
             act()
         point(name, *args)
 
-    monkeypatch.setattr(snapshot_driver, "guard", guarded)
+    monkeypatch.setattr(snapshot_driver, "lock_metadata", guarded)
     monkeypatch.setattr(faults, "fault_point", passed)
     return done
 
@@ -128,11 +128,11 @@ def test_tables_that_never_keep_still_are_a_named_error_that_a_retry_can_mend(
         monkeypatch,
         "before the view",
         lambda: execute(root, *filled(database, f"late{next(number)}")),
-        times=snapshot_driver.LOOKS,
+        times=snapshot_driver.MAX_ATTEMPTS,
     )
     with pytest.raises(StateError, match="keep still") as caught:
         pipeline.snapshot()
-    assert caught.value.can_retry and "late" in caught.value.where and len(done) == snapshot_driver.LOOKS
+    assert caught.value.can_retry and "late" in caught.value.where and len(done) == snapshot_driver.MAX_ATTEMPTS
     assert pipeline.records("aa") == []
     assert pipeline.snapshot().complete
     assert len(pipeline.records("late4")) == 30

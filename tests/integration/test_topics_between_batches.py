@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
 from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import read_ledger
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_made, describe_topics, ensure_topics
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, describe_created, describe_topics, ensure_topics
 
 
 @pytest.fixture
@@ -183,7 +183,7 @@ def test_a_table_that_is_created_and_emptied_gets_its_topic(
         pipeline.drain()
 
 
-@pytest.mark.parametrize("module", ["drain.topics_ahead", "job.topic_guard"])
+@pytest.mark.parametrize("module", ["drain.topic_precreation", "job.topic_guard"])
 def test_a_topic_that_vanishes_as_it_is_made_is_a_named_error(
     pipeline: Pipeline, root: Any, database: str, monkeypatch: pytest.MonkeyPatch, module: str
 ) -> None:
@@ -200,11 +200,11 @@ def test_a_topic_that_vanishes_as_it_is_made_is_a_named_error(
             delete(pipeline, topic)
             while describe_topics(admin, [topic], at):  # the brokers' metadata follow a moment later
                 pass
-        return describe_made(admin, names, at)
+        return describe_created(admin, names, at)
 
     with monkeypatch.context() as patch:
-        patch.setattr("airflow_provider_mysql_cdc.cdc.sink.topics._LEADER_S", 1)
-        patch.setattr(f"airflow_provider_mysql_cdc.cdc.{module}.describe_made", deleted_meanwhile)
+        patch.setattr("airflow_provider_mysql_cdc.cdc.sink.topics._LEADER_TIMEOUT_S", 1)
+        patch.setattr(f"airflow_provider_mysql_cdc.cdc.{module}.describe_created", deleted_meanwhile)
         with pytest.raises(SinkError, match="just made is gone") as caught:
             pipeline.drain()
     assert topic in caught.value.where and caught.value.can_retry
@@ -228,7 +228,7 @@ def test_a_topic_born_inside_a_batch_is_compared_when_the_batch_goes_on(
         )
     job = pipeline.prepare("drain")
     topics = [pipeline.table_topic(name) for name in (*names[:2], *names[-2:])]
-    assert [job.plan.owner_of(topic, 0) for topic in topics] == [0, 0, 1, 1]
+    assert [job.plan.assigned_writer(topic, 0) for topic in topics] == [0, 0, 1, 1]
     fired = set_fault(monkeypatch, tmp_path, point="writer.before_commit", writer=0)
     with pytest.raises(FaultRaised):
         pipeline.drain()

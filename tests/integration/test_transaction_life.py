@@ -15,8 +15,8 @@ import pytest
 from kit import Pipeline, duplicates, execute, payload, rows, start_process
 from tcp_proxy import TcpProxy, tcp_proxy
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 
 TIMEOUT_S = 10
 """The smallest transaction.timeout.ms; the test's broker looks for what is older every second."""
@@ -148,7 +148,7 @@ def test_a_writer_that_was_stopped_for_longer_is_refused_by_name_and_the_retry_i
         os.kill(child.pid, signal.SIGCONT)
     output, _ = child.communicate(timeout=120)
     assert child.returncode == 1, output[-2000:]
-    state = wiring.ledger(pipeline.cfg).read()
+    state = kafka_clients.ledger(pipeline.cfg).read()
     assert state is not None and state.outcome is not None
     error = from_json(state.outcome["error"])
     assert isinstance(error, CdcError) and error.can_retry

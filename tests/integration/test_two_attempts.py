@@ -16,13 +16,13 @@ import pytest
 from kit import Pipeline, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, FencedError, RunInProgressError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.task_runner import Task, ThreadRunner
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskFunction, ThreadRunner
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import run_snapshot
 
 JOBS: dict[str, Callable[..., Any]] = {"snapshot": run_snapshot, "drain": run_drain}
@@ -84,14 +84,14 @@ class Tasks(ThreadRunner):
         super().__init__(3)
         self._attempt = attempt
 
-    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
         self._attempt.passes(SLOTS)
 
         def mine(index: int, given: dict[str, Any]) -> Any:
             _own.attempt = self._attempt
             return task(index, given)
 
-        return super().run(mine, count, arguments, gang=gang)
+        return super().run(mine, count, arguments, barrier=barrier)
 
 
 _own = threading.local()
@@ -264,10 +264,10 @@ def test_a_run_that_is_refused_does_not_fence_the_one_at_work(pipeline: Pipeline
     """A slow commit hides the end of the ledger; only a run of the same owner may take its writer for a dead one's."""
     prepare("drain", pipeline, root, database)
     job, cfg = pipeline.prepare("drain"), pipeline.cfg
-    ledger, settings = wiring.ledger(cfg), cfg.connection_settings()
-    with run_lock.held(settings, cfg.topic_prefix, pipeline.owner):
+    ledger, settings = kafka_clients.ledger(cfg), cfg.connection_settings()
+    with run_lock.hold_run_lock(settings, cfg.topic_prefix, pipeline.owner):
         ledger.begin(job.plan)
-        with contextlib.closing(wiring.record_writer(cfg, 0)) as slow:
+        with contextlib.closing(kafka_clients.record_writer(cfg, 0)) as slow:
             slow.init()
             slow.produce(ledger.topic, b"outcome", b'{"epoch":1}', 0)
             slow._client().flush(10)

@@ -11,7 +11,7 @@ from kit import Pipeline, duplicates, execute, payload
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
-from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.incremental.drain_job import run_drain
 from airflow_provider_mysql_cdc.cdc.job.task_runner import ThreadRunner
 
@@ -43,9 +43,14 @@ def test_a_plan_in_parts_is_stored_interrupted_and_carried_on(
     execute(root, *(f"INSERT INTO {t} VALUES (1, 1), (2, 2)" for t in TABLES))
     pipeline.prepare("drain")  # and its job never starts
     state = pipeline.store.load()
-    assert state is not None and state.pending is not None and state.pending.topics and not state.pending.partitions
+    assert (
+        state is not None
+        and state.pending is not None
+        and state.pending.omitted_topics
+        and not state.pending.partitions
+    )
     job = pipeline.prepare("drain")
-    assert len(job.plan.assignment) >= len(TABLES) and job.plan.topics is None
+    assert len(job.plan.assignment) >= len(TABLES) and job.plan.omitted_topics is None
     fired = tmp_path / "fired"
     monkeypatch.setattr(faults, "_passed", {})
     fault = {"point": "writer.before_commit", "action": "raise", "writer": 1, "fired": str(fired)}

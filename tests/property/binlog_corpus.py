@@ -21,14 +21,14 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS, check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.stream import BinlogStream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions
 from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -59,14 +59,14 @@ class Packets:
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def more(self, chunk: bytes, pos: int) -> bytes:
+    def next_chunk(self, chunk: bytes, pos: int) -> bytes:
         rest = chunk[pos:]
         if not self._data:
             raise SourceConnectionError("the recording ends here")
         self._data, found = b"", rest + self._data
         return found
 
-    def join(self, chunk: bytes, pos: int, most: int) -> tuple[bytes, int]:
+    def join_packets(self, chunk: bytes, pos: int, max_length: int) -> tuple[bytes, int]:
         raise SourceConnectionError("the recording has no packets of 16 MB")
 
 
@@ -106,7 +106,7 @@ def structures(state: SchemaState, group: list[tuple[int, int, int, bytes]]) -> 
         if kind == c.QUERY_EVENT:
             query = ev.parse_query(place(kind, body))
             if not query.sql.startswith(("BEGIN", "XA", "COMMIT")):
-                state = apply(state, query.sql, DdlContext.from_query(query)).state
+                state = apply_ddl(state, query.sql, DdlContext.from_query(query)).state
     return state
 
 
@@ -174,7 +174,7 @@ class Reader:
             return
         check_rows(event, header, len(made.table.columns))
         if self.tolerant:
-            made = Tolerant(made, self._failed)
+            made = TolerantDecoder(made, self._failed)
         out: list[Any] = []
         ctx = EventContext(where=event.where())
         self.rows += getattr(made, METHODS[event.type])(event.buf, header.pos, event.end, ctx, out)

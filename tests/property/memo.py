@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit import ledger_records
 from airflow_provider_mysql_cdc.cdc.commit import offset_store as store
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import decode
-from airflow_provider_mysql_cdc.cdc.model.stored_record import parse
+from airflow_provider_mysql_cdc.cdc.model.stored_record import parse_json
 
 REMEMBERED = 4096
 
@@ -36,7 +36,7 @@ def _decode(value: bytes) -> _Record:
 
 @lru_cache(maxsize=REMEMBERED)
 def _stored(text: str) -> StoredState:
-    return StoredState.from_json(parse(text))
+    return StoredState.from_json(parse_json(text))
 
 
 def _once(read: Callable[[Mapping[str, Any]], Any]) -> SimpleNamespace:

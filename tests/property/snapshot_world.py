@@ -14,23 +14,21 @@ from typing import Any
 from memory_kafka import MemoryKafka, MemoryWriter
 from memory_ledger import MemoryLedger
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import (
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     CHUNK_PREFIX,
     PLAN_KEY,
     SNAPSHOT_KEY,
     VIEW_KEY,
     WRITERS_KEY,
-    BatchPlan,
-    Marker,
-    encode,
 )
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import done_record, finished_chunks
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import done_record, filtering_chunk_records
 
 LEDGER, TOPIC, PARTITIONS, KEYS, CHUNKS = "ledger.p", "p.d.t", 3, 6, 3
 Steps = Iterator[str]
@@ -164,7 +162,7 @@ class Task:
         if marker is not None and marker.done:
             return
         at = marker.reached.offset.pos if marker else plan.start.pos
-        filters = {int(f["chunk"]["number"]): int(f["offset"]["pos"]) for f in finished_chunks(ledger)}
+        filters = {int(f["chunk"]["number"]): int(f["offset"]["pos"]) for f in filtering_chunk_records(ledger)}
         since = 0
         while at < plan.end.pos:
             key, event, at = key_of(at), at, at + 1
@@ -182,7 +180,9 @@ class Task:
 
     def _mark(self, sink: MemoryWriter, at: int, done: bool) -> Steps:
         plan = self.job.plan
-        sink.commit([Marker(plan.epoch, self.index, plan.start, plan.end, Reached(offset(at)), done).record(LEDGER)])
+        sink.commit(
+            [Marker(plan.epoch, self.index, plan.start, plan.end, ResumePosition(offset(at)), done).record(LEDGER)]
+        )
         yield "marker"
 
 
@@ -251,9 +251,9 @@ class Run:
             plan = replace(plan, attempt="")
             planner.commit([(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
         now = {"salt": str(salt)}
-        if p.pins_compared and dict(plan.pins) != now and ledger.begun() and not ledger.complete():
+        if p.pins_compared and dict(plan.pins) != now and ledger.has_commits() and not ledger.complete():
             raise ConfigError("salt was changed inside a batch")
-        if dict(plan.pins) != now and not ledger.begun():
+        if dict(plan.pins) != now and not ledger.has_commits():
             plan = replace(plan, pins=now)
             planner.commit([(LEDGER, PLAN_KEY.encode(), encode(plan.to_json()))])
         return ledger, plan
@@ -263,10 +263,10 @@ class Run:
         count = min(self.tasks_wanted, plan.writers) if plan.kind == "snapshot" else plan.writers
         if plan.kind == "snapshot":
             job.waiting = [c for c in range(CHUNKS) if c not in self._done(ledger, plan)]
-            planner.commit([(LEDGER, WRITERS_KEY.encode(), encode({"count": max(count, ledger.ids)}))])
+            planner.commit([(LEDGER, WRITERS_KEY.encode(), encode({"count": max(count, ledger.writer_count)}))])
             yield "noted"
             job.view = self.world.events
-            if ledger.others.get(VIEW_KEY, {}).get("epoch") != plan.epoch:
+            if ledger.other_records.get(VIEW_KEY, {}).get("epoch") != plan.epoch:
                 view = {"epoch": plan.epoch, "offset": offset(job.view).to_json()}
                 planner.commit([(LEDGER, VIEW_KEY.encode(), encode(view))])
             yield "view"
@@ -284,7 +284,7 @@ class Run:
 
     def _close_books(self, plan: BatchPlan, planner: MemoryWriter) -> None:
         ledger = self.world.ledger.read() or LedgerState()
-        done, view = self._done(ledger, plan), ledger.others.get(VIEW_KEY)
+        done, view = self._done(ledger, plan), ledger.other_records.get(VIEW_KEY)
         if len(done) < CHUNKS or view is None:
             raise StateError("chunks are missing", retriable=True)
         places = [int(r["offset"]["pos"]) for r in done.values()] + [int(view["offset"]["pos"])]
@@ -352,7 +352,7 @@ class Simulation:
 
     def lose_stored_offset(self, _: int) -> None:
         """Delete Airflow's copy."""
-        self.world.store.forget()
+        self.world.store.clear()
 
     def change_configuration(self, n: int) -> None:
         """Change what decides about partitions, or change it back."""

@@ -19,10 +19,11 @@ from dataclasses import dataclass
 
 from stream_source import KEYS, Source
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY, SNAPSHOT_KEY
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, SNAPSHOT_KEY, BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 
 
 def value(kind: str, n: int, plan: BatchPlan, salt: int) -> bytes:

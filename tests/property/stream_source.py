@@ -1,6 +1,6 @@
 """A source for the model of the whole stream: servers with a binlog each, failovers, resets of the binary logs.
 
-The product's own code asks it (``check_available``, ``end_of_binlog``, ``require_origin``): a connection answers the
+The product's own code asks it (``check_available``, ``end_of_binlog``, ``require_same_file``): a connection answers the
 statements that this code sends.
 """
 
@@ -166,7 +166,7 @@ class Source:
         return Connection(self.address)
 
     def read_origin(self, _: Any, file: str) -> str:
-        """Stand in for ``binlog.file_fingerprint.read_origin``."""
+        """Stand in for ``binlog.file_fingerprint.read_fingerprint``."""
         self._ask()
         if file != FILE:
             raise BinlogPurgedError("no such file", where=file)

@@ -14,6 +14,7 @@ from stream_world import TABLES, World, table_of
 
 from airflow_provider_mysql_cdc.cdc.binlog import dump, position
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
@@ -23,11 +24,11 @@ from airflow_provider_mysql_cdc.cdc.drain import drain_driver
 from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.committer import Committer
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
-from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.formats import partition_share as owner
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
 from airflow_provider_mysql_cdc.cdc.job import job_ledger, run_lock, topic_guard
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -69,19 +70,28 @@ class ModelWriter:
     world: World
 
     state = None
-    last = (0, None)
+    last_transaction = (0, None)
 
     def __init__(
-        self, *, cfg: Any, plan: Any, index: int, sink: Any, resume: Any, filters: Any, topics: Any, **_: Any
+        self,
+        *,
+        cfg: Any,
+        plan: Any,
+        index: int,
+        sink: Any,
+        resume_marker: Any,
+        snapshot_filter: Any,
+        recorded_topics: Any,
+        **_: Any,
     ) -> None:
-        self._cfg, self._plan, self._index, self._sink, self._filters = cfg, plan, index, sink, filters
-        self._at = Position(plan.start)
+        self._cfg, self._plan, self._index, self._sink, self._filters = cfg, plan, index, sink, snapshot_filter
+        self._at = WriterPosition(plan.start)
         self._counts: dict[str, int] = {}
-        if resume is not None:
-            self._at.resume, self._counts = resume.reached, dict(resume.counts)
+        if resume_marker is not None:
+            self._at.resume, self._counts = resume_marker.reached, dict(resume_marker.counts)
         self._tracker = GtidTracker(plan.start.gtids)
         xa: Any = SimpleNamespace(prepared=())
-        self._routes = Routes(cfg, plan, index, "", filters, topics)
+        self._routes = TableRoutes(cfg, plan, index, "", snapshot_filter, recorded_topics)
         self._committer = Committer(
             cfg,
             plan,
@@ -92,41 +102,41 @@ class ModelWriter:
             xa=xa,
             tracker=self._tracker,
             progress=lambda _: None,
-            side=self._routes.learned,
+            side_records=self._routes.side_records,
         )
 
     def run(self) -> dict[str, int]:
         plan, at = self._plan, self._at
         settings = self._cfg.connection_settings()
-        origin.require_origin(settings, plan.start)  # as open_stream does
+        origin.require_same_file(settings, plan.start)  # as open_stream does
         connection = self.world.source.connect()
         dump.require_same_server(connection, plan.start)
         binlog = connection.server.binlog
-        origin.require_made(plan.start, binlog.made)  # as the dump's first event shows it
+        origin.require_creation_time(plan.start, binlog.made)  # as the dump's first event shows it
         for end, change in binlog.between(plan.start.pos, plan.end.pos):
-            at.enter()
+            at.begin_transaction()
             at.events += 1
             if not (at.resume is not None and at.rows_committed()):
                 self._row(end, change)
             self._tracker.add(change.gtid)
-            at.pass_to(plan.start.file, end)
-        at.pass_to(plan.end.file, plan.end.pos)
+            at.move_to(plan.start.file, end)
+        at.move_to(plan.end.file, plan.end.pos)
         self._committer.finish()
         return self._counts
 
     def _row(self, end: int, change: Any) -> None:
         table, salt = table_of(change.key), salt_of(self._cfg)
         out: list[Any] = [(key_of(change.key, salt), value("c", change.n, self._plan, salt), 0, 0, None)]
-        by = read_at.CommittedBy(change.gtid, change.ts_ms * 1000)
+        by = read_at.CommittingTransaction(change.gtid, change.ts_ms * 1000)
         if self._filters is not None:
-            out = self._filters.keep(table, out, row_event(end), NO_ROWS, by)
-        share = self._routes.ready_share(table)
+            out = self._filters.outside_chunks(table, out, row_event(end), NO_ROWS, by)
+        share = self._routes.ensure_topic_share(table)
         for key, text, *_ in out:
             partition = owner.partition_of(key, share.partitions)
-            if partition in share.mine:
+            if partition in share.assigned:
                 self._sink.produce(share.topic, key, text, partition)
                 self._counts[share.topic] = self._counts.get(share.topic, 0) + 1
-        self._committer.passed_rows()
+        self._committer.after_rows()
 
 
 class ModelTask(snapshot_task.SnapshotTask):
@@ -134,11 +144,11 @@ class ModelTask(snapshot_task.SnapshotTask):
 
     world: World
 
-    def _read(self, placed: Any, first: bool, final: bool) -> int:
-        chunk, salt = placed.chunk, salt_of(self.cfg)
+    def _read_and_produce(self, resolved: Any, first: bool, final: bool) -> int:
+        chunk, salt = resolved.chunk, salt_of(self.cfg)
         offset = BinlogOffset.from_json(self.view["offset"])
         values = self.world.source.life(offset).rows(offset.pos)
-        topic = wiring.topic_of(self.cfg, chunk.table)
+        topic = topic_routing.table_topic_name(self.cfg, chunk.table)
         low, high = (chunk.low or (-1,))[0], (chunk.high or (99,))[0]
         keys = [key for key in TABLES[chunk.table] if int(low) < key <= int(high)]
         for key in keys:
@@ -197,7 +207,7 @@ class Opener:
 
     def __init__(self, cfg: ConnectorConfig, meeting: Meeting, _: Any, __: Any, use: Any) -> None:
         self._cfg, self._use, self._reply = cfg, use, dict[str, Any]()
-        self.moved: list[str] = []
+        self.changed_tables: list[str] = []
         meeting.opener = self
 
     def start(self) -> None:
@@ -213,10 +223,10 @@ class Opener:
                     offset=position.end_of_binlog(conn, self._cfg.connection_settings()), ts_ms=0
                 )
             view.ts_ms = ModelTask.world.source.now_ms
-            self.moved = self._use.moved(view)
-            if self.moved:
+            self.changed_tables = self._use.find_changes(view)
+            if self.changed_tables:
                 return {"over": True}
-            self._use.record(view)
+            self._use.record_view(view)
             self._reply = {"offset": view.offset.to_json(), "ts_ms": view.ts_ms}
         return self._reply
 
@@ -277,47 +287,49 @@ def _own_keys(_: Any, __: Any, ___: Any, records: list[Any], ____: Any) -> list[
 
 def _outside(patch: pytest.MonkeyPatch) -> None:
     """Lead to the world's source, Kafka and ledger."""
-    patch.setattr(origin, "read_origin", _of_source("read_origin"))
+    patch.setattr(origin, "read_fingerprint", _of_source("read_origin"))
     asking = (around_job, before_drain, before_snapshot, reset_offset, one_binlog)
     for module in (*asking, drain_driver, key_filters, snapshot_driver, snapshot_task):
         patch.setattr(module, "connect", _of_source("connect"))
-    patch.setattr(wiring, "record_writer", _of_world("writer"))
-    patch.setattr(wiring, "ledger", lambda _: ModelTask.world.ledger)
+    patch.setattr(kafka_clients, "record_writer", _of_world("writer"))
+    patch.setattr(kafka_clients, "ledger", lambda _: ModelTask.world.ledger)
     for module in (job_ledger, topic_guard, topics_ahead):
         patch.setattr(module, "make_admin", _nothing)
     for module in (job_ledger, topics_ahead):
         patch.setattr(module, "ensure_topics", _of_world("create"))
     for module in (topic_guard, topics_ahead):
         patch.setattr(module, "describe_topics", _of_world("describe"), raising=False)
-        patch.setattr(module, "describe_made", _of_world("describe_made"), raising=False)
+        patch.setattr(module, "describe_created", _of_world("describe_made"), raising=False)
     patch.setattr(topic_guard, "all_partition_counts", _of_world("counts"))
 
 
 def _jobs(patch: pytest.MonkeyPatch) -> None:
     """Leave out what is not of the protocol: lock, preflight, schema history, the decoding of rows, sockets."""
-    patch.setattr(run_lock, "held", lambda *_: NoLock())
-    for name in ("stay", "require_no_other", "require_nobody_else"):
+    patch.setattr(run_lock, "hold_run_lock", lambda *_: NoLock())
+    for name in ("disable_idle_timeout", "require_no_other_run", "require_sole_run"):
         patch.setattr(run_lock, name, _nothing)
     for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
-        for name in ("preflight", "require", "require_kept", own):
+        for name in ("preflight", "raise_first_error", "require_durable_topics", own):
             patch.setattr(module, name, _nothing)
-    patch.setattr(reset_offset, "known_at", lambda *_: True)
-    patch.setattr(one_batch, "load_state", lambda *_, **__: STATE)
+    patch.setattr(reset_offset, "history_covers", lambda *_: True)
+    patch.setattr(one_batch, "load_schema_state", lambda *_, **__: STATE)
     patch.setattr(drain_driver, "server_variables", _nothing)
-    for name in ("learn_history", "require_known_history"):
+    for name in ("record_history_id", "require_recorded_history"):
         patch.setattr(one_batch, name, _nothing)
-    patch.setattr(reset_offset, "difference", _nothing)
+    patch.setattr(reset_offset, "history_difference", _nothing)
     patch.setattr(one_batch, "DrainWriter", ModelWriter)
-    patch.setattr(key_filters.KeyFilters, "_own_keys", _own_keys)
+    patch.setattr(key_filters.SnapshotFilter, "_chunk_keys", _own_keys)
     patch.setattr(ConnectorConfig, "properties", lambda self: self)  # made once, and used again
     for module in (drain_driver, snapshot_task, snapshot_driver):
         patch.setattr(module, "ConnectorConfig", SimpleNamespace(from_properties=lambda given: given))
     for module in (drain_driver, snapshot_driver):
         patch.setattr(module, "Coordinator", Coordinator)
-        patch.setattr(module, "sealed_properties", lambda cfg: (cfg, {}))  # has tests of its own (unit/test_sealed.py)
+        patch.setattr(
+            module, "encrypted_properties", lambda cfg: (cfg, {})
+        )  # has tests of its own (unit/test_sealed.py)
     for module in (drain_driver, snapshot_task):
         patch.setattr(module, "CoordinatorClient", Channel)
-        patch.setattr(module, "handed_config", lambda channel, arguments: arguments["properties"])
+        patch.setattr(module, "load_task_config", lambda channel, arguments: arguments["properties"])
 
 
 def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
@@ -325,21 +337,21 @@ def _snapshot_parts(patch: pytest.MonkeyPatch) -> None:
     for module in (before_snapshot, snapshot_driver):
         patch.setattr(module, "require_drained", require_drained)
     patch.setattr(snapshot_task, "SnapshotTask", ModelTask)
-    patch.setattr(snapshot_driver, "Rendezvous", Meeting)
+    patch.setattr(snapshot_driver, "TaskBarrier", Meeting)
     patch.setattr(snapshot_driver, "ViewOpener", Opener)
     patch.setattr(snapshot_driver, "history_id_record", lambda *_: ("history", b"", b""))
     for name in (
-        "guard",
-        "describe",
-        "require_known_history",
+        "lock_metadata",
+        "build_snapshot_schema",
+        "require_recorded_history",
         "history_records",
-        "born_unseen",
+        "tables_created_since",
         "check_override",
-        "read_whole",
+        "single_chunk_required",
     ):
         patch.setattr(snapshot_driver, name, _nothing)
     patch.setattr(snapshot_driver, "captured_tables", lambda *_: list(TABLES))
     patch.setattr(snapshot_driver, "read_definitions", lambda *_: DEFINITIONS)
-    patch.setattr(snapshot_driver, "state_of", lambda _: STATE)
-    patch.setattr(snapshot_driver, "split", lambda _, table, *__, **___: CHUNKS[table.id.table])
-    patch.setattr(resumption, "statements", _nothing)
+    patch.setattr(snapshot_driver, "captured_state", lambda _: STATE)
+    patch.setattr(snapshot_driver, "split_table", lambda _, table, *__, **___: CHUNKS[table.id.table])
+    patch.setattr(resumption, "statements_between", _nothing)

@@ -43,14 +43,14 @@ class Simulation:
         job = prepare_drain(config(salt, runner.wanted), world.store, name, quiet)
         if job is not None:
             drain_driver.run_drain(job.spec, runner, quiet)  # type: ignore[arg-type]
-        around_job.settle(config(salt, runner.wanted), world.store, quiet)
+        around_job.settle_offset(config(salt, runner.wanted), world.store, quiet)
 
     def _snapshot(self, runner: Runner, salt: int, name: str, again: bool) -> None:
         world = self.world
         job = prepare_snapshot(config(salt, runner.wanted), world.store, name, quiet, again=again)
         if job is not None:
             snapshot_driver.run_snapshot(job.spec, runner, quiet)  # type: ignore[arg-type]
-        around_job.settle(config(salt, runner.wanted), world.store, quiet)
+        around_job.settle_offset(config(salt, runner.wanted), world.store, quiet)
 
     def _first_snapshot(self, runner: Runner, salt: int, name: str) -> None:
         self._snapshot(runner, salt, name, again=False)
@@ -119,7 +119,7 @@ class Simulation:
         self.world.kafka.expire(("p.0", "p.1", "p.2", "p.plan")[n % 4])
 
     def lose_stored_offset(self, _: int) -> None:
-        self.world.store.forget()
+        self.world.store.clear()
         self.world.oracle.offset_lost()
 
     def change_configuration(self, n: int) -> None:

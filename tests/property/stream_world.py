@@ -26,9 +26,10 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SinkError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
-from airflow_provider_mysql_cdc.cdc.job.task_runner import Task
+from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskFunction
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWriter, SideRecord, transactional_id
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, TopicSpec
 
 PREFIX, LEDGER = "p", "mysql-cdc-ledger.p"
@@ -86,8 +87,8 @@ class World:
         if greenlet.getcurrent() is not self.main:
             self.main.switch()
 
-    def writer(self, cfg: ConnectorConfig, writer: int | str, *, alone: bool = False) -> StagedWriter:
-        """Stand in for ``wiring.record_writer``."""
+    def writer(self, cfg: ConnectorConfig, writer: int | str, *, single_partition: bool = False) -> StagedWriter:
+        """Stand in for ``kafka_clients.record_writer``."""
         return StagedWriter(self, transactional_id(PREFIX, writer))
 
     def describe(self, _: Any, topics: Iterable[str], __: str) -> dict[str, TopicInfo]:
@@ -97,7 +98,7 @@ class World:
         return {t: TopicInfo(self.partitions[t], ids[t]) for t in topics if t in self.partitions}
 
     def describe_made(self, _: Any, topics: Iterable[str], at: str) -> dict[str, TopicInfo]:
-        """Stand in for ``sink.topics.describe_made``."""
+        """Stand in for ``sink.topics.describe_created``."""
         found = self.describe(_, topics, at)
         if set(topics) - found.keys():
             raise SinkError("a topic that was just made is gone", retriable=True)
@@ -234,7 +235,7 @@ class StagedStore(MemoryOffsetStore):
 class Work:
     """One task that a driver wants done, in as many attempts as it takes."""
 
-    task: Task
+    task: TaskFunction
     index: int
     arguments: dict[str, Any]
     done: bool = False
@@ -261,11 +262,11 @@ class Runner:
     work: list[Work] = field(default_factory=list)
     endpoint: Endpoint = field(default_factory=lambda: Endpoint("driver"))
 
-    def slots(self, wanted: int = 0) -> int:
+    def slots(self, required: int = 0) -> int:
         """Return how many tasks can run at once."""
         return self.wanted
 
-    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
         """Run the tasks."""
         self.work = [Work(task, index, arguments) for index in range(count)]
         if self.inline:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_origin
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_fingerprint
 
 Head = tuple[int, bytes, bytes | None]
 
@@ -50,15 +50,15 @@ origins = st.none() | heads.map(fingerprint)
 @example((1, b"a", b"x"), (2, b"a", b"x"))
 def test_two_files_are_told_apart_by_all_that_both_have(a: Head, b: Head) -> None:
     can_be_one = a[:2] == b[:2] and (a[2] is None or b[2] is None or a[2] == b[2])
-    assert same_origin(fingerprint(a), fingerprint(b)) == can_be_one
+    assert same_fingerprint(fingerprint(a), fingerprint(b)) == can_be_one
 
 
 @given(origins, origins)
 def test_the_comparison_has_no_direction_and_what_is_not_known_contradicts_nothing(
     a: str | None, b: str | None
 ) -> None:
-    assert same_origin(a, a) and same_origin(a, None)
-    assert same_origin(a, b) == same_origin(b, a)
+    assert same_fingerprint(a, a) and same_fingerprint(a, None)
+    assert same_fingerprint(a, b) == same_fingerprint(b, a)
 
 
 @given(heads, st.booleans(), st.booleans())
@@ -74,5 +74,5 @@ def test_a_file_without_its_format_is_named() -> None:
 @given(origins, st.sampled_from(["binlog.000001", "binlog.000002"]))
 def test_a_fingerprint_goes_with_its_file(mark: str | None, name: str) -> None:
     offset = BinlogOffset("binlog.000001", 4, None, "s", mark)
-    assert offset.at(name, 9).origin == (mark if name == offset.file else None)
+    assert offset.with_position(name, 9).origin == (mark if name == offset.file else None)
     assert BinlogOffset.from_json(offset.to_json()) == offset

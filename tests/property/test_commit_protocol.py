@@ -32,12 +32,13 @@ from memo import read_once
 from memory_kafka import MemoryKafka, MemoryWriter
 from memory_ledger import MemoryLedger
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, Marker, encode
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, OffsetConflictError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 
 TOPICS = {"p.d.a": 2, "p.d.b": 1}
@@ -128,7 +129,7 @@ class Writer:
         since = 0
         while at < plan.end.pos:
             topic, partition = place_of(at)
-            if plan.owner_of(topic, partition) == self.index:
+            if plan.assigned_writer(topic, partition) == self.index:
                 sink.produce(topic, None, str(at).encode(), partition)
                 since += 1
                 yield "produce"
@@ -141,7 +142,7 @@ class Writer:
 
     def _commit(self, sink: MemoryWriter, at: int, done: bool) -> Steps:
         plan = self.plan
-        reached = Reached(offset(at))
+        reached = ResumePosition(offset(at))
         record = Marker(plan.epoch, self.index, plan.start, plan.end, reached, done).record(LEDGER)
         if self.world.protections.marker_in_same_transaction:
             sink.produce(*record, 0)
@@ -304,7 +305,7 @@ class Simulation:
         self.world.kafka.expire(("p.0", "p.1", "p.2", "p.plan")[choice % 4])
 
     def lose_stored_offset(self) -> None:
-        self.world.store.forget()
+        self.world.store.clear()
         self.high = 0
 
     def copy_stored_offset(self) -> None:

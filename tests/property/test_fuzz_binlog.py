@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from json_samples import documents, vectors
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
+from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_text
-from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import changed_text
+from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import patched_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
 
@@ -99,7 +99,7 @@ def test_a_damaged_compressed_transaction(data: st.DataObject) -> None:
         st.one_of(st.just(payload_body(packed, size=size)), changed(payload_body(packed, size=size))), "body"
     )
     with within_time(), within_memory(48), contextlib.suppress(CdcError):
-        for _ in unfold(place(c.TRANSACTION_PAYLOAD_EVENT, body)):
+        for _ in decompress_events(place(c.TRANSACTION_PAYLOAD_EVENT, body)):
             pass
     with within_time(), contextlib.suppress(CdcError):
         read(stream_bytes([(c.TRANSACTION_PAYLOAD_EVENT, 0, 0, body)]), group.tables)
@@ -121,7 +121,7 @@ def test_a_damaged_json_document(data: st.DataObject) -> None:
 def test_damaged_changes_of_a_json_document(data: st.DataObject) -> None:
     document, vector = data.draw(st.sampled_from(vectors()), "update")
     document = data.draw(st.one_of(st.just(document), changed(document)), "document")
-    small_enough(changed_text, document, data.draw(changed(vector), "vector"))
+    small_enough(patched_text, document, data.draw(changed(vector), "vector"))
 
 
 @given(st.binary(max_size=300))

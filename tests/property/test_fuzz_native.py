@@ -33,7 +33,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import SPATIAL_TYPE
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.values.charset_tables import SINGLE
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
 
@@ -75,7 +75,7 @@ class Made:
         if pick.random() < 0.2:
             options = replace(options, included=tuple(c.name for c in columns if pick.random() < 0.7))
         if pick.random() < 0.2:
-            mask = ColumnTreatment(change=ValueChange(Change.CONSTANT, text="*é*"))
+            mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é*"))
             options = replace(options, treatments=((pick.choice(columns).name, mask),))
         return options
 
@@ -223,24 +223,24 @@ def _packed(number: float, size: int) -> bytes:
 
 def _prefix(column: Column, wire: WireType) -> int | None:
     if wire.code in (wt.JSON, wt.GEOMETRY, wt.VECTOR, wt.BLOB):
-        return wire.a
+        return wire.length
     if wire.code in (wt.VARCHAR, wt.STRING):
-        return 2 if wire.a > 255 else 1
+        return 2 if wire.length > 255 else 1
     return None
 
 
 def _size(wire: WireType) -> int:
-    digits = (wire.a + 1) // 2
+    digits = (wire.length + 1) // 2
     sizes = {
         **{wt.TINY: 1, wt.SHORT: 2, wt.INT24: 3, wt.LONG: 4, wt.LONGLONG: 8, wt.FLOAT: 4, wt.DOUBLE: 8, wt.YEAR: 1},
         **{wt.DATE: 3, wt.TIME: 3, wt.DATETIME: 8, wt.TIMESTAMP: 4},
         **{wt.TIME2: 3 + digits, wt.DATETIME2: 5 + digits, wt.TIMESTAMP2: 4 + digits},
-        **{wt.BIT: (wire.a + 7) // 8, wt.ENUM: wire.a, wt.SET: wire.a},
+        **{wt.BIT: (wire.length + 7) // 8, wt.ENUM: wire.length, wt.SET: wire.length},
     }
     if wire.code == wt.NEWDECIMAL:
         words = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
-        whole = wire.a - wire.b
-        return whole // 9 * 4 + words[whole % 9] + wire.b // 9 * 4 + words[wire.b % 9]
+        whole = wire.length - wire.scale
+        return whole // 9 * 4 + words[whole % 9] + wire.scale // 9 * 4 + words[wire.scale % 9]
     return sizes[wire.code]
 
 

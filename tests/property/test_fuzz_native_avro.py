@@ -11,7 +11,7 @@ from native_identity import BothDirect
 from test_fuzz_native import EVENTS, Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Table, TableId
@@ -46,7 +46,7 @@ def run(seed: int) -> None:
         _, ctx = both.contexts(first_row=made.random.choice((0, 7, 9_000)))
         try:
             getattr(decoder, kind)(buf, 4 + len(present), len(buf) - 4, ctx, [])
-        except NotDirect as reason:
+        except FallbackToJson as reason:
             NOT_DIRECT.by[type(reason.error)] = NOT_DIRECT.by.get(type(reason.error), 0) + 1
 
 

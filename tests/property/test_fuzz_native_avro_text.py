@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import by_way_of_json
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import via_json
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES, Column, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
@@ -47,7 +47,7 @@ def made_up(made: MadeText) -> tuple[Sides, BothAvroTexts] | None:
     plain = compile_text_decoder(*given)
     if isinstance(plain, BothTexts):
         plain.sound = False  # only damaged rows come there
-    rescue = by_way_of_json(plain, both.form)
+    rescue = via_json(plain, both.form)
     try:
         python = compile_text_decoder(*given, None, AVRO, both.heads(), rescue)
         chosen = selected_columns(both.table, both.options)

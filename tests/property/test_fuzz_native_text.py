@@ -18,14 +18,14 @@ from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import NOW
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CURRENT_TIME
 from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column, Table, TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.rows import _frames
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import _scan_rows
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 SOURCE = source_block(TableId("db", "t"), prefix="p")
@@ -154,7 +154,7 @@ def many(seed: int) -> None:
     if packets and made.random.random() < 0.5:
         at = made.random.randrange(len(packets))
         packets[at] = made.damaged(packets[at])
-    block, ctx = block_of(packets), EventContext('{"file":"é","row":', "}", SOURCE.op_tail(NOW), where="t")  # type: ignore[arg-type]
+    block, ctx = block_of(packets), EventContext('{"file":"é","row":', "}", SOURCE.op_tail(CURRENT_TIME), where="t")  # type: ignore[arg-type]
     rows = stop = 0
     while stop < len(block.data):
         found, stop = decoder.many(block.data, stop, len(packets) - rows, ctx, [])
@@ -185,7 +185,7 @@ def frames_of(seed: int) -> None:
     data = b"".join(packets)
     data = data[: pick.choice((len(data), len(data), pick.randrange(len(data) + 1)))]
     for pos in (0, len(packets[0]) if packets else 0, len(data), len(data) + 3):
-        assert kernel().module.frames(data, pos, number, 21) == _frames(data, pos, number, 21)
+        assert kernel().module.frames(data, pos, number, 21) == _scan_rows(data, pos, number, 21)
 
 
 def keys(seed: int) -> None:
@@ -195,7 +195,7 @@ def keys(seed: int) -> None:
     names = [c.name for c in columns]
     chosen = made.random.sample(names, made.random.randrange(1, len(names) + 1))
     table = Table(TableId("db", "t"), columns, tuple(chosen))
-    read = native_keys.native_keys(table, row_key_options(table), columns)
+    read = native_keys.native_key_reader(table, row_key_options(table), columns)
     assert isinstance(read, BothKeys)
     packets = [made.packet(columns) for _ in range(made.random.randrange(9))]
     damaged = made.random.choice([*range(len(packets)), None])
@@ -247,7 +247,7 @@ def test_rows_at_once_end_where_their_records_have_a_megabyte() -> None:
     schema = '{"about":"' + "x" * 100_000 + '"}'
     decoder: Any = compile_text_decoder(table, DecoderOptions(), EnvelopeText(value_schema=schema))
     block, found, at = block_of([b"\xfb"] * 99), list[Any](), 0
-    ctx = EventContext('{"row":', "}", SOURCE.op_tail(NOW), where="t")  # type: ignore[arg-type]
+    ctx = EventContext('{"row":', "}", SOURCE.op_tail(CURRENT_TIME), where="t")  # type: ignore[arg-type]
     while len(found) < 99:
         out: list[Any] = []
         rows, at = decoder.many(block.data, at, 99 - len(found), ctx, out)

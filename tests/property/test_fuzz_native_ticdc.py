@@ -9,10 +9,10 @@ from native_identity import BothFlat
 from test_fuzz_native import EVENTS, Made, each_seed
 from ticdc_identity import sides
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import ByTransaction, ByValues
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import ColumnPartitioner, TransactionPartitioner
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
 SEEN = SimpleNamespace(events=0, declined={}, spread={})
@@ -41,10 +41,10 @@ def run(seed: int) -> None:
         ctx = both.context(made.random.choice(("0", "7", "null", "4711")), made.random.choice((0, 7)))
         try:
             getattr(decoder, kind)(buf, 4 + len(present), len(buf) - 4, ctx, [])
-        except NotDirect:
+        except FallbackToJson:
             continue
         SEEN.events += 1
-        SEEN.spread[type(both.text.spread)] = SEEN.spread.get(type(both.text.spread), 0) + 1
+        SEEN.spread[type(both.text.partitioner)] = SEEN.spread.get(type(both.text.partitioner), 0) + 1
 
 
 def test_made_up_flat_rows() -> None:
@@ -52,4 +52,4 @@ def test_made_up_flat_rows() -> None:
     each_seed(run)
     # Damaged rows and changed keys are not compared.
     assert BothFlat.compared - before > EVENTS // 6, SEEN
-    assert SEEN.spread[ByValues] > EVENTS // 60 and SEEN.spread[ByTransaction] > EVENTS // 100, SEEN
+    assert SEEN.spread[ColumnPartitioner] > EVENTS // 60 and SEEN.spread[TransactionPartitioner] > EVENTS // 100, SEEN

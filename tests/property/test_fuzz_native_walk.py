@@ -23,7 +23,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 pytestmark = [pytest.mark.quick, pytest.mark.native]
@@ -63,19 +63,19 @@ class Walks:
             # The context of a contract without transactions is none of a walk's.
             more = {"version": options.contract}
             owned = decoder._owned
-            partitions = pick.choice((1, 1, 2, 7)) if owned is None else owned.partitions
+            partitions = pick.choice((1, 1, 2, 7)) if owned is None else owned.partition_count
             learn(self.walker, table_map, route(decoder, **more), partitions)
 
     def _flat(self, table: Table, columns: Columns) -> FlatSides | None:
         return flat_sides(self.made, replace(table, id=TableId("db", table.id.table)), tuple(w for _, w in columns))
 
-    def _decoder(self, table: Table, options: DecoderOptions, wires: tuple[WireType, ...]) -> NativeDecoder | None:
+    def _decoder(self, table: Table, options: DecoderOptions, wires: tuple[WireType, ...]) -> NativeRowDecoder | None:
         pick, names, module = self.random, [column.name for column in table.columns], kernel().module
         schemas = ('{"k":"é"}', '{"v":1}') if pick.random() < 0.3 else (None, None)
         texts = EnvelopeText(*schemas, null_text=dict.fromkeys(names, '"dé"'))
         try:
             if pick.random() < 0.5:
-                return NativeDecoder(table, wires, options, texts, module, self.tally, owned=self.made.owned())
+                return NativeRowDecoder(table, wires, options, texts, module, self.tally, owned=self.made.owned())
             both = sides(table, replace(options, treatments=()))
             if both is None:
                 return None
@@ -148,7 +148,7 @@ def run(seed: int) -> None:
     for begin in [(0, start), *sent.ends]:
         at, pos = begin
         while at < len(data):
-            found = walks.walker.walk(data, at, "b.000001", pos, limit, sent.tail())
+            found = walks.walker.decode_transactions(data, at, "b.000001", pos, limit, sent.tail())
             if found.at == at:
                 break
             at, pos = found.at, found.pos
@@ -169,5 +169,7 @@ def test_any_bytes() -> None:
         packet = (
             struct.pack("<I", size)[:3] + b"\0\0" + bytes(4) + bytes([pick.choice((33, 34, 2))]) + pick.randbytes(size)
         )
-        found = walks.walker.walk(packet, pick.choice((0, 0, 3, 99)), "b", 4, 1 << 63, pick.choice((0, 4)))
-        assert found.last is None
+        found = walks.walker.decode_transactions(
+            packet, pick.choice((0, 0, 3, 99)), "b", 4, 1 << 63, pick.choice((0, 4))
+        )
+        assert found.last_transaction is None

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
@@ -29,22 +29,22 @@ from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
 from airflow_provider_mysql_cdc.cdc.config import undeclared_properties as known
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.config.read_properties import ALIASES
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify, leading_words
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl, leading_words
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, DdlParseError, SchemaError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.model.stored_record import parse
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.stored_record import parse_json
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.history import replay
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of
-from airflow_provider_mysql_cdc.spark.errors import MARK, named_error
+from airflow_provider_mysql_cdc.spark.errors import ERROR_MARK, named_error
 
 pytestmark = pytest.mark.quick
 
@@ -96,7 +96,7 @@ def tables() -> SchemaState:
         "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(9) DEFAULT 'x', c TIMESTAMP, KEY k (b), UNIQUE u (a, b))",
         "CREATE TABLE s (a INT, d ENUM('x', 'y'), e BIT(3) DEFAULT b'1')",
     ):
-        state = apply(state, sql, DdlContext("d")).state
+        state = apply_ddl(state, sql, DdlContext("d")).state
     return state
 
 
@@ -141,10 +141,10 @@ contexts = st.builds(
 @FUZZ
 @given(st.one_of(statements(), st.lists(st.sampled_from(PIECES)).map(" ".join), st.text()), contexts)
 def test_ddl_is_applied_or_not_understood(sql: str, context: DdlContext) -> None:
-    tolerated(lambda: apply(KNOWN, sql, context), DdlParseError)
-    tolerated(lambda: apply(KNOWN, sql, context, lambda table: table.table == "t"), DdlParseError)
+    tolerated(lambda: apply_ddl(KNOWN, sql, context), DdlParseError)
+    tolerated(lambda: apply_ddl(KNOWN, sql, context, lambda table: table.table == "t"), DdlParseError)
     with two_seconds():
-        classify(sql, context, lambda table: True)
+        classify_ddl(sql, context, lambda table: True)
         leading_words(sql, context.sql_mode)
 
 
@@ -169,14 +169,14 @@ def test_huge_statements_end_in_time(name: str) -> None:
     context = DdlContext("d", explicit_defaults_for_timestamp=False)
     # Two seconds of a core of one's own; on a shared one the same work takes up to three times as long.
     with two_seconds(3), contextlib.suppress(DdlParseError):
-        apply(KNOWN, HUGE[name], context)
+        apply_ddl(KNOWN, HUGE[name], context)
     with two_seconds(3):
-        classify(HUGE[name], context, lambda table: True)
+        classify_ddl(HUGE[name], context, lambda table: True)
 
 
 def test_a_statement_longer_than_any_table_is_refused_by_name() -> None:
     with pytest.raises(DdlParseError, match="too long"):
-        apply(KNOWN, "CREATE TABLE x (a INT COMMENT '" + "x" * 2**24 + "')", DdlContext("d"))
+        apply_ddl(KNOWN, "CREATE TABLE x (a INT COMMENT '" + "x" * 2**24 + "')", DdlContext("d"))
 
 
 # configuration
@@ -188,9 +188,9 @@ BASE: dict[str, object] = {
     "kafka.bootstrap.servers": "k:1",
 }
 T = TableId("shop", "orders")
-NAMES = sorted({*F.BY_NAME, *ALIASES, *known.NO_EFFECT, *(r.name.replace("*", "x") for r in known.REFUSED)})
+NAMES = sorted({*F.BY_NAME, *ALIASES, *known.NO_EFFECT, *(r.name.replace("*", "x") for r in known.REFUSED_PROPERTIES)})
 PREFIXES = [
-    *families._PREFIXES, families.DRIVER, "transforms.a.", "transforms.a.topic.", "transforms.", "c.",
+    *families._PREFIXES, families.DRIVER_PREFIX, "transforms.a.", "transforms.a.topic.", "transforms.", "c.",
     "database.history.",
     "value.converter.", "column.mask.hash.", "column.mask.hash.v2.", "column.mask.with.", "column.truncate.to.",
 ]  # fmt: skip
@@ -229,14 +229,14 @@ def used(cfg: ConnectorConfig) -> None:
     """Ask a configuration everything that a job asks it."""
     for ask in (
         lambda: cfg.captures(T),
-        lambda: cfg.describes(T),
-        lambda: cfg.reads_rows(T),
+        lambda: cfg.stores_ddl(T),
+        lambda: cfg.snapshots_rows(T),
         lambda: cfg.includes_column(T, "id"),
         lambda: cfg.column_rules(T, "id", "INT"),
         lambda: cfg.is_boolean(T, "id", "TINYINT", 1),
-        lambda: cfg.route("p.shop.orders"),
+        lambda: cfg.route_topic("p.shop.orders"),
         lambda: cfg[F.MESSAGE_KEY_COLUMNS].select(T, ("id", "x")),
-        lambda: pins(cfg, snapshot=True),
+        lambda: property_pins(cfg, snapshot=True),
     ):
         tolerated(ask)
     for role in (None, "producer", "consumer", "admin"):
@@ -278,7 +278,7 @@ documents = st.one_of(
 def test_a_connect_document_is_read_or_refused(document: str) -> None:
     tolerated(lambda: ConnectorConfig.from_connect_json(document), ConfigError)
     assume("\x00" not in document)
-    tolerated(lambda: sources.load([sources.environment({sources.ENV_DOCUMENT: document})]), ConfigError)
+    tolerated(lambda: sources.load_config([sources.environment_source({sources.ENV_DOCUMENT: document})]), ConfigError)
 
 
 # records
@@ -309,8 +309,8 @@ DONE = {
 STATE = StoredState(1, 6, AT, PLAN, (PastOffset(5, AT, 1),), DONE, 3, "id", "s")
 RECORDS: dict[str, dict[str, Any]] = {
     "plan": PLAN.to_json(),
-    "writer/0": Marker(6, 0, AT, END, Reached(AT, 3, 1), True, {"t": 5}, None, (XA,)).to_json(),
-    "writer/1": Marker(6, 1, AT, END, Reached(END), True).to_json(),
+    "writer/0": Marker(6, 0, AT, END, ResumePosition(AT, 3, 1), True, {"t": 5}, None, (XA,)).to_json(),
+    "writer/1": Marker(6, 1, AT, END, ResumePosition(END), True).to_json(),
     "chunk/d.t/0": {
         "epoch": 6,
         "chunk": CHUNK.to_json(),
@@ -378,10 +378,10 @@ def test_a_ledger_is_read_or_named(data: st.DataObject, key: str, cut: int | Non
     records[key] = written(data.draw(damaged(RECORDS[key])), cut)
 
     def work() -> None:
-        ledger = ledger_state(records, "id", lambda k: f"key {k}")
+        ledger = build_ledger_state(records, "id", lambda k: f"key {k}")
         ledger.complete(), ledger.end(), ledger.prepared(), ledger.missing_writers()
         assert len(ledger.writer_ids()) < 20_003
-        assert ledger.plan is None or ledger.plan.kind == "reset" or ledger.plan.owner_of("t", 1) >= 0
+        assert ledger.plan is None or ledger.plan.kind == "reset" or ledger.plan.assigned_writer("t", 1) >= 0
         reconcile(stored, ledger)
         for record in ledger.chunks.values():
             used_chunk(record["chunk"])
@@ -404,9 +404,13 @@ def used_chunk(data: Any) -> None:
     """Make SQL of a chunk and look whether it consists of names, literals and comparisons only."""
     chunk = SnapshotChunk.from_json(data)
     assert SnapshotChunk.from_json(chunk.to_json()) == chunk
-    texts = [predicate(chunk)]
+    texts = [chunk_condition(chunk)]
     for bound in (chunk.low, chunk.high):
-        texts += [kind.apart(v) for v, kind in zip(bound or (), map(key_kind_of, chunk.kinds), strict=False) if kind]
+        texts += [
+            kind.standalone_literal(v)
+            for v, kind in zip(bound or (), map(key_kind_of, chunk.kinds), strict=False)
+            if kind
+        ]
     assert all(SQL.fullmatch(text) for text in texts)
 
 
@@ -422,7 +426,7 @@ def test_a_history_record_is_read_or_named(data: dict[str, Any], cut: int | None
     def work() -> None:
         record = HistoryRecord.from_bytes(written(data, cut), "topic h, offset 1")
         assert HistoryRecord.from_bytes(record.to_bytes()) == record
-        record.created_beside(lambda table: False), record.identity()
+        record.uncaptured_table(lambda table: False), record.identity()
         replay([record, record], until=END, epoch=6, captures=lambda table: True)
 
     tolerated(work, SchemaError)
@@ -432,9 +436,9 @@ def test_a_history_record_is_read_or_named(data: dict[str, Any], cut: int | None
 @given(st.one_of(damaged(STATE.to_json()), json_values))
 def test_a_stored_state_is_read_or_named(data: Any) -> None:
     def work() -> None:
-        state = StoredState.from_json(parse(json.dumps(data)), "asset state")
+        state = StoredState.from_json(parse_json(json.dumps(data)), "asset state")
         assert StoredState.from_json(state.to_json()) == state
-        reconcile(state, ledger_state({k: encode(v) for k, v in RECORDS.items()}, "id"))
+        reconcile(state, build_ledger_state({k: encode(v) for k, v in RECORDS.items()}, "id"))
 
     tolerated(work)
 
@@ -442,7 +446,7 @@ def test_a_stored_state_is_read_or_named(data: Any) -> None:
 @FUZZ
 @given(st.one_of(damaged(SPEC), json_values))
 def test_a_job_spec_is_read_or_named(data: Any) -> None:
-    tolerated(lambda: JobSpec.from_json(parse(json.dumps(data))))
+    tolerated(lambda: JobSpec.from_json(parse_json(json.dumps(data))))
 
 
 @FUZZ
@@ -452,11 +456,11 @@ def test_an_error_that_was_recorded_becomes_an_error(data: Any, cut: int) -> Non
     text = json.dumps(data)
     for shown in (text, text[:cut], "[" * 100_000):
         with two_seconds():
-            named_error(RuntimeError(f"a task failed: {MARK}{shown}"))
+            named_error(RuntimeError(f"a task failed: {ERROR_MARK}{shown}"))
 
 
 def test_the_reading_of_records_is_tried_on_records_that_can_be_read() -> None:
-    ledger = ledger_state({k: encode(v) for k, v in RECORDS.items()})
+    ledger = build_ledger_state({k: encode(v) for k, v in RECORDS.items()})
     assert ledger.complete() and len(ledger.markers) == 2
     used_chunk(CHUNK.to_json())
     assert StoredState.from_json(STATE.to_json()) == STATE

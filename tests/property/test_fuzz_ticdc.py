@@ -8,9 +8,9 @@ import pytest
 from test_fuzz_native import EVENTS, Made, each_seed
 from ticdc_identity import sides
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PlainFlat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder
 
 pytestmark = pytest.mark.quick
 SEEN = SimpleNamespace(events=0, records=0, direct=0)
@@ -23,7 +23,7 @@ def run(seed: int) -> None:
     if both is None:
         return
     try:
-        decoder = PlainFlat(both.table, both.wires, both.text)
+        decoder = PythonTicdcDecoder(both.table, both.wires, both.text)
     except Declined:
         return
     columns = list(zip(both.table.columns, both.wires, strict=True))
@@ -40,7 +40,7 @@ def run(seed: int) -> None:
         try:
             getattr(decoder, kind)(*given, ctx, [])
             SEEN.direct += 1
-        except NotDirect:
+        except FallbackToJson:
             pass
 
 

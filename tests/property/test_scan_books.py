@@ -13,9 +13,20 @@ from hypothesis import strategies as st
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes, done_key
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask, pause, stop
-from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneStretch, Stretch, TableScan, fold, gaps
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
+    IncrementalState,
+    done_range_key,
+    read_incremental_state,
+    state_changes,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans, set_paused, stop_scans
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import (
+    DoneKeyRange,
+    KeyRange,
+    TableScan,
+    advance_cursor,
+    missing_ranges,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 TABLE = TableId("shop", "orders")
@@ -26,10 +37,12 @@ def scan_of(last: int = LAST, order: int = 0) -> TableScan:
     return TableScan(TABLE, "s", order).begin(("id",), ("SIGNED",), (last,), 1)
 
 
-def written(books: Books, before: Books | None = None, ledger: dict[str, Any] | None = None) -> dict[str, Any]:
+def written(
+    books: IncrementalState, before: IncrementalState | None = None, ledger: dict[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the ledger's other records behind a step, by way of JSON."""
     held = dict(ledger or {})
-    for key, value in changes(before or Books(), books):
+    for key, value in state_changes(before or IncrementalState(), books):
         if value is None:
             held.pop(key, None)
         else:
@@ -37,44 +50,44 @@ def written(books: Books, before: Books | None = None, ledger: dict[str, Any] | 
     return held
 
 
-def read_back(records: dict[str, Any]) -> Books:
-    return books_of(LedgerState(others=records))
+def read_back(records: dict[str, Any]) -> IncrementalState:
+    return read_incremental_state(LedgerState(other_records=records))
 
 
 class Reader:
     """Read a table's keys in stretches as rounds do, with whatever the ledger holds when one begins."""
 
     def __init__(self, last: int) -> None:
-        self.records = written(Books().with_scans([scan_of(last)]))
+        self.records = written(IncrementalState().with_scans([scan_of(last)]))
         self.read: list[int] = []
 
     def round(self, draw: st.DataObject, last: int) -> None:
         """Give out gaps and what lies behind; some stretches are done, the order is anybody's, the books may stay."""
         before = read_back(self.records)
-        folded = before.folded()
+        folded = before.with_advanced_cursors()
         self.records = written(folded, before, self.records)
         scan = folded.scans[0]
         if scan.ended:
             return
-        behind = folded.done_of(0)
-        given_out = gaps(scan, behind)
-        end = behind[-1].stretch if behind else None
-        low, number = (end.high, end.number + 1) if end else (scan.cursor, scan.number)
+        behind = folded.done_ranges_of(0)
+        given_out = missing_ranges(scan, behind)
+        end = behind[-1].key_range if behind else None
+        low, number = (end.high, end.number + 1) if end else (scan.cursor, scan.next_number)
         size = draw.draw(st.integers(1, 20), "rows of a stretch")
         while end is None or not end.final:
             top = min(last, (int(low[0]) if low else 0) + size)
-            end = Stretch(TABLE, 0, number, ("id",), ("SIGNED",), low, (top,), top == last)
+            end = KeyRange(TABLE, 0, number, ("id",), ("SIGNED",), low, (top,), top == last)
             given_out.append(end)
             low, number = end.high, number + 1
         done = draw.draw(st.lists(st.sampled_from(given_out), unique=True), "stretches that are done")
         for stretch in done:
             first, top = stretch.low[0] if stretch.low else 0, stretch.high[0] if stretch.high else last
             self.read += range(int(first) + 1, int(top) + 1)
-            assert done_key(stretch) not in self.records, "the record of a stretch that is done is written over"
-            self.records[done_key(stretch)] = json.loads(json.dumps(DoneStretch(stretch, 1).to_json()))
+            assert done_range_key(stretch) not in self.records, "the record of a stretch that is done is written over"
+            self.records[done_range_key(stretch)] = json.loads(json.dumps(DoneKeyRange(stretch, 1).to_json()))
         if draw.draw(st.booleans(), "whether the driver closes the books"):
             before = read_back(self.records)
-            self.records = written(before.folded(), before, self.records)
+            self.records = written(before.with_advanced_cursors(), before, self.records)
 
 
 @pytest.mark.req("INC-09", "INC-17", "INC-19")
@@ -83,7 +96,7 @@ def test_every_key_is_read_once_whatever_is_done_in_which_order(draw: st.DataObj
     reader = Reader(last)
     for _ in range(6):
         reader.round(draw, last)
-        scan = read_back(reader.records).folded().scans[0]
+        scan = read_back(reader.records).with_advanced_cursors().scans[0]
         cursor = int(scan.cursor[0]) if scan.cursor else 0
         assert set(range(1, cursor + 1)) <= set(reader.read), "the cursor passed a key that nobody read"
         assert scan.ended == (set(reader.read) == set(range(1, last + 1)))
@@ -95,23 +108,23 @@ def test_every_key_is_read_once_whatever_is_done_in_which_order(draw: st.DataObj
 def test_gaps_are_exactly_what_is_missing(sizes: list[int], draw: st.DataObject) -> None:
     bounds = [sum(sizes[:n]) for n in range(len(sizes) + 1)]
     all_of_it = [
-        Stretch(TABLE, 0, n, ("id",), ("SIGNED",), (low,) if n else None, (high,), high == bounds[-1])
+        KeyRange(TABLE, 0, n, ("id",), ("SIGNED",), (low,) if n else None, (high,), high == bounds[-1])
         for n, (low, high) in enumerate(itertools.pairwise(bounds))
     ]
     done = draw.draw(st.lists(st.sampled_from(all_of_it), unique=True))
-    scan, rest = fold(scan_of(bounds[-1]), [DoneStretch(s, 1) for s in draw.draw(st.permutations(done))])
+    scan, rest = advance_cursor(scan_of(bounds[-1]), [DoneKeyRange(s, 1) for s in draw.draw(st.permutations(done))])
     keys = {k for s in done for k in range((s.low or (0,))[0] + 1, s.high[0] + 1)}  # type: ignore[index, operator]
-    open_keys = [k for s in gaps(scan, rest) for k in range((s.low or (0,))[0] + 1, s.high[0] + 1)]  # type: ignore
+    open_keys = [k for s in missing_ranges(scan, rest) for k in range((s.low or (0,))[0] + 1, s.high[0] + 1)]  # type: ignore
     top = max(keys, default=0)
     assert open_keys == sorted(set(range(1, top + 1)) - keys)
     assert scan.rows + len(rest) == len(done)
-    assert all(not gap.final for gap in gaps(scan, rest))
+    assert all(not gap.final for gap in missing_ranges(scan, rest))
 
 
 def test_stretches_of_another_scan_or_cut_by_another_key_move_no_cursor() -> None:
-    theirs = Stretch(TABLE, 7, 0, ("id",), ("SIGNED",), None, (5,), True)
+    theirs = KeyRange(TABLE, 7, 0, ("id",), ("SIGNED",), None, (5,), True)
     other = replace(theirs, scan=0, kinds=("UNSIGNED",))
-    scan, rest = fold(scan_of(), [DoneStretch(theirs, 1), DoneStretch(other, 1)])
+    scan, rest = advance_cursor(scan_of(), [DoneKeyRange(theirs, 1), DoneKeyRange(other, 1)])
     assert (scan, rest) == (scan_of(), [])
 
 
@@ -125,27 +138,31 @@ KEYS = st.one_of(st.integers(-(2**63), 2**64 - 1), st.text(max_size=8).filter(la
     st.booleans(),
 )
 def test_books_come_back_as_they_were_written(asked: list[tuple[str, Any]], paused: bool) -> None:
-    books = Books()
+    books = IncrementalState()
     for name, kind in asked:
-        books = ask(books, Wanted(name, kind, [TABLE, TableId("shop", name)], {TABLE: "v > '\\'"}, "v"), 5)
-    books = pause(books, paused=paused)
+        books = queue_scans(books, ScanRequest(name, kind, [TABLE, TableId("shop", name)], {TABLE: "v > '\\'"}, "v"), 5)
+    books = set_paused(books, paused=paused)
     assert read_back(written(books)) == books
-    assert changes(books, books) == []
+    assert state_changes(books, books) == []
 
 
 def test_no_record_grows_with_tables_and_stretches() -> None:
     tables = [TableId("shop", f"orders_{n}" + "x" * 40) for n in range(1000)]
-    books = ask(Books(), Wanted("all", "incremental", tables, {}), 5)
+    books = queue_scans(IncrementalState(), ScanRequest("all", "incremental", tables, {}), 5)
     wide = tuple(f"column_{n}" for n in range(16))
     begun = [
         s.begin(wide, ("utf8mb4 utf8mb4_0900_ai_ci",) * 16, ("\u20ac" * 190,) * 16, 1) for s in books.scans.values()
     ]
     books = books.with_scans(begun)
     done = [
-        DoneStretch(Stretch(begun[0].table, 0, n, wide, begun[0].kinds, begun[0].last, begun[0].last, False), 1)
+        DoneKeyRange(
+            KeyRange(begun[0].table, 0, n, wide, begun[0].kinds, begun[0].last_key, begun[0].last_key, False), 1
+        )
         for n in range(1, 10_001)
     ]
-    records = [json.dumps(value) for _, value in changes(Books(), replace(books, done=tuple(done)))]
+    records = [
+        json.dumps(value) for _, value in state_changes(IncrementalState(), replace(books, done_ranges=tuple(done)))
+    ]
     assert len(records) == 1000 + 10_000 + 2
     assert max(map(len, records)) < 1_000_000 // 8
 
@@ -175,11 +192,11 @@ def test_a_record_with_one_member_spoiled_is_refused_or_harmless(draw: st.DataOb
 
 
 def test_a_lost_state_record_gives_no_scan_the_number_of_another() -> None:
-    books = ask(Books(), Wanted("a", "incremental", [TABLE, TableId("shop", "b")], {}), 5)
+    books = queue_scans(IncrementalState(), ScanRequest("a", "incremental", [TABLE, TableId("shop", "b")], {}), 5)
     records = written(books)
-    records[done_key(Stretch(TABLE, 6, 0))] = DoneStretch(Stretch(TABLE, 6, 0), 1).to_json()
+    records[done_range_key(KeyRange(TABLE, 6, 0))] = DoneKeyRange(KeyRange(TABLE, 6, 0), 1).to_json()
     del records["incremental/state"]
-    again = ask(read_back(records), Wanted("b", "incremental", [TABLE], {}), 6)
+    again = queue_scans(read_back(records), ScanRequest("b", "incremental", [TABLE], {}), 6)
     assert sorted(again.scans) == [0, 1, 7]
 
 
@@ -187,32 +204,32 @@ def test_a_lost_state_record_gives_no_scan_the_number_of_another() -> None:
 
 
 def test_the_same_id_again_asks_for_nothing() -> None:
-    once = ask(Books(), Wanted("a", "incremental", [TABLE], {}), 5)
-    assert ask(once, Wanted("a", "blocking", [TableId("shop", "b")], {}), 6) == once
+    once = queue_scans(IncrementalState(), ScanRequest("a", "incremental", [TABLE], {}), 5)
+    assert queue_scans(once, ScanRequest("a", "blocking", [TableId("shop", "b")], {}), 6) == once
 
 
 def test_a_request_is_remembered_as_long_as_a_scan_of_it_is_left() -> None:
-    books = Books()
+    books = IncrementalState()
     for n in range(1500):
-        books = ask(books, Wanted(f"r{n}", "incremental", [TABLE], {}), n)
+        books = queue_scans(books, ScanRequest(f"r{n}", "incremental", [TABLE], {}), n)
     assert len(books.requests) == 1500
-    books = ask(stop(books, None), Wanted("last", "incremental", [TABLE], {}), 5000)
+    books = queue_scans(stop_scans(books, None), ScanRequest("last", "incremental", [TABLE], {}), 5000)
     assert len(books.requests) == 1000
     assert "last" in books.requests
 
 
 @given(st.lists(st.sampled_from(["ask", "stop one", "stop", "pause", "resume"]), max_size=12))
 def test_stops_and_pauses_leave_no_scan_half(steps: list[str]) -> None:
-    books, other = Books(), TableId("shop", "b")
+    books, other = IncrementalState(), TableId("shop", "b")
     for n, step in enumerate(steps):
         books = {
-            "ask": lambda b, n=n: ask(b, Wanted(f"r{n}", "incremental", [TABLE, other], {}), n),
-            "stop one": lambda b: stop(b, [TABLE]),
-            "stop": lambda b: stop(b, None),
-            "pause": lambda b: pause(b, paused=True),
-            "resume": lambda b: pause(b, paused=False),
+            "ask": lambda b, n=n: queue_scans(b, ScanRequest(f"r{n}", "incremental", [TABLE, other], {}), n),
+            "stop one": lambda b: stop_scans(b, [TABLE]),
+            "stop": lambda b: stop_scans(b, None),
+            "pause": lambda b: set_paused(b, paused=True),
+            "resume": lambda b: set_paused(b, paused=False),
         }[step](books)
         if step.startswith("stop"):
-            assert all(scan.table == other for scan in books.active)
-        assert not (books.paused and books.work)
+            assert all(scan.table == other for scan in books.active_scans)
+        assert not (books.paused and books.runnable_scans)
         assert read_back(written(books)) == books

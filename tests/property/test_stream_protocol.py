@@ -74,24 +74,24 @@ def _reset_without_fencing(patch: pytest.MonkeyPatch) -> None:
 
 def _number_of_ids_forgotten(patch: pytest.MonkeyPatch) -> None:
     ids = LedgerState.writer_ids
-    patch.setattr(LedgerState, "writer_ids", lambda self, writers=0: ids(replace(self, ids=0), writers))
+    patch.setattr(LedgerState, "writer_ids", lambda self, writers=0: ids(replace(self, writer_count=0), writers))
 
 
 def _topics_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(topic_guard, "differences", lambda *_: {})
+    patch.setattr(topic_guard, "topic_differences", lambda *_: {})
 
 
 def _born_topics_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(routes.Routes, "_topics", property(lambda _: {}, lambda _, __: None), raising=False)
+    patch.setattr(routes.TableRoutes, "_recorded_topics", property(lambda _: {}, lambda _, __: None), raising=False)
 
 
 def _partitions_of_today(patch: pytest.MonkeyPatch) -> None:
     """Let a writer take the partitions that a topic has when it starts, not those of the plan."""
 
     def share(plan: Any, writer: int, topic: str, default: int) -> Any:
-        return owner.share_of(replace(plan, partitions=ModelWriter.world.partitions), writer, topic, default)
+        return owner.topic_share(replace(plan, partitions=ModelWriter.world.partitions), writer, topic, default)
 
-    patch.setattr(routes, "share_of", share)
+    patch.setattr(routes, "topic_share", share)
 
 
 def _topics_remembered_by_a_reset(patch: pytest.MonkeyPatch) -> None:
@@ -103,13 +103,13 @@ def _pins_not_compared(patch: pytest.MonkeyPatch) -> None:
 
 
 def _binlogs_of_one_name_alike(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(origin, "require_origin", lambda _, offset: offset)
-    patch.setattr(position, "require_origin", lambda _, offset: offset)
-    patch.setattr(origin, "require_made", lambda *_: None)
+    patch.setattr(origin, "require_same_file", lambda _, offset: offset)
+    patch.setattr(position, "require_same_file", lambda _, offset: offset)
+    patch.setattr(origin, "require_creation_time", lambda *_: None)
 
 
 def _dump_not_compared(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(origin, "require_made", lambda *_: None)
+    patch.setattr(origin, "require_creation_time", lambda *_: None)
 
 
 def _servers_alike(patch: pytest.MonkeyPatch) -> None:
@@ -120,18 +120,20 @@ def _servers_alike(patch: pytest.MonkeyPatch) -> None:
 
 
 def _filters_of_any_binlog(patch: pytest.MonkeyPatch) -> None:
-    def after(start: BinlogOffset, offset: BinlogOffset, _: int = 0) -> read_at.ReadAt | None:
-        return read_at.ReadAt(offset) if offset.key() > start.key() else None
+    def after(start: BinlogOffset, offset: BinlogOffset, _: int = 0) -> read_at.ChunkVisibility | None:
+        return read_at.ChunkVisibility(offset) if offset.key() > start.key() else None
 
-    patch.setattr(read_at.ReadAt, "after", after)
-    patch.setattr(one_batch, "filters_in_force", lambda _, __, entries, *___: entries)
+    patch.setattr(read_at.ChunkVisibility, "for_stream", after)
+    patch.setattr(one_batch, "active_filters", lambda _, __, entries, *___: entries)
 
 
 def _times_not_compared(patch: pytest.MonkeyPatch) -> None:
     """Let GTIDs tell alone what a chunk contains on another server."""
-    contains = read_at.ReadAt.contains
+    contains = read_at.ChunkVisibility.contains
     patch.setattr(
-        read_at.ReadAt, "contains", lambda self, event, by: contains(self, event, by._replace(us=min(by.us, 1)))
+        read_at.ChunkVisibility,
+        "contains",
+        lambda self, event, by: contains(self, event, by._replace(commit_us=min(by.commit_us, 1))),
     )
 
 
@@ -141,25 +143,25 @@ def _snapshot_leaves_a_gap(patch: pytest.MonkeyPatch) -> None:
 
 
 def _stream_before_a_snapshot_forgotten(patch: pytest.MonkeyPatch) -> None:
-    target = reconcile._target
+    target = reconcile._state_from_ledger
 
     def forgetful(ledger: Any, stored: Any, plan: Any, at_ms: int) -> Any:
         found = target(ledger, stored, plan, at_ms)
         return found if plan.kind == "drain" or found.pending is None else replace(found, committed=stored.committed)
 
-    patch.setattr(reconcile, "_target", forgetful)
+    patch.setattr(reconcile, "_state_from_ledger", forgetful)
 
 
 def _any_plan_may_follow(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(takeover, "_check", lambda *_: None)
+    patch.setattr(takeover, "_require_next_plan", lambda *_: None)
 
 
 def _views_of_any_binlog(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(snapshot_driver, "require_one_binlog", lambda *_: None)
+    patch.setattr(snapshot_driver, "require_same_binlog", lambda *_: None)
     patch.setattr(resumption, "check_available", lambda *_: None)
-    patch.setattr(resumption, "order", lambda *_: 1)
-    patch.setattr(snapshot_driver, "order", lambda *_: 0)
-    patch.setattr(snapshot_driver, "lowest", lambda offsets: min(offsets, key=BinlogOffset.key))
+    patch.setattr(resumption, "compare_offsets", lambda *_: 1)
+    patch.setattr(snapshot_driver, "compare_offsets", lambda *_: 0)
+    patch.setattr(snapshot_driver, "earliest_offset", lambda offsets: min(offsets, key=BinlogOffset.key))
 
 
 WITHOUT: tuple[Callable[[pytest.MonkeyPatch], None], ...] = (

@@ -16,7 +16,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.drain import committer as committer_module
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 GIVEN = {
     "topic.prefix": "p",
@@ -44,7 +44,7 @@ class Clock:
 class Rig:
     """One writer over a stream that a test makes up."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, resume: Reached | None = None, **given: str) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, resume: ResumePosition | None = None, **given: str) -> None:
         self.clock, self.kafka = Clock(), MemoryKafka()
         monkeypatch.setattr(committer_module, "time", self.clock)
         self.sink = MemoryWriter(self.kafka, "p.0")
@@ -52,7 +52,7 @@ class Rig:
         plan = BatchPlan(1, "drain", START, END, 1)
         marker = resume and Marker(1, 0, START, END, resume)
         cfg = ConnectorConfig.from_properties(GIVEN | given)
-        self.writer = DrainWriter(cfg, plan, 0, SchemaState(), self.sink, {}, resume=marker)  # type: ignore[arg-type]
+        self.writer = DrainWriter(cfg, plan, 0, SchemaState(), self.sink, {}, resume_marker=marker)  # type: ignore[arg-type]
         self._monkeypatch = monkeypatch
 
     def run(self, events: Callable[[Callable[[], None]], Iterator[Any]]) -> None:

@@ -6,8 +6,8 @@ import pytest
 from memory_kafka import MemoryKafka, MemoryWriter
 from memory_ledger import MemoryLedger
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 
 PROPERTIES = {
@@ -27,8 +27,10 @@ def config(**more: str) -> ConnectorConfig:
 
 def memory_job(monkeypatch: pytest.MonkeyPatch, cfg: ConnectorConfig, kafka: MemoryKafka, run: str = "") -> JobLedger:
     """Return the ledger of a job that has just been opened; older ones are fenced."""
-    monkeypatch.setattr(wiring, "ledger", lambda cfg: MemoryLedger(kafka, cfg.ledger_topic, cfg.topic_prefix))
-    monkeypatch.setattr(wiring, "record_writer", lambda cfg, w, **_: MemoryWriter(kafka, f"{cfg.topic_prefix}.{w}"))
+    monkeypatch.setattr(kafka_clients, "ledger", lambda cfg: MemoryLedger(kafka, cfg.ledger_topic, cfg.topic_prefix))
+    monkeypatch.setattr(
+        kafka_clients, "record_writer", lambda cfg, w, **_: MemoryWriter(kafka, f"{cfg.topic_prefix}.{w}")
+    )
     return JobLedger(cfg, run)
 
 

@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.decode import table_check
 from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model import interning as alike_of
-from airflow_provider_mysql_cdc.cdc.model.interning import alike
+from airflow_provider_mysql_cdc.cdc.model.interning import interned
 
 
 def columns(name: str = "n") -> Any:
@@ -23,24 +23,24 @@ def columns(name: str = "n") -> Any:
 def test_equal_values_have_one_stand_in_and_others_another() -> None:
     first, second, other = columns(), columns(), columns("m")
     assert first is not second
-    assert alike(first) is alike(second) is alike(first)
-    assert alike(other) is not alike(first)
-    assert alike(first).value == first
+    assert interned(first) is interned(second) is interned(first)
+    assert interned(other) is not interned(first)
+    assert interned(first).value == first
 
 
 def test_an_id_that_is_used_again_does_not_make_another_value_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Objects that are gone leave their id to others."""
     mine, theirs = columns(), columns("m")
-    monkeypatch.setitem(alike_of._seen, id(mine), (theirs, alike(theirs)))
-    assert alike(mine).value == mine
+    monkeypatch.setitem(alike_of._interned_by_id, id(mine), (theirs, interned(theirs)))
+    assert interned(mine).value == mine
 
 
 def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alike_of, "_SEEN", 3)
+    monkeypatch.setattr(alike_of, "_MAX_OBJECTS", 3)
     kept = [columns(f"c{n}") for n in range(10)]
     for one in kept:
-        alike(one)
-        assert len(alike_of._seen) <= 3
+        interned(one)
+        assert len(alike_of._interned_by_id) <= 3
 
 
 def announced(layout: bytes, *wires: tuple[int, int]) -> TableMap:
@@ -62,8 +62,8 @@ def test_a_table_map_is_compared_once_for_all_tables_that_are_announced_alike(mo
 
 
 def test_the_comparisons_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_check, "_ROOM", 3)
-    monkeypatch.setattr(table_check, "_AGREED", set())
+    monkeypatch.setattr(table_check, "_MAX_MATCHED", 3)
+    monkeypatch.setattr(table_check, "_MATCHED", set())
     for n in range(10):
         check_table_map(table(*columns(f"k{n}")), announced(b"int int", (wt.LONG, 0), (wt.LONG, 0)))
-        assert len(table_check._AGREED) <= 3
+        assert len(table_check._MATCHED) <= 3

@@ -9,10 +9,14 @@ from memory_job import config, memory_job
 from memory_kafka import MemoryKafka
 
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
-from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import book_records
-from airflow_provider_mysql_cdc.cdc.incremental.window_driver import TABLES_AT_ONCE, chosen
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
+    IncrementalState,
+    read_incremental_state,
+    state_changes,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import state_records
+from airflow_provider_mysql_cdc.cdc.incremental.window_driver import MAX_SCANS_PER_WINDOW, select_scans
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 TABLES = [TableId("d" * 64, f"{n:04}".rjust(64, "t")) for n in range(1000)]
@@ -26,29 +30,31 @@ def test_no_record_grows_with_the_tables_that_are_asked_for(monkeypatch: pytest.
     cfg = config(**TOLD)
     job = memory_job(monkeypatch, cfg, MemoryKafka())
     condition = {table: "updated_at >= '2026-01-01'" for table in TABLES}
-    books = ask(Books(), Wanted("all", "incremental", TABLES, condition), 1)
+    books = queue_scans(IncrementalState(), ScanRequest("all", "incremental", TABLES, condition), 1)
     told = [notices.started(books, "all")]
-    records = book_records(cfg, job, Books(), books, told)
+    records = state_records(cfg, job, IncrementalState(), books, told)
     sizes = {topic: [len(value or b"") for t, _, value in records if t == topic] for topic, _, _ in records}
     assert len(sizes[cfg.ledger_topic]) == len(TABLES) + 2
     assert max(sizes[cfg.ledger_topic]) < MAX_OTHERS
     assert len(sizes["notes"]) == 1 and max(sizes["notes"]) < MAX_NOTICE
     job.commit(records)
-    assert books_of(job.read()) == books
+    assert read_incremental_state(job.read()) == books
 
 
 def test_a_round_takes_a_part_of_the_tables_and_writes_what_changed() -> None:
-    books = ask(Books(), Wanted("all", "incremental", TABLES, {}), 1)
-    part = chosen(books.work, frozenset())
+    books = queue_scans(IncrementalState(), ScanRequest("all", "incremental", TABLES, {}), 1)
+    part = select_scans(books.runnable_scans, frozenset())
     assert len(part) < len(TABLES)
     after = books.with_scans(replace(scan, state="done") for scan in part)
-    assert len(changes(books, after)) == len(part)
-    assert [scan.order for scan in after.work[:2]] == [len(part), len(part) + 1]
+    assert len(state_changes(books, after)) == len(part)
+    assert [scan.order for scan in after.runnable_scans[:2]] == [len(part), len(part) + 1]
 
 
 def test_scans_that_cannot_go_on_keep_no_others_from_a_round() -> None:
-    work = ask(Books(), Wanted("all", "incremental", TABLES, {}), 1).work
-    assert [scan.order for scan in chosen(work, frozenset())] == list(range(TABLES_AT_ONCE))
-    late = frozenset(range(TABLES_AT_ONCE))
-    assert [scan.order for scan in chosen(work, late)] == list(range(TABLES_AT_ONCE, 2 * TABLES_AT_ONCE))
-    assert [scan.order for scan in chosen(work[:3], frozenset({0}))] == [1, 2, 0], "they are tried again"
+    work = queue_scans(IncrementalState(), ScanRequest("all", "incremental", TABLES, {}), 1).runnable_scans
+    assert [scan.order for scan in select_scans(work, frozenset())] == list(range(MAX_SCANS_PER_WINDOW))
+    late = frozenset(range(MAX_SCANS_PER_WINDOW))
+    assert [scan.order for scan in select_scans(work, late)] == list(
+        range(MAX_SCANS_PER_WINDOW, 2 * MAX_SCANS_PER_WINDOW)
+    )
+    assert [scan.order for scan in select_scans(work[:3], frozenset({0}))] == [1, 2, 0], "they are tried again"

@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroForm, Forms
+from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroSerializer, RecordFormats
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
@@ -51,9 +51,11 @@ def table(sql: str = CREATE) -> Table:
 
 def form_of(cfg: ConnectorConfig, made: Table) -> tuple[Any, Asked]:
     asked = Asked()
-    forms = Forms.wanted(cfg, asked)
+    forms = RecordFormats.from_config(cfg, asked)
     assert forms is not None
-    return forms.of_table(made, wiring.table_options(cfg, made), wiring.topic_of(cfg, made.id)), asked
+    return forms.table_format(
+        made, table_options.table_options(cfg, made), topic_routing.table_topic_name(cfg, made.id)
+    ), asked
 
 
 def test_the_bytes_are_magic_id_and_value():
@@ -99,7 +101,7 @@ def test_keys_or_values_alone():
     form, asked = form_of(ConnectorConfig.from_properties(BASE | avro("http://r:1", "value")), table())
     assert form.key_bytes(b'{"schema":..}') == b'{"schema":..}'
     assert [part for part, _, _ in asked.schemas] == ["value"]
-    assert Forms.wanted(ConnectorConfig.from_properties(BASE), asked) is None
+    assert RecordFormats.from_config(ConnectorConfig.from_properties(BASE), asked) is None
 
 
 def test_a_table_without_a_key_has_no_schema_of_keys():
@@ -110,9 +112,9 @@ def test_a_table_without_a_key_has_no_schema_of_keys():
 
 def test_null_stays_null_unless_confluents_default_is_asked_for():
     kept = ConnectorConfig.from_properties(BASE | AVRO)
-    assert not wiring.decoder_options(kept).replace_null_with_default
+    assert not table_options.decoder_options(kept).replace_null_with_default
     given = {"value.converter.ignore.default.for.nullables": "false"}
-    assert wiring.decoder_options(ConnectorConfig.from_properties(BASE | AVRO | given)).replace_null_with_default
+    assert table_options.decoder_options(ConnectorConfig.from_properties(BASE | AVRO | given)).replace_null_with_default
 
 
 def test_without_meta_data_the_schema_is_plain():
@@ -137,11 +139,11 @@ def test_a_value_that_does_not_fit_is_an_error_of_its_table():
 
 def test_records_beside_rows_are_converted_and_those_of_the_ledger_are_not():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO | {"heartbeat.interval.ms": "1"}), Asked()
-    forms = Forms(cfg, asked)
+    forms = RecordFormats(cfg, asked)
     beats = [heartbeat(cfg) for _ in range(3)]
     inner = [(cfg.ledger_topic, b"k", b"{}", None), (cfg.history_topic, None, b"{}", None)]
     context = [("a", b"1")]
-    found = forms.sides([*((*beat, context) for beat in beats), *inner])
+    found = forms.format_side_records([*((*beat, context) for beat in beats), *inner])
     assert found[3:] == inner
     assert {key for _, key, _, _ in found[:3]} == {b"\x00\x00\x00\x00\x07\x02p"}
     assert all(value is not None and value[:5] == b"\x00\x00\x00\x00\x08" for _, _, value, _ in found[:3])
@@ -157,22 +159,22 @@ def guid_header(part: str, text: str) -> tuple[str, bytes]:
 
 def test_guids_stand_in_headers_behind_the_others_and_nothing_before_the_bytes():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO), Asked(guids=True)
-    form = Forms(cfg, asked).of_table(table(), wiring.table_options(cfg, table()), "p.shop.t")
+    form = RecordFormats(cfg, asked).table_format(table(), table_options.table_options(cfg, table()), "p.shop.t")
     assert form.key_bytes(b'{"id":5}') == b"\x0a"
-    assert form.heads(keyed=True) == ("", "")
+    assert form.prefixes(keyed=True) == ("", "")
     key, value = (guid_header(part, text) for part, _, text in asked.schemas)
-    ids, before = form.ids(), [("__debezium.newkey", b"{}"), ("a", b"1")]
+    ids, before = form.id_headers(), [("__debezium.newkey", b"{}"), ("a", b"1")]
     assert ids is not None
-    assert ids.behind(before, b"k", b"v") == [*before, key, value]
+    assert ids.append_to(before, b"k", b"v") == [*before, key, value]
     # Null has no schema: of a tombstone the key is told, of a table without a key the value.
-    assert ids.behind(before, b"k", None) == [*before, key]
-    assert ids.behind(before, None, b"v") == [*before, value]
+    assert ids.append_to(before, b"k", None) == [*before, key]
+    assert ids.append_to(before, None, b"v") == [*before, value]
     assert before == [("__debezium.newkey", b"{}"), ("a", b"1")]
 
 
 def test_ids_before_the_bytes_need_no_headers():
     form, _ = form_of(ConnectorConfig.from_properties(BASE | AVRO), table())
-    assert form.ids() is None
+    assert form.id_headers() is None
 
 
 @pytest.mark.parametrize("part", ["key", "value"])
@@ -183,33 +185,33 @@ def test_guids_of_keys_or_of_values_alone(part):
         found = asked(of, subject, text, about)
         return SchemaId(found.number, guid_of(text)) if of == part else found
 
-    form = Forms(cfg, ask).of_table(table(), wiring.table_options(cfg, table()), "p.shop.t")
-    heads = form.heads(keyed=True)
+    form = RecordFormats(cfg, ask).table_format(table(), table_options.table_options(cfg, table()), "p.shop.t")
+    heads = form.prefixes(keyed=True)
     assert heads is not None
     assert {name for name, head in zip(("key", "value"), heads, strict=True) if not head} == {part}
-    assert [name for name, _ in form.ids().behind([], b"k", b"v")] == [f"__{part}_schema_id"]
+    assert [name for name, _ in form.id_headers().append_to([], b"k", b"v")] == [f"__{part}_schema_id"]
 
 
 def test_records_beside_rows_have_guids_in_headers_too():
     cfg, asked = ConnectorConfig.from_properties(BASE | AVRO | {"heartbeat.interval.ms": "1"}), Asked(guids=True)
-    forms, (topic, key, value) = Forms(cfg, asked), heartbeat(cfg)
+    forms, (topic, key, value) = RecordFormats(cfg, asked), heartbeat(cfg)
     for _ in range(2):  # the second time its schemas are known
-        name, _, headers = forms.side(topic, key, value, [("a", b"1")])
+        name, _, headers = forms.format_side_record(topic, key, value, [("a", b"1")])
         told = [guid_header(part, text) for part, _, text in asked.schemas]
         assert (name, list(headers)) == (b"\x02p", [("a", b"1"), *told])
-        assert forms.side(topic, key, None, None)[2] == told[:1]
+        assert forms.format_side_record(topic, key, None, None)[2] == told[:1]
     assert len(asked.schemas) == 2
-    assert forms.sides([(cfg.ledger_topic, b"k", b"{}", None)]) == [(cfg.ledger_topic, b"k", b"{}", None)]
+    assert forms.format_side_records([(cfg.ledger_topic, b"k", b"{}", None)]) == [(cfg.ledger_topic, b"k", b"{}", None)]
 
 
 def test_the_time_to_wait_for_ids_counts_both_registries():
     cfg = ConnectorConfig.from_properties(BASE | AVRO)
-    assert Forms(cfg, Asked()).longest_s == 2 * (4 * 10 + 1 + 2 + 4)
+    assert RecordFormats(cfg, Asked()).max_wait_s == 2 * (4 * 10 + 1 + 2 + 4)
 
 
 def test_text_that_is_no_json_is_named_like_a_value_that_does_not_fit() -> None:
     """Damaged values make such text; where bad rows are left out, this one is left out too."""
-    form = AvroForm("", str, "db.t")
+    form = AvroSerializer("", str, "db.t")
     for data in (b'{"a":1e}', b'{"a":"\xff"}', b""):
         with pytest.raises(ValueDecodeError, match=r"a record of db\.t cannot be written as Avro"):
-            form.of_json(data)
+            form.serialize_json(data)

@@ -27,9 +27,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
-from airflow_provider_mysql_cdc.cdc.formats import avro_rows, wiring
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition_python
@@ -223,10 +223,10 @@ def treated(change: ValueChange, *names: str) -> DecoderOptions:
 
 
 CHANGES = [
-    ValueChange(Change.CONSTANT, text="***"),
-    ValueChange(Change.CUT_TEXT, length=2),
-    ValueChange(Change.HASH, algorithm="sha256", salt=Secret("s")),
-    ValueChange(Change.HASH_V2, algorithm="sha256", salt=Secret("s"), length=5),
+    ValueChange(ValueChangeKind.CONSTANT, text="***"),
+    ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=2),
+    ValueChange(ValueChangeKind.HASH, algorithm="sha256", salt=Secret("s")),
+    ValueChange(ValueChangeKind.HASH_V2, algorithm="sha256", salt=Secret("s"), length=5),
 ]
 
 
@@ -235,7 +235,7 @@ def test_values_that_are_masked_hashed_or_cut(change: ValueChange) -> None:
     both = Sides(T, treated(change, "note"))
     assert both.event("write", MAP, *body(*ROWS, columns=5)) is not None
     values = (b"1", "ü中".encode(), b"1.00", b"2024-02-29 12:34:56.700", b"1")
-    chosen = [v for i, v in enumerate(values) if i != 1] if change.kind is Change.CONSTANT else values
+    chosen = [v for i, v in enumerate(values) if i != 1] if change.kind is ValueChangeKind.CONSTANT else values
     for given_row in (chosen, [None if v == values[1] else v for v in chosen]):
         assert both.row(packet(*given_row)) is not None
 
@@ -263,12 +263,12 @@ def test_which_way_a_table_goes_is_said(
     more: dict[str, str], parts: tuple[str, ...], said: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     cfg = ConnectorConfig.from_properties(BASE | avro("http://r:1", *parts) | more)
-    options = wiring.table_options(cfg, T)
-    form = Forms(cfg, lambda *_: SchemaId(7)).of_table(T, options, "topic")
+    options = table_options.table_options(cfg, T)
+    form = RecordFormats(cfg, lambda *_: SchemaId(7)).table_format(T, options, "topic")
     with caplog.at_level(logging.DEBUG, logger=avro_rows.__name__):
-        made = avro_rows.direct_rows(cfg, form, T, MAP, options, wiring.envelope_text(cfg, T, options))
-        text = avro_rows.text_rows(cfg, form, T, options)
-    assert (made is not None) == text.direct == (said is None)
+        made = avro_rows.create_avro_rows(cfg, form, T, MAP, options, table_options.envelope_text(cfg, T, options))
+        text = avro_rows.create_text_rows(cfg, form, T, options)
+    assert (made is not None) == text.writes_avro == (said is None)
     if said is None:
         assert "rows of db.t are written as Avro at once" in caplog.text
     else:
@@ -277,11 +277,11 @@ def test_which_way_a_table_goes_is_said(
 
 def test_a_writer_of_a_shared_topic_writes_its_own_rows_and_all_of_a_changed_key() -> None:
     cfg = ConnectorConfig.from_properties(BASE | avro("http://r:1"))
-    options = wiring.table_options(cfg, T)
-    form = Forms(cfg, lambda *_: SchemaId(7)).of_table(T, options, "topic")
-    given = cfg, form, T, MAP, options, wiring.envelope_text(cfg, T, options), None
+    options = table_options.table_options(cfg, T)
+    form = RecordFormats(cfg, lambda *_: SchemaId(7)).table_format(T, options, "topic")
+    given = cfg, form, T, MAP, options, table_options.envelope_text(cfg, T, options), None
     mine = OwnedKeys(3, frozenset({1}), partition_python)
-    every, own = avro_rows.direct_rows(*given), avro_rows.direct_rows(*given, mine)
+    every, own = avro_rows.create_avro_rows(*given), avro_rows.create_avro_rows(*given, mine)
     assert every is not None and own is not None
 
     def records(made: avro_rows.AvroRows, kind: str, rows: list[bytes], images: int = 1) -> list[Any]:
@@ -307,7 +307,7 @@ def test_a_row_that_cannot_be_written_at_once_is_written_by_way_of_json_and_said
         table, native = T, False
 
         def write(self, *_: Any) -> int:
-            raise avro_rows.NotDirect(ValueError("no"))
+            raise avro_rows.FallbackToJson(ValueError("no"))
 
         update = delete = write
 

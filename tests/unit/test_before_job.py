@@ -12,12 +12,13 @@ from memory_job import config, memory_job
 from memory_kafka import MemoryKafka
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import VIEW_KEY, BatchPlan, Marker, reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
 from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
 from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
@@ -25,7 +26,7 @@ from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snap
 
 CFG = config()
 OWNER = "dag/run/task/-1"
-HERE = END.at(END.file, 9000)
+HERE = END.with_position(END.file, 9000)
 
 
 class Rig:
@@ -44,11 +45,11 @@ class Rig:
         self.lines: list[str] = []
         nothing: Callable[..., Any] = lambda *_, **__: None  # noqa: E731
         for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
-            for name in ("require_kept", "require", "preflight", own):
+            for name in ("require_durable_topics", "raise_first_error", "preflight", own):
                 monkeypatch.setattr(module, name, nothing)
             monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
             monkeypatch.setattr(module, "reset_offset", self._reset)
-        for name in ("require_no_other", "require_nobody_else"):
+        for name in ("require_no_other_run", "require_sole_run"):
             monkeypatch.setattr(run_lock, name, nothing)
         monkeypatch.setattr(before_snapshot, "end_of_binlog", lambda *_: HERE)
         monkeypatch.setattr(before_snapshot, "check_available", self._available)
@@ -81,7 +82,7 @@ class Rig:
         self.store.save((before or StoredState()).with_plan(batch), before)
         self.job.begin(batch)
         if done:
-            marker = Marker(batch.epoch, 0, batch.start, batch.end, Reached(batch.end, 0), done=True)
+            marker = Marker(batch.epoch, 0, batch.start, batch.end, ResumePosition(batch.end, 0), done=True)
             self.job.commit([marker.record(CFG.ledger_topic)])
 
     def snapshot(self, *, again: bool = True) -> BatchPlan | None:
@@ -176,8 +177,8 @@ def test_a_snapshot_beside_another_run_is_refused_before_a_plan_is_stored(
         asked.append(arguments[-1])
         raise RunInProgressError("another run is at work")
 
-    monkeypatch.setattr(before_snapshot, "require_its_binlog", lambda *_: None)
-    for name in ("require_no_other", "require_nobody_else"):
+    monkeypatch.setattr(before_snapshot, "require_plan_binlog", lambda *_: None)
+    for name in ("require_no_other_run", "require_sole_run"):
         monkeypatch.setattr(run_lock, name, refuse)
     with pytest.raises(RunInProgressError) as caught:
         rig.snapshot(again=False)

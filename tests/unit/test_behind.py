@@ -9,7 +9,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState, Drained, Thresholds, judge
+from airflow_provider_mysql_cdc.cdc.operate.lag import BinlogState, DrainedOffset, Thresholds, measure_lag
 
 A, B = "aaaaaaaa-0000-0000-0000-000000000001", "bbbbbbbb-0000-0000-0000-000000000002"
 FILES = (("binlog.000002", 1000), ("binlog.000003", 5000), ("binlog.000004", 700))
@@ -24,7 +24,7 @@ def server(end: BinlogOffset, mode: str = "ON", seen_ms: int = 100_000) -> Binlo
 
 
 def decide(stored: BinlogOffset | None, end: BinlogOffset, mode: str = "ON", **wanted: Any) -> bool:
-    return judge(Drained(stored, 40_000), server(end, mode), Thresholds(**wanted)).reached
+    return measure_lag(DrainedOffset(stored, 40_000), server(end, mode), Thresholds(**wanted)).reached
 
 
 def test_anything_new_is_what_the_drain_would_plan() -> None:
@@ -34,14 +34,14 @@ def test_anything_new_is_what_the_drain_would_plan() -> None:
 
 
 def test_bytes_are_counted_over_whole_files() -> None:
-    behind = judge(Drained(at(2, 900)), server(at(4, 700)), Thresholds())
+    behind = measure_lag(DrainedOffset(at(2, 900)), server(at(4, 700)), Thresholds())
     assert behind.bytes == 100 + 5000 + 700
     assert decide(at(2, 900), at(4, 700), bytes=5800)
     assert not decide(at(2, 900), at(4, 700), bytes=5801)
 
 
 def test_transactions_are_counted_by_their_gtids_whoever_made_them() -> None:
-    behind = judge(Drained(at(4, 200)), server(at(4, 700, f"{A}:1-12,{B}:1-3:t:7")), Thresholds())
+    behind = measure_lag(DrainedOffset(at(4, 200)), server(at(4, 700, f"{A}:1-12,{B}:1-3:t:7")), Thresholds())
     assert behind.transactions == 2 + 3 + 1
     assert decide(at(4, 200), at(4, 700, f"{A}:1-12"), transactions=2)
     assert not decide(at(4, 200), at(4, 700, f"{A}:1-12"), transactions=3)
@@ -66,7 +66,7 @@ def test_seconds_count_from_the_last_batch_and_only_when_something_is_new() -> N
 
 def test_a_batch_settled_in_the_future_by_another_machines_clock_is_of_no_known_age() -> None:
     """A triggerer whose clock is hours behind the workers' would wait for as long."""
-    found = judge(Drained(at(4, 200), 10**15), server(at(4, 700)), Thresholds(seconds=60))
+    found = measure_lag(DrainedOffset(at(4, 200), 10**15), server(at(4, 700)), Thresholds(seconds=60))
     assert found.reached and found.seconds is None
 
 
@@ -86,21 +86,21 @@ def test_the_first_threshold_reached_decides() -> None:
     ],
 )
 def test_what_only_a_run_can_settle_ends_the_wait(stored: BinlogOffset | None, why: str) -> None:
-    behind = judge(Drained(stored), server(at(4, 700)), Thresholds(bytes=10**9))
+    behind = measure_lag(DrainedOffset(stored), server(at(4, 700)), Thresholds(bytes=10**9))
     assert behind.reached
     assert why in behind.reason
 
 
 def test_an_unfinished_batch_ends_the_wait() -> None:
-    assert judge(Drained(at(4, 700), pending=7), server(at(4, 700)), Thresholds()).reached
+    assert measure_lag(DrainedOffset(at(4, 700), pending=7), server(at(4, 700)), Thresholds()).reached
 
 
 def test_the_store_s_state_says_where_and_when() -> None:
     state = StoredState(epoch=3, committed=at(4, 200), history=(PastOffset(3, at(4, 200), 55),))
-    drained = Drained.of(state)
+    drained = DrainedOffset.from_state(state)
     assert (drained.offset, drained.settled_ms, drained.pending) == (at(4, 200), 55, None)
-    assert Drained.from_json(drained.to_json()) == drained
-    assert Drained.of(None) == Drained.from_json(Drained().to_json()) == Drained()
+    assert DrainedOffset.from_json(drained.to_json()) == drained
+    assert DrainedOffset.from_state(None) == DrainedOffset.from_json(DrainedOffset().to_json()) == DrainedOffset()
 
 
 @pytest.mark.parametrize("name", ["bytes", "transactions", "seconds"])

@@ -52,7 +52,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
             if workload.name == "one-transaction":
                 raise CdcError("Kafka went away")
             for side in sides:
-                if not side.ours and side.name != workload.peer:
+                if not side.provider and side.name != workload.peer:
                     continue
                 share = 1e-5 if workload.name == START else workload.rows / 1e6
                 cpu_s = CPU_S[side.name] * share
@@ -61,7 +61,7 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
 
     monkeypatch.setattr(cli, "_ground", ground)
     monkeypatch.setattr(cli, "on_server", server)
-    monkeypatch.setattr(cli, "measured", measured)
+    monkeypatch.setattr(cli, "measure_workloads", measured)
     monkeypatch.setattr(cli, "kernel_version", lambda: "9.9")
     return together
 
@@ -107,7 +107,7 @@ def test_what_needs_another_server_is_measured_together_and_last(
 def test_what_cannot_be_fetched_is_told_once_and_the_others_are_measured(
     begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path, usual = tmp_path / "result.json", cli.measured
+    path, usual = tmp_path / "result.json", cli.measure_workloads
 
     def measured(_: Any, workloads: Sequence[Workload], *rest: Any) -> Iterator[Run]:
         if workloads[0].peer == "flink":
@@ -115,7 +115,7 @@ def test_what_cannot_be_fetched_is_told_once_and_the_others_are_measured(
             raise StackError("fetching Flink", "the package registry cannot be reached", "check network")
         yield from usual(_, workloads, *rest)
 
-    monkeypatch.setattr(cli, "measured", measured)
+    monkeypatch.setattr(cli, "measure_workloads", measured)
     assert cli.main(["--workload=flink-narrow", "--workload=compressed", f"--output={path}"]) == 2
     assert begun[-3:] == [["MySQL 8.0.15"], [START], ["ended"]]
     assert capsys.readouterr().err.count("error: fetching Flink") == 1
@@ -129,7 +129,7 @@ def test_a_server_ends_when_the_bench_is_told_to_end_between_two_runs(
         if begun[-1] == ["flink-narrow"]:
             raise SystemExit(143)
 
-    monkeypatch.setattr(cli, "_say", told)
+    monkeypatch.setattr(cli, "_log", told)
     with pytest.raises(SystemExit) as found:
         cli.main(["--workload=flink-narrow"])
     assert begun[-1] == ["ended"] and found.value.code == 143
@@ -195,10 +195,10 @@ def test_what_another_bench_has_added_meanwhile_stays(
 
     def other(_: Any, text: str) -> None:
         if text.startswith("compressed"):
-            monkeypatch.setattr(cli, "_say", lambda *_: None)
+            monkeypatch.setattr(cli, "_log", lambda *_: None)
             assert cli.main(["--workload=avro", "--side=python", f"--output={path}"]) == 0
 
-    monkeypatch.setattr(cli, "_say", other)
+    monkeypatch.setattr(cli, "_log", other)
     assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 0
     found = {run.workload for session in read(path) for run in session.runs}
     assert found == {START, "compressed", "avro"} and [p.name for p in path.parent.iterdir()] == ["result.json"]

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 from benchlib import earlier_commit, slow_cores
-from benchlib.slow_cores import Control, SlowCores
+from benchlib.slow_cores import CgroupControl, SlowCores
 from stacklib.errors import StackError
 
 
-def groups(root: Path) -> Control:
+def groups(root: Path) -> CgroupControl:
     """Return a hierarchy of plain files, as far as a group has them before it is bound."""
 
     def limits(us: int) -> Mapping[str, str]:
@@ -23,12 +23,12 @@ def groups(root: Path) -> Control:
             (folder / "cpu.max").touch()
         return {"cpu.max": str(us)}
 
-    return Control(root, limits)
+    return CgroupControl(root, limits)
 
 
 def _bound(folder: Path, cores: SlowCores, workers: Sequence[subprocess.Popen[bytes]]) -> dict[int, str]:
     """Bind the workers of this process; return the share of those that are bound, by their place in the list."""
-    cores.place(os.getpid())
+    cores.bind_workers(os.getpid())
     found = {(each / "cgroup.procs").read_text(): (each / "cpu.max").read_text() for each in folder.iterdir()}
     return {n: found[str(worker.pid)] for n, worker in enumerate(workers) if str(worker.pid) in found}
 
@@ -58,12 +58,12 @@ def test_each_worker_of_a_tree_has_a_share_of_its_own(tmp_path: Path, monkeypatc
 
 
 def test_a_machine_that_binds_nothing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(slow_cores, "_CONTROLS", (Control(tmp_path / "none", lambda us: {"cpu.max": str(us)}),))
+    monkeypatch.setattr(slow_cores, "_CONTROLS", (CgroupControl(tmp_path / "none", lambda us: {"cpu.max": str(us)}),))
     with pytest.raises(
         RuntimeError, match=r"CPU bandwidth this user may set \(user \d+: .*none.*\); run as root, or leave"
     ):
         SlowCores(0.2)
-    monkeypatch.setattr(slow_cores, "_CONTROLS", (Control(tmp_path, lambda us: {"cpu.max": str(us)}),))
+    monkeypatch.setattr(slow_cores, "_CONTROLS", (CgroupControl(tmp_path, lambda us: {"cpu.max": str(us)}),))
     with pytest.raises(RuntimeError, match=r"its groups have no cpu\.max"):
         SlowCores(0.2)
     assert list(tmp_path.iterdir()) == []
@@ -74,7 +74,7 @@ def test_an_earlier_commit_that_the_clone_does_not_have_is_named(
 ) -> None:
     monkeypatch.setattr(earlier_commit, "COMMIT", "0000000")
     with pytest.raises(StackError, match=r"0000000.*git fetch --unshallow"):
-        earlier_commit.tree(tmp_path / "tree")
+        earlier_commit.export_commit(tmp_path / "tree")
     assert not (tmp_path / "tree").exists()
 
 

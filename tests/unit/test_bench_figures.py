@@ -11,8 +11,8 @@ from typing import NoReturn
 
 import pytest
 from benchlib import spark_job
-from benchlib.figures import Measured, Written, complaints, written
-from benchlib.process_tree import GONE, Sample, Usage, children, kind_of, sample, usage, watch
+from benchlib.figures import Measured, WrittenRecords, count_written, invalid_reasons
+from benchlib.process_tree import ENDED_KIND, Sample, Usage, kind_of, process_ids, sample, sample_tree, usage
 
 
 def at(second: float, pid: int, kind: str, cpu_s: float, mb: float = 1.0, peak_mb: float = 0.0) -> Sample:
@@ -55,13 +55,13 @@ def test_a_tree_is_sampled_until_it_is_over() -> None:
     try:
         # A process that is just becoming another program has neither memory nor a command line.
         assert process.stdout is not None and process.stdout.readline()
-        tree = children(process.pid)
+        tree = process_ids(process.pid)
         assert len(tree) == 2
         looks = iter([False, True])
-        samples = watch(process.pid, lambda: next(looks))
+        samples = sample_tree(process.pid, lambda: next(looks))
         assert {s.pid for s in samples} >= set(tree)
         assert all(s.rss_mb > 0 and s.kind == "python" for s in samples)
-        assert process.pid in children(os.getpid())
+        assert process.pid in process_ids(os.getpid())
     finally:
         process.communicate(b"\n")
 
@@ -71,19 +71,19 @@ def test_a_job_ends_with_all_its_processes_when_the_bench_is_told_to_end(monkeyp
     tree: list[int] = []
 
     def told(pid: int, _: object) -> NoReturn:
-        while len(children(pid)) < 2:
+        while len(process_ids(pid)) < 2:
             time.sleep(0.02)
-        tree.extend(children(pid))
+        tree.extend(process_ids(pid))
         raise SystemExit(143)
 
     monkeypatch.setattr(spark_job, "submit_command", lambda *_, **__: [sys.executable, "-c", program])
     monkeypatch.setattr(spark_job, "submit_env", dict)
-    monkeypatch.setattr(spark_job, "watch", told)
+    monkeypatch.setattr(spark_job, "sample_tree", told)
     limit = time.monotonic() + 30
     with pytest.raises(SystemExit):
         spark_job.run_job(None, 1)
     # A child whose parent was killed may wait for whoever takes it over.
-    while any((found := sample(pid, 0.0)) is not None and found.kind != GONE for pid in tree):
+    while any((found := sample(pid, 0.0)) is not None and found.kind != ENDED_KIND for pid in tree):
         assert time.monotonic() < limit
         time.sleep(0.02)
     assert len(tree) == 2 and time.monotonic() < limit
@@ -94,12 +94,12 @@ def test_rows_that_were_read_are_told_from_changes() -> None:
         return json.dumps({"after": {"note": text}, "op": op}, separators=(",", ":")).encode()
 
     records = [(b"1", record("r")), (b"2", record("r")), (b"1", record("r")), (b"1", record("u")), (b"1", None)]
-    assert written(records) == Written(reads=3, keys=2, changes=2)
-    assert written([(b"1", record("u", 'a text with "op":"r" in it'))]) == Written(0, 0, 1)
+    assert count_written(records) == WrittenRecords(reads=3, keys=2, changes=2)
+    assert count_written([(b"1", record("u", 'a text with "op":"r" in it'))]) == WrittenRecords(0, 0, 1)
 
 
 def run(reads: int, changes: int, cpu_s: float, keys: int | None = None, beside_s: float = 0.0) -> Measured:
-    wrote = Written(reads, reads if keys is None else keys, changes)
+    wrote = WrittenRecords(reads, reads if keys is None else keys, changes)
     return Measured("x", wrote, Usage(10.0, cpu_s, {"java": cpu_s}, {"java": 70.4}, {"java": [1.2] * 4}), beside_s, 1.5)
 
 
@@ -113,4 +113,4 @@ def run(reads: int, changes: int, cpu_s: float, keys: int | None = None, beside_
     ],
 )
 def test_a_run_counts_only_with_all_rows_once_and_changes_beside_them(made: Measured, complaint: str) -> None:
-    assert complaints(made, 1000, rate=5) == ([complaint] if complaint else [])
+    assert invalid_reasons(made, 1000, rate=5) == ([complaint] if complaint else [])

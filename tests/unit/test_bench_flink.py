@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 from benchlib import flink_sides, flink_worker, servers
-from benchlib.flink_sides import FlinkDrain, statements
+from benchlib.flink_sides import FlinkDrain, drain_statements
 from benchlib.flink_worker import Flink
-from benchlib.source import Source
+from benchlib.source import MySqlSource
 from stacklib.errors import StackError
 from stacklib.java import Java
 
-SOURCE = Source("127.0.0.1", 3306, "root", "it's")
+SOURCE = MySqlSource("127.0.0.1", 3306, "root", "it's")
 
 # What the SQL client does here: it serves the mini cluster's REST interface on the port that its statements name, says
 # that a job has ended when it is told to stop it, and goes on.
@@ -72,7 +72,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_job_begins_at_its_place_and_leaves_the_rest_to_flink() -> None:
-    source, sink, insert = statements(SOURCE, "127.0.0.1:9092", "a.bench.orders", ("binlog.000003", 157)).splitlines()
+    source, sink, insert = drain_statements(
+        SOURCE, "127.0.0.1:9092", "a.bench.orders", ("binlog.000003", 157)
+    ).splitlines()
     assert "'scan.startup.specific-offset.file' = 'binlog.000003'" in source
     assert "'scan.startup.specific-offset.pos' = '157'" in source and "'password' = 'it''s'" in source
     assert sink.endswith(
@@ -125,9 +127,9 @@ def drain(java: Java, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
     entry: Any = SimpleNamespace(ground=ground, workload=workload, side=side, folder=folder, prefix=lambda n: f"p{n}")
     admin = SimpleNamespace(create_topics=lambda _: {})
     monkeypatch.setattr(flink_sides, "AdminClient", lambda _: admin)
-    monkeypatch.setattr(flink_sides, "drop", lambda *_: counts.append(-1))
-    monkeypatch.setattr(flink_sides, "_LOOK_S", 0.05)
-    monkeypatch.setattr(flink_sides, "MOST_S", 20.0)
+    monkeypatch.setattr(flink_sides, "delete_topics_and_wait", lambda *_: counts.append(-1))
+    monkeypatch.setattr(flink_sides, "_POLL_S", 0.05)
+    monkeypatch.setattr(flink_sides, "RUN_TIMEOUT_S", 20.0)
     monkeypatch.setattr(flink_sides, "_records", lambda *_: counts.pop(0) if counts[1:] else counts[0])
     yield FlinkDrain(entry), counts
 
@@ -153,7 +155,7 @@ def test_a_drain_with_more_records_than_rows_counts_for_nothing(drain: tuple[Fli
 def test_a_job_that_fails_ends_the_drain(drain: tuple[FlinkDrain, list[int]], monkeypatch: pytest.MonkeyPatch) -> None:
     found, counts = drain
     counts.append(0)
-    monkeypatch.setattr(flink_sides, "statements", lambda *_: "FAIL")
+    monkeypatch.setattr(flink_sides, "drain_statements", lambda *_: "FAIL")
     with pytest.raises(StackError, match=r"measuring Flink CDC 3\.5\.0: Could not execute SQL statement"):
         found.run(0)
 
@@ -171,12 +173,12 @@ def acts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(servers.mysql, "find_program", lambda version: version)
     monkeypatch.setattr(servers.mysql, "start", start)
     monkeypatch.setattr(servers.processes, "stop", lambda subject, *_, **__: found.append(f"stop {subject}"))
-    monkeypatch.setattr(Source, "run", lambda self, *_: found.append(f"hurry {self.user}"))
+    monkeypatch.setattr(MySqlSource, "run", lambda self, *_: found.append(f"hurry {self.user}"))
     return found
 
 
 def test_another_server_runs_as_long_as_it_is_needed(acts: list[str], tmp_path: Path) -> None:
-    ground: Any = servers.Ground(SOURCE, "kafka", "registry", Java(Path("/"), 17, "test"))
+    ground: Any = servers.BenchEnvironment(SOURCE, "kafka", "registry", Java(Path("/"), 17, "test"))
     with servers.on_server(ground, None, tmp_path) as there:
         assert there is ground
     assert acts == []

@@ -10,7 +10,7 @@ import pytest
 from benchlib import pages
 from benchlib.process_tree import Usage
 from benchlib.run import Run
-from benchlib.sessions import RESULT, START, Session, about, joined, read, write
+from benchlib.sessions import RESULT, START, Session, about, merge_sessions, read, write
 from benchlib.workload import WORKLOADS
 
 ABOUT = about(["--quick"], "9.7.4")
@@ -43,9 +43,9 @@ def test_what_is_measured_again_replaces_what_was_there() -> None:
         return [sorted({run.workload for run in each.runs}) for each in given]
 
     earlier = [session("narrow", "wide"), session("snapshot")]
-    found = joined(earlier, session("snapshot", "wide"))
+    found = merge_sessions(earlier, session("snapshot", "wide"))
     assert workloads(found) == [["narrow", START], ["snapshot", START, "wide"]]
-    assert workloads(joined([], session())) == [[START]]
+    assert workloads(merge_sessions([], session())) == [[START]]
 
 
 def test_a_page_is_made_anew_between_its_marks_only() -> None:

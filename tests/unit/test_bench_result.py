@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from benchlib.process_tree import Usage
-from benchlib.result import Line, figures, lines, summary
+from benchlib.result import WorkloadLine, figures, lines, summary
 from benchlib.run import Run
 
 OURS, KERNEL, THEIRS = "python", "native", "debezium"
@@ -36,7 +36,7 @@ def test_runs_that_wrote_different_numbers_of_records_are_not_compared() -> None
     assert figures(steady, None).lag_s == {"p50": 2.0}
 
 
-def compared() -> list[Line]:
+def compared() -> list[WorkloadLine]:
     runs = [
         *(run(THEIRS, 40.0), run(OURS, 8.0), run(KERNEL, 6.0)),
         *(run(THEIRS, 20.0, 100_000, "wide"), run(OURS, 4.0, 100_000, "wide")),

@@ -15,10 +15,10 @@ from xml.etree import ElementTree
 import pytest
 from benchlib import cli, pages, profiles
 from benchlib.plots import stages
-from benchlib.process_tree import children
-from benchlib.profiles import Album, Profile, chosen, filed
+from benchlib.process_tree import process_ids
+from benchlib.profiles import Profile, ProfileSet, chosen, make_profile
 from benchlib.sessions import about
-from benchlib.spy import Spent, threads_of, watched_threads
+from benchlib.spy import CpuUsage, threads_of, watched_threads
 from benchlib.stage_page import stage_block
 from benchlib.stages import (
     CLIENT,
@@ -29,11 +29,11 @@ from benchlib.stages import (
     REST,
     STAGES,
     WALK,
-    Sampled,
+    StackSamples,
+    is_waiting,
     samples,
     shares,
     stage_of,
-    waits,
 )
 
 CDC = "airflow_provider_mysql_cdc/cdc"
@@ -41,41 +41,41 @@ LOOP = (
     "Thread.run (threading.py:982)",
     f"writer_task ({CDC}/drain/drain_driver.py:228)",
     f"DrainWriter.run ({CDC}/drain/drain_writer.py:181)",
-    f"BinlogStream._walked ({CDC}/binlog/stream.py:181)",
+    f"BinlogStream._decode_transactions ({CDC}/binlog/stream.py:181)",
 )
 KERNEL = (
     *LOOP,
-    f"WalkedTransactions.walk ({CDC}/drain/walked.py:69)",
-    f"NativeWalker.walk ({CDC}/decode/native_walk.py:185)",
+    f"WholeTransactions.decode_transactions ({CDC}/drain/whole_transactions.py:69)",
+    f"NativeTransactionDecoder.decode_transactions ({CDC}/decode/native_transactions.py:185)",
 )
 WRITER = f"({CDC}/sink/writer.py:183)"
 
 STACKS = [
     (READ, (*LOOP, f"PacketReader._gather ({CDC}/binlog/packets.py:152)", "SSLSocket.read (ssl.py:1167)")),
-    (READ, (*LOOP, f"PacketReader.more ({CDC}/binlog/packets.py:75)", "malloc (libc.so.6)")),
+    (READ, (*LOOP, f"PacketReader.next_chunk ({CDC}/binlog/packets.py:75)", "malloc (libc.so.6)")),
     (READ, (*LOOP, "SSL_read_ex (libssl.so.3)", "0x7f201dc3a9b0 (libcrypto.so.3)", "read (libc.so.6)")),
-    (READ, (f"_blocks ({CDC}/snapshot/rows.py:107)", f"_more ({CDC}/snapshot/rows.py:160)", "memcpy (libc.so.6)")),
-    (READ, (f"SnapshotTask._read ({CDC}/snapshot/snapshot_task.py:245)", "query (pymysql/connections.py:1)")),
+    (READ, (f"_blocks ({CDC}/snapshot/rows.py:107)", f"_receive ({CDC}/snapshot/rows.py:160)", "memcpy (libc.so.6)")),
+    (READ, (f"SnapshotTask._read_and_produce ({CDC}/snapshot/snapshot_task.py:9)", "query (pymysql/connections.py:1)")),
     (WALK, LOOP),
     (WALK, (*LOOP, "zlib_crc32 (zlibmodule.c.h:820)", "crc32_z (libz.so.1.2.13)")),
     (WALK, (*LOOP[:3], f"DrainWriter._gtid ({CDC}/drain/drain_writer.py:213)", f"add ({CDC}/model/gtid.py:90)")),
     (WALK, (*KERNEL, "walk (walk.rs:240)", "body (events.rs:96)", "calculate (pclmulqdq.rs:97)")),
     (WALK, (*KERNEL, "0x7f201838dafa (mysql_cdc_native/mysql_cdc_native.abi3.so)")),
-    (WALK, (f"stream_blocks ({CDC}/snapshot/rows.py:88)", f"_frames ({CDC}/snapshot/rows.py:147)")),
+    (WALK, (f"stream_blocks ({CDC}/snapshot/rows.py:88)", f"_scan_rows ({CDC}/snapshot/rows.py:147)")),
     (DECODE, (*KERNEL, "walk (walk.rs:262)", "rows (walk.rs:301)", "write (around.rs:90)")),
     (DECODE, (*KERNEL, "rows (walk.rs:331)", "run (kernel.rs:140)", "{closure#0} (walk.rs:322)", "malloc (libc.so.6)")),
     (DECODE, (*KERNEL, "image (kernel.rs:190)", "write (op.rs:103)", "fold (rev.rs:83)")),
     (DECODE, (*LOOP[:3], f"DrainWriter._rows ({CDC}/drain/drain_writer.py:370)", "rows (<decoder>:20)")),
-    (DECODE, (f"RowEmitter.row ({CDC}/snapshot/row_emitter.py:160)", f"<lambda> ({CDC}/decode/text.py:40)")),
-    (PRODUCE, (*LOOP, f"RecordOutput.rows ({CDC}/drain/record_output.py:60)")),
+    (DECODE, (f"RowEmitter.emit_row ({CDC}/snapshot/row_emitter.py:9)", f"<lambda> ({CDC}/decode/text_decoder.py:40)")),
+    (PRODUCE, (*LOOP, f"RecordOutput.produce_rows ({CDC}/drain/record_output.py:60)")),
     (PRODUCE, (*LOOP, f"TransactionalWriter.produce_all {WRITER}", "rd_kafka_producev (librdkafka-0cb94173.so.1)")),
     (PRODUCE, (*LOOP, f"TransactionalWriter._serve {WRITER}", "Producer_poll (confluent_kafka/cimpl.so)")),
     (COMMIT, (*LOOP, f"Committer.check ({CDC}/drain/committer.py:106)", f"TransactionalWriter.commit {WRITER}")),
     (COMMIT, (f"Coordinator._serve ({CDC}/job/coordinator.py:118)", "SocketIO.readinto (socket.py:706)")),
     (COMMIT, (*LOOP, f"TransactionalWriter.commit {WRITER}", "rd_kafka_commit_transaction (librdkafka.so.1)")),
-    (COMMIT, (f"JobLedger.read ({CDC}/job/job_ledger.py:89)", f"parse ({CDC}/model/stored.py:71)")),
-    (REST, ("load (<frozen importlib._bootstrap>:1)", f"<module> ({CDC}/decode/text.py:9)")),
-    (REST, (f"discover ({CDC}/schema/discover.py:80)", "Connection.query (pymysql/connections.py:591)")),
+    (COMMIT, (f"JobLedger.read ({CDC}/job/job_ledger.py:89)", f"parse_json ({CDC}/model/stored_record.py:71)")),
+    (REST, ("load (<frozen importlib._bootstrap>:1)", f"<module> ({CDC}/decode/text_decoder.py:9)")),
+    (REST, (f"base_tables ({CDC}/schema/table_discovery.py:80)", "Connection.query (pymysql/connections.py:591)")),
     (REST, ("0x7f201e24524a (libc.so.6)", "gc_collect_main (libpython3.11.so.1.0)")),
 ]  # fmt: skip
 
@@ -99,7 +99,7 @@ def test_what_the_sampler_writes_is_read_by_thread() -> None:
         ]
     )
     first, second = samples(text)
-    assert first == Sampled(17, ("f (a.py:1)", "g (b.py:2)"), 3)
+    assert first == StackSamples(17, ("f (a.py:1)", "g (b.py:2)"), 3)
     assert second.thread == 18 and stage_of(second.frames) == DECODE
 
 
@@ -115,12 +115,17 @@ def test_what_the_sampler_writes_is_read_by_thread() -> None:
     ],
 )
 def test_a_wait_is_no_use_of_a_processor(waiting: bool, frames: tuple[str, ...]) -> None:
-    assert waits(frames) is waiting
+    assert is_waiting(frames) is waiting
 
 
 def test_samples_are_weighed_with_the_time_of_their_thread() -> None:
     wait = ("a (x.py:1)", "poll (libc.so.6)")
-    found = [Sampled(1, LOOP, 3), Sampled(1, KERNEL[:1], 1), Sampled(1, wait, 90), Sampled(2, STACKS[0][1], 500)]
+    found = [
+        StackSamples(1, LOOP, 3),
+        StackSamples(1, KERNEL[:1], 1),
+        StackSamples(1, wait, 90),
+        StackSamples(2, STACKS[0][1], 500),
+    ]
     assert shares(found, {1: 3.0, 2: 1.0, 3: 1.0}) == {
         **dict.fromkeys(STAGES, 0.0),
         **{WALK: pytest.approx(0.45), READ: pytest.approx(0.2), REST: pytest.approx(0.35)},
@@ -129,8 +134,8 @@ def test_samples_are_weighed_with_the_time_of_their_thread() -> None:
 
 
 def profile(**more: Any) -> Profile:
-    plain, sampled = Spent(4.0, 1.0), Spent(9.0, 2.0, {1: 4.0}, [f"thread (1): one;{';'.join(LOOP)} 7"])
-    return dataclasses.replace(filed("narrow", "native", [1_000_000, 500_000], [plain, sampled]), **more)
+    plain, sampled = CpuUsage(4.0, 1.0), CpuUsage(9.0, 2.0, {1: 4.0}, [f"thread (1): one;{';'.join(LOOP)} 7"])
+    return dataclasses.replace(make_profile("narrow", "native", [1_000_000, 500_000], [plain, sampled]), **more)
 
 
 def test_a_profile_tells_the_time_of_the_run_that_was_not_sampled() -> None:
@@ -141,7 +146,7 @@ def test_a_profile_tells_the_time_of_the_run_that_was_not_sampled() -> None:
 
 
 def test_threads_of_the_client_are_told_by_name() -> None:
-    spent = Spent()
+    spent = CpuUsage()
     spent.add_threads({(1, "python"): 1.0, (2, "rdk:broker1"): 2.0, (3, "rdk:main"): 0.5})
     spent.add_threads({(1, "python"): 1.0})
     assert spent.client_s == 2.5 and spent.threads == {1: 2.0}
@@ -157,9 +162,9 @@ def test_the_time_of_the_sampler_is_left_out() -> None:
                 time.sleep(0.02)
             assert sampler.pid not in {thread for thread, _ in found}
             assert sampler.pid in {thread for thread, _ in watched_threads(sampler.pid, sampling=False)}
-            (job,) = children(sampler.pid)[1:]
+            (job,) = process_ids(sampler.pid)[1:]
         finally:
-            for pid in reversed(children(sampler.pid)):
+            for pid in reversed(process_ids(sampler.pid)):
                 os.kill(pid, signal.SIGKILL)
     assert job in {thread for thread, _ in found}
     with subprocess.Popen(["sleep", "60"]) as alone:
@@ -167,8 +172,10 @@ def test_the_time_of_the_sampler_is_left_out() -> None:
         alone.kill()
 
 
-def album() -> Album:
-    return Album(profiles.about(about(["--profile"], "9.7.4")), (profile(), profile(workload="wide", side="python")))
+def album() -> ProfileSet:
+    return ProfileSet(
+        profiles.about(about(["--profile"], "9.7.4")), (profile(), profile(workload="wide", side="python"))
+    )
 
 
 def test_a_file_of_profiles_says_the_same_when_it_is_read(tmp_path: Path) -> None:

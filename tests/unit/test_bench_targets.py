@@ -6,17 +6,31 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from benchlib.result import Figures, Line
-from benchlib.targets import FULL, TARGETS, Beside, Linear, Memory, NoDearer, Relief, Share, Target, Wall, verdicts
+from benchlib.result import Figures, WorkloadLine
+from benchlib.targets import (
+    FULL_SCALE_ROWS,
+    TARGETS,
+    CpuRegression,
+    CpuShare,
+    LinearScaling,
+    MemoryShare,
+    Target,
+    Throughput,
+    WorkloadRatio,
+    WriterSpeedup,
+    verdicts,
+)
 from benchlib.workload import WORKLOADS
 
 
-def side(cpu_s: float, steady_s: float = 0.0, wall_s: float = 1.0, mb: float = 1.0, records: int = FULL) -> Figures:
+def side(
+    cpu_s: float, steady_s: float = 0.0, wall_s: float = 1.0, mb: float = 1.0, records: int = FULL_SCALE_ROWS
+) -> Figures:
     return Figures(1, records, wall_s, cpu_s, steady_s, 0.0, mb)
 
 
-def line(name: str, **sides: Figures) -> Line:
-    return Line(name, sides)
+def line(name: str, **sides: Figures) -> WorkloadLine:
+    return WorkloadLine(name, sides)
 
 
 THEIRS = side(40.0, 30.0, wall_s=40.0, mb=1000.0)
@@ -25,10 +39,10 @@ THEIRS = side(40.0, 30.0, wall_s=40.0, mb=1000.0)
 @pytest.mark.parametrize(
     ("target", "good", "bad"),
     [
-        (Share("a", 0.2), side(8.0), side(8.1)),
-        (Share("a", 0.2, steady=True), side(9.0, 6.0), side(1.0, 6.1)),
-        (Memory("a", 0.2), side(9.0, mb=200.0), side(1.0, mb=201.0)),
-        (Wall("a", 4.0), side(9.0, wall_s=10.0), side(1.0, wall_s=10.1)),
+        (CpuShare("a", 0.2), side(8.0), side(8.1)),
+        (CpuShare("a", 0.2, steady=True), side(9.0, 6.0), side(1.0, 6.1)),
+        (MemoryShare("a", 0.2), side(9.0, mb=200.0), side(1.0, mb=201.0)),
+        (Throughput("a", 4.0), side(9.0, wall_s=10.0), side(1.0, wall_s=10.1)),
     ],
 )
 def test_a_side_is_held_against_debezium(target: Target, good: Figures, bad: Figures) -> None:
@@ -44,7 +58,7 @@ def test_a_side_is_held_against_debezium(target: Target, good: Figures, bad: Fig
 
 
 def test_the_side_without_the_kernel_has_a_target_of_its_own() -> None:
-    judged = Share("a", 0.2, side="python").judge({"a": line("a", python=side(9), native=side(1), debezium=THEIRS)})
+    judged = CpuShare("a", 0.2, side="python").judge({"a": line("a", python=side(9), native=side(1), debezium=THEIRS)})
     assert judged is not None and judged.missed and judged.text == "a in python 0.225 (> 0.2)"
 
 
@@ -57,45 +71,48 @@ def test_the_side_without_the_kernel_is_held_against_an_earlier_commit_where_tha
         (8.9, 0.3, {}, False),
     ):
         found = line("a", python=side(python), native=side(1.0), debezium=THEIRS, **others)
-        judged = NoDearer("a", limit).judge({"a": found})
+        judged = CpuRegression("a", limit).judge({"a": found})
         assert judged is not None and judged.missed is missed, judged
-    assert NoDearer("a", 0.2).judge({"a": line("a", native=side(1.0), debezium=THEIRS, **earlier)}) is None
-    assert NoDearer("a", 0.2).judge({}) is None
+    assert CpuRegression("a", 0.2).judge({"a": line("a", native=side(1.0), debezium=THEIRS, **earlier)}) is None
+    assert CpuRegression("a", 0.2).judge({}) is None
 
 
 def test_starts_are_left_out_of_fewer_records_than_a_target_is_about() -> None:
-    found = {"a": line("a", python=side(20.0, 6.0, records=FULL - 1), debezium=THEIRS)}
-    judged = Share("a", 0.2).judge(found)
+    found = {"a": line("a", python=side(20.0, 6.0, records=FULL_SCALE_ROWS - 1), debezium=THEIRS)}
+    judged = CpuShare("a", 0.2).judge(found)
     assert judged is not None and not judged.missed and judged.text == "a without start 0.2 (> 0.2)"
-    judged = Share("a", 0.4, side="python").judge(found)
+    judged = CpuShare("a", 0.4, side="python").judge(found)
     assert judged is not None and judged.missed and judged.text == "a in python 0.5 (> 0.4)"
 
 
 def test_one_workload_is_held_against_another() -> None:
     found = {"a": line("a", python=side(9.0, wall_s=2.0)), "b": line("b", python=side(8.0, wall_s=3.0))}
-    dearer, cheaper = Beside("a", "b", 1.0).judge(found), Beside("b", "a", 1.0).judge(found)
+    dearer, cheaper = WorkloadRatio("a", "b", 1.0).judge(found), WorkloadRatio("b", "a", 1.0).judge(found)
     assert dearer is not None and dearer.missed and cheaper is not None and not cheaper.missed
-    fast = Beside("a", "b", 1.5, wall=True).judge(found)
+    fast = WorkloadRatio("a", "b", 1.5, wall=True).judge(found)
     assert fast is not None and not fast.missed and fast.value == 1.5
-    slow = Beside("a", "b", 1.6, wall=True).judge(found)
+    slow = WorkloadRatio("a", "b", 1.6, wall=True).judge(found)
     assert slow is not None and slow.missed and slow.text == "a against b, times 1.5 (< 1.6)"
-    assert Beside("a", "c", 1.0).judge(found) is None
+    assert WorkloadRatio("a", "c", 1.0).judge(found) is None
 
 
 def test_several_writers_are_to_use_less_each() -> None:
-    def writers(cpu_s: float) -> Line:
+    def writers(cpu_s: float) -> WorkloadLine:
         return line("w", native=replace(side(9.0), writer_s=cpu_s))
 
     found = {"one": writers(8.0), "two": writers(5.0), "unknown": line("u", native=side(9.0))}
-    judged = Relief("two", "one", 1.6).judge(found)
+    judged = WriterSpeedup("two", "one", 1.6).judge(found)
     assert judged is not None and not judged.missed and judged.value == 1.6
-    judged = Relief("two", "one", 1.7).judge(found)
+    judged = WriterSpeedup("two", "one", 1.7).judge(found)
     assert judged is not None and judged.missed
-    assert Relief("two", "unknown", 1.6).judge(found) is None and Relief("two", "none", 1.6).judge(found) is None
+    assert (
+        WriterSpeedup("two", "unknown", 1.6).judge(found) is None
+        and WriterSpeedup("two", "none", 1.6).judge(found) is None
+    )
 
 
 def test_costs_that_grow_with_the_events_are_not_linear() -> None:
-    target = Linear(("a", "b"), 0.1)
+    target = LinearScaling(("a", "b"), 0.1)
 
     def judged(*costs: float) -> Any:
         return target.judge({name: line(name, python=side(1.0, cost)) for name, cost in zip("ab", costs, strict=False)})
@@ -105,8 +122,8 @@ def test_costs_that_grow_with_the_events_are_not_linear() -> None:
 
 
 def test_targets_are_about_workloads_that_there_are() -> None:
-    named = {t.workload for t in TARGETS if not isinstance(t, Linear)}  # type: ignore[attr-defined]
-    named |= {t.other for t in TARGETS if isinstance(t, Beside)}
-    named |= {name for t in TARGETS if isinstance(t, Linear) for name in t.workloads}
+    named = {t.workload for t in TARGETS if not isinstance(t, LinearScaling)}  # type: ignore[attr-defined]
+    named |= {t.other for t in TARGETS if isinstance(t, WorkloadRatio)}
+    named |= {name for t in TARGETS if isinstance(t, LinearScaling) for name in t.workloads}
     assert named <= set(WORKLOADS)
     assert verdicts([]) == []

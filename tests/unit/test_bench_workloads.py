@@ -9,8 +9,8 @@ from typing import Any
 from unittest.mock import MagicMock
 
 import pytest
-from benchlib.contest import KINDS, Repeats, groups, runs_it
-from benchlib.ground import Entry
+from benchlib.contest import RUNNERS, Repeats, can_run, group_by_rows
+from benchlib.ground import WorkloadRun
 from benchlib.lag import committed_at, lags
 from benchlib.loading import load
 from benchlib.sides import DEBEZIUM, EARLIER, FLINK, NATIVE, PYTHON, SIDES
@@ -18,22 +18,22 @@ from benchlib.workload import LEAST_ROWS, WORKLOADS
 
 
 def test_neighbours_on_the_same_rows_share_a_load() -> None:
-    shared = [[w.name for w in some] for some in groups(list(WORKLOADS.values())) if len(some) > 1]
+    shared = [[w.name for w in some] for some in group_by_rows(list(WORKLOADS.values())) if len(some) > 1]
     assert shared == [
         *(["narrow", "avro", "snapshot", "narrow-lz4", "ticdc"], ["wide-schemas", "snapshot-wide"]),
         *([f"{where}-{how}-{n}" for how in ("writers", "cores") for n in (1, 2)] for where in ("hot", "tables")),
     ]
     quick = [w.scaled(1.0, quick=True) for w in WORKLOADS.values() if w.quick]
-    assert [[w.name for w in some] for some in groups(quick)] == [
+    assert [[w.name for w in some] for some in group_by_rows(quick)] == [
         *(["narrow", "avro", "snapshot"], ["narrow-schemas"], ["wide"], ["incremental"])
     ]
 
 
 def test_each_workload_is_run_by_one_peer_at_most() -> None:
     for workload in WORKLOADS.values():
-        peers = [s.name for s in SIDES.values() if not s.ours and s != EARLIER and runs_it(workload, s)]
+        peers = [s.name for s in SIDES.values() if not s.provider and s != EARLIER and can_run(workload, s)]
         assert peers == ([workload.peer] if workload.peer else [])
-        assert runs_it(workload, PYTHON) and runs_it(workload, NATIVE)
+        assert can_run(workload, PYTHON) and can_run(workload, NATIVE)
     flink = WORKLOADS["flink-narrow"]
     assert (flink.peer, flink.rows, flink.mysql, flink.quick) == (FLINK.name, 1_000_000, "8.0.15", 0)
     assert [w.name for w in WORKLOADS.values() if w.mysql or w.peer == FLINK.name] == ["flink-narrow"]
@@ -41,16 +41,17 @@ def test_each_workload_is_run_by_one_peer_at_most() -> None:
 
 
 def test_an_earlier_commit_runs_only_what_debezium_runs_and_only_when_it_is_named() -> None:
-    there = [w.name for w in WORKLOADS.values() if runs_it(w, EARLIER)]
+    there = [w.name for w in WORKLOADS.values() if can_run(w, EARLIER)]
     assert {"narrow", "narrow-schemas", "wide", "wide-schemas", "snapshot"} <= set(there)
     assert not {"avro", "incremental", "lag-run-for", "hot-cores-2", "flink-narrow"} & set(there)
-    assert [side.name for side in SIDES.values() if side.asked] == [EARLIER.name]
+    assert [side.name for side in SIDES.values() if side.opt_in] == [EARLIER.name]
 
 
 def test_each_server_has_names_of_its_own_in_the_broker() -> None:
     ground: Any = None
     entries = [
-        Entry(ground, w, PYTHON, Path(), 1) for w in (replace(WORKLOADS["narrow"], mysql=v) for v in (None, "8.0.15"))
+        WorkloadRun(ground, w, PYTHON, Path(), 1)
+        for w in (replace(WORKLOADS["narrow"], mysql=v) for v in (None, "8.0.15"))
     ]
     assert [entry.prefix(0) for entry in entries] == ["bench_narrow_python_0", "bench_narrow_8_0_15_python_0"]
 
@@ -75,7 +76,7 @@ def test_a_scaled_workload_has_rows_for_each_of_its_tables(scale: float) -> None
     for workload in (w.scaled(scale) for w in WORKLOADS.values()):
         assert workload.rows >= LEAST_ROWS // 2 and workload.rows % workload.tables == 0
         assert len(set(workload.names)) == workload.tables
-        assert workload.kind in KINDS and (workload.seconds >= 20) == bool(workload.seconds)
+        assert workload.kind in RUNNERS and (workload.seconds >= 20) == bool(workload.seconds)
     many = WORKLOADS["tables-10000"].scaled(scale)
     assert many.tables == {1.0: 10_000, 0.01: 100, 0.00001: 2}[scale]
     assert many.included == "bench[.]orders_[0-9]+" and many.names[1] == "orders_00001"

@@ -15,7 +15,7 @@ from pymysqlreplication.gtid import GtidSet as OtherGtidSet
 
 from airflow_provider_mysql_cdc.cdc.binlog import connect as module
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.binlog.dump import gtid_dump, position_dump
+from airflow_provider_mysql_cdc.cdc.binlog.dump import gtid_dump_command, position_dump_command
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError, StateError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -38,7 +38,7 @@ class Driver:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     fake = Driver()
-    monkeypatch.setattr(module, "Login", fake)
+    monkeypatch.setattr(module, "SecureConnection", fake)
     return fake
 
 
@@ -123,22 +123,22 @@ def test_the_password_is_in_no_message(driver: Driver) -> None:
 
 
 def test_dump_by_position() -> None:
-    command = position_dump(BinlogOffset("binlog.000007", 1234), 99)
+    command = position_dump_command(BinlogOffset("binlog.000007", 1234), 99)
     assert command == b"\x12" + struct.pack("<IHI", 1234, 0, 99) + b"binlog.000007"
 
 
 def test_dump_of_a_position_beyond_32_bits_begins_at_the_start_of_the_file() -> None:
-    assert position_dump(BinlogOffset("b.1", 1 << 32), 9)[1:5] == struct.pack("<I", 4)
+    assert position_dump_command(BinlogOffset("b.1", 1 << 32), 9)[1:5] == struct.pack("<I", 4)
 
 
 def test_dump_by_gtid_names_no_file() -> None:
     text = f"{UUID_TEXT}:1-5:9"
     encoded = OtherGtidSet(text).encoded()
     expected = b"\x1e" + struct.pack("<HIIQI", 4, 99, 0, 4, len(encoded)) + encoded
-    assert gtid_dump(text, 99) == expected
+    assert gtid_dump_command(text, 99) == expected
 
 
 @pytest.mark.parametrize("gtids", [None, "nonsense"])
 def test_dump_by_gtid_needs_a_set(gtids: str | None) -> None:
     with pytest.raises(StateError, match="by GTID"):
-        gtid_dump(gtids, 99)
+        gtid_dump_command(gtids, 99)

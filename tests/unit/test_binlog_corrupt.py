@@ -28,12 +28,12 @@ from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import (
     parse_rotate,
     parse_xid,
 )
-from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
+from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import UPDATE_ROWS, WRITE_ROWS, check_rows, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import read_tree
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, CdcError, UnsupportedEventError, ValueDecodeError
@@ -113,7 +113,7 @@ def test_an_insert_that_names_no_column_is_one_row_of_defaults() -> None:
 def test_a_row_of_defaults_that_cannot_be_told_is_not_lost() -> None:
     given = rows_event(WRITE_ROWS, 2, b"\x00", b"")
     failed: list[Any] = []
-    made = Tolerant(compile_decoder(T, MAP, DecoderOptions(), EnvelopeText()), failed)
+    made = TolerantDecoder(compile_decoder(T, MAP, DecoderOptions(), EnvelopeText()), failed)
     assert made.write(given.buf, rows_header(given).pos, given.end, context(), []) == 1
     assert len(failed) == 1
 
@@ -123,7 +123,7 @@ def test_a_row_of_defaults_that_cannot_be_told_is_not_lost() -> None:
 def test_the_decoder_does_not_loop_over_rows_without_bytes(images: int, tolerant: bool) -> None:
     buf = b"\0" * images + bytes(9)
     made: Any = compile_decoder(T, MAP, DecoderOptions(), DEFAULTS)
-    made = Tolerant(made, []) if tolerant else made
+    made = TolerantDecoder(made, []) if tolerant else made
     with pytest.raises(ValueDecodeError):
         (made.write if images == 1 else made.update)(buf, images, len(buf), context(), [])
 
@@ -199,7 +199,7 @@ sys.path[:0] = {paths!r}
 from binlog_bytes import HEADER, event_bytes, payload_body
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
+from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.errors import CdcError
 
 def compressed(pieces):
@@ -222,7 +222,7 @@ event = Event(40, 0, 1, 0, "binlog.000001", 4, 5, raw, HEADER.size, len(raw))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 count = 0
 try:
-    for _ in unfold(event):
+    for _ in decompress_events(event):
         count += 1
     end = "complete"
 except CdcError as error:
@@ -264,7 +264,7 @@ def test_memory_stays_flat_however_large_a_compressed_transaction_is(
 )
 def test_fields_of_a_payload_outside_of_it_are_refused(data: bytes) -> None:
     with pytest.raises(BinlogCorruptError, match="compressed transaction"):
-        list(unfold(event(c.TRANSACTION_PAYLOAD_EVENT, data)))
+        list(decompress_events(event(c.TRANSACTION_PAYLOAD_EVENT, data)))
 
 
 def test_a_payload_inside_a_payload_is_refused() -> None:
@@ -301,7 +301,7 @@ DAMAGED: list[tuple[str, Any, int, bytes]] = [
     ("table map, half a pair", parse_table_map, c.TABLE_MAP_EVENT, bytes(8) + b"\1d\0\1t\0\1\3\0\0" + b"\2\2\1\0"),
     ("table map, names", parse_table_map, c.TABLE_MAP_EVENT, bytes(8) + b"\1d\0\1t\0\1\3\0\0" + b"\4\4\1a\1b"),
     ("table map, prefix", parse_table_map, c.TABLE_MAP_EVENT, bytes(8) + b"\1d\0\1t\0\1\3\0\0" + b"\2\1\xff"),
-    ("format, short", control.check_format, c.FORMAT_DESCRIPTION_EVENT, b"\4\0"),
+    ("format, short", control.parse_format_description, c.FORMAT_DESCRIPTION_EVENT, b"\4\0"),
     ("heartbeat, no text", lambda e: control.parse_heartbeat(e, 4), c.HEARTBEAT_LOG_EVENT, b"\xff\xfe"),
     ("heartbeat 2, cut", lambda e: control.parse_heartbeat(e, 4), c.HEARTBEAT_LOG_EVENT_V2, b"\1\xfc"),
 ]  # fmt: skip

@@ -11,7 +11,7 @@ from binlog_bytes import UUID, UUID_TEXT
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
-from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread
+from airflow_provider_mysql_cdc.cdc.binlog.query import begin_thread_id
 from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
 
@@ -128,7 +128,9 @@ def test_lenenc() -> None:
 
 
 def test_rotate_xid_and_rows_query() -> None:
-    assert ev.parse_rotate(event(4, struct.pack("<Q", 1 << 33) + b"bin.000009")) == ev.Rotate("bin.000009", 1 << 33)
+    assert ev.parse_rotate(event(4, struct.pack("<Q", 1 << 33) + b"bin.000009")) == ev.RotateEvent(
+        "bin.000009", 1 << 33
+    )
     assert ev.parse_xid(event(16, struct.pack("<Q", 2**63))) == 2**63
     statement = "UPDATE t SET ö = '" + "x" * 500 + "'"
     assert ev.parse_rows_query(event(29, b"\xff" + statement.encode())) == statement
@@ -158,7 +160,7 @@ def query(sql: bytes, status: bytes = b"", **kwargs: Any) -> ev.QueryEvent:
 
 
 def thread_of(body: bytes) -> int | None:
-    return begin_thread(event(c.QUERY_EVENT, body))
+    return begin_thread_id(event(c.QUERY_EVENT, body))
 
 
 def test_begin_is_known_by_its_letters_and_by_their_place() -> None:

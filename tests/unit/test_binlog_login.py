@@ -92,7 +92,7 @@ def test_the_other_modes_take_a_server_without_tls(mode: str) -> None:
 @pytest.mark.req("FAULT-21")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_driver_that_leaves_the_connection_plain_is_found_out(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(login.Login, "_get_server_information", Connection._get_server_information)
+    monkeypatch.setattr(login.SecureConnection, "_get_server_information", Connection._get_server_information)
     careful = Connection._request_authentication
 
     def careless(self: Connection) -> None:  # as pymysql before 1.2

@@ -19,13 +19,13 @@ def test_what_has_arrived_is_taken_along_and_a_broken_connection_shows_behind_it
         reader = PacketReader(near, "source:3306", 5.0)
         sent = b"".join(packets(b"x" * 99) for _ in range(300))
         far.sendall(sent)
-        chunk = reader.more(b"", 0)
+        chunk = reader.next_chunk(b"", 0)
         assert chunk == sent
         far.sendall(packets(b"last"))
         far.close()
-        assert reader.more(chunk, len(chunk)) == packets(b"last")
+        assert reader.next_chunk(chunk, len(chunk)) == packets(b"last")
         with pytest.raises(SourceConnectionError, match="broke"):
-            reader.more(b"", 0)
+            reader.next_chunk(b"", 0)
 
 
 def test_what_is_taken_along_is_not_more_than_there_is_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,11 +34,11 @@ def test_what_is_taken_along_is_not_more_than_there_is_room_for(monkeypatch: pyt
     with near, far:
         reader = PacketReader(near, "source:3306", 5.0)
         far.sendall(packets(b"x" * 1500) + packets(b"y" * 1500))
-        assert reader.more(b"", 0) == packets(b"x" * 1500) + packets(b"y" * 1500)
+        assert reader.next_chunk(b"", 0) == packets(b"x" * 1500) + packets(b"y" * 1500)
         assert near.gettimeout() == 5.0
         # Nothing more is there, and nothing is waited for.
         far.sendall(packets(b"z"))
-        assert reader.more(b"", 0) == packets(b"z")
+        assert reader.next_chunk(b"", 0) == packets(b"z")
 
 
 class Pieces:
@@ -63,15 +63,15 @@ def test_pieces_that_are_there_come_at_once_and_are_waited_for_no_longer() -> No
     sent = [packets(b"a" * 50), packets(b"b" * 50), packets(b"c" * 50)[:9]]
     sock = Pieces([*sent], BlockingIOError())
     reader = PacketReader(cast(Any, sock), "source:3306", 5.0)
-    assert reader.more(b"", 0) == b"".join(sent)
+    assert reader.next_chunk(b"", 0) == b"".join(sent)
     assert sock.timeouts == [5.0, 0, 5.0]
 
 
 def test_a_connection_that_breaks_behind_whole_packets_shows_behind_them() -> None:
     sock = Pieces([packets(b"a"), packets(b"b")], ConnectionResetError(104, "Connection reset by peer"))
     reader = PacketReader(cast(Any, sock), "source:3306", 5.0)
-    chunk = reader.more(b"", 0)
+    chunk = reader.next_chunk(b"", 0)
     assert chunk == packets(b"a") + packets(b"b")
     with pytest.raises(SourceConnectionError, match="broke") as caught:
-        reader.more(chunk, len(chunk))
+        reader.next_chunk(chunk, len(chunk))
     assert "reset" in caught.value.why

@@ -9,7 +9,13 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog import dump
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import Demand, Facts, Finding, check, require
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import (
+    Finding,
+    RunRequirements,
+    ServerFacts,
+    find_problems,
+    raise_first_error,
+)
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
@@ -31,12 +37,12 @@ VARIABLES = {
     "wait_timeout": "28800",
 }
 SEED_GRANT = "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO `cdc`@`%`"
-SNAPSHOT, DRAIN = Demand(snapshot=True), Demand(snapshot=False)
+SNAPSHOT, DRAIN = RunRequirements(snapshot=True), RunRequirements(snapshot=False)
 
 
-def facts(grant: str = SEED_GRANT, replicas: tuple[tuple[int, str], ...] = (), **variables: str | None) -> Facts:
+def facts(grant: str = SEED_GRANT, replicas: tuple[tuple[int, str], ...] = (), **variables: str | None) -> ServerFacts:
     values: dict[str, Any] = {**VARIABLES, **variables}
-    return Facts("db:3306", {k: v for k, v in values.items() if v is not None}, Grants.parse([grant]), replicas)
+    return ServerFacts("db:3306", {k: v for k, v in values.items() if v is not None}, Grants.parse([grant]), replicas)
 
 
 def only(findings: list[Finding]) -> Finding:
@@ -46,9 +52,9 @@ def only(findings: list[Finding]) -> Finding:
 
 @pytest.mark.req("SETUP-02", "EX-49")
 @pytest.mark.parametrize("demand", [SNAPSHOT, DRAIN])
-def test_the_documented_account_on_a_sound_server_needs_nothing(demand: Demand) -> None:
-    assert check(facts(), demand) == []
-    require([])
+def test_the_documented_account_on_a_sound_server_needs_nothing(demand: RunRequirements) -> None:
+    assert find_problems(facts(), demand) == []
+    raise_first_error([])
 
 
 @pytest.mark.parametrize(
@@ -61,11 +67,11 @@ def test_the_documented_account_on_a_sound_server_needs_nothing(demand: Demand) 
     ],
 )
 def test_settings_without_which_capture_is_impossible(change: dict[str, str], part: str) -> None:
-    finding = only(check(facts(**change), DRAIN))
+    finding = only(find_problems(facts(**change), DRAIN))
     assert finding.level == "error" and part in finding.what and finding.fix
     assert part in str(finding) and finding.fix in str(finding)
     with pytest.raises(SourceSettingError, match=part) as caught:
-        require([finding])
+        raise_first_error([finding])
     assert caught.value.where == "db:3306" and caught.value.remedy == finding.fix
 
 
@@ -79,14 +85,14 @@ def test_settings_without_which_capture_is_impossible(change: dict[str, str], pa
     ],
 )
 def test_images_that_leave_values_out_are_a_warning(change: dict[str, str], part: str, advice: str) -> None:
-    finding = only(check(facts(**change), DRAIN))
+    finding = only(find_problems(facts(**change), DRAIN))
     assert finding.level == "warning" and finding.error is None
     assert part in finding.what and advice in finding.fix
-    require([finding])
+    raise_first_error([finding])
 
 
 def test_partial_json_without_full_images_is_a_warning_of_its_own() -> None:
-    found = check(facts(binlog_row_image="MINIMAL", binlog_row_value_options="PARTIAL_JSON"), DRAIN)
+    found = find_problems(facts(binlog_row_image="MINIMAL", binlog_row_value_options="PARTIAL_JSON"), DRAIN)
     assert [f.level for f in found] == ["warning", "warning"]
     assert any("such rows fail" in f.why for f in found)
 
@@ -94,11 +100,11 @@ def test_partial_json_without_full_images_is_a_warning_of_its_own() -> None:
 @pytest.mark.req("CFG-112", "CFG-113")
 @pytest.mark.parametrize("change", [{"binlog_format": "row"}, {"binlog_row_image": "full"}, {"log_bin": "1"}])
 def test_lower_case_and_numbers_are_accepted(change: dict[str, str]) -> None:
-    assert check(facts(**change), DRAIN) == []
+    assert find_problems(facts(**change), DRAIN) == []
 
 
 def test_variables_that_a_version_does_not_have_are_fine() -> None:
-    assert check(facts(binlog_format=None, binlog_row_value_options=None, binlog_row_image=None), DRAIN) == []
+    assert find_problems(facts(binlog_format=None, binlog_row_value_options=None, binlog_row_image=None), DRAIN) == []
 
 
 def without(*names: str) -> str:
@@ -111,15 +117,15 @@ def without(*names: str) -> str:
 @pytest.mark.req("SETUP-06")
 def test_who_may_not_attach_to_the_server_is_told_which_privilege_reads_the_binlog() -> None:
     """The preflight asks the grants; the server itself refuses the registration as a replica (error 1045)."""
-    finding = only(check(facts(without("REPLICATION SLAVE")), DRAIN))
+    finding = only(find_problems(facts(without("REPLICATION SLAVE")), DRAIN))
     assert "to read the binlog" in finding.why and "GRANT REPLICATION SLAVE ON *.*" in finding.fix
 
     def refuse() -> None:
         raise SourceAuthError("access denied", why="error 1045")
 
-    packets: Any = SimpleNamespace(send=lambda data: None, answer=refuse)
+    packets: Any = SimpleNamespace(send=lambda data: None, read_response=refuse)
     with pytest.raises(SourcePrivilegeError, match=r"lacks REPLICATION SLAVE.*GRANT REPLICATION SLAVE"):
-        dump._register(packets, 7, "h:3306")
+        dump._register_replica(packets, 7, "h:3306")
 
 
 @pytest.mark.req("SETUP-10", "SETUP-03", "SETUP-04", "SETUP-08")
@@ -132,57 +138,59 @@ def test_who_may_not_attach_to_the_server_is_told_which_privilege_reads_the_binl
         ("RELOAD", SNAPSHOT, "snapshots"),
     ],
 )
-def test_a_missing_privilege_is_named_with_the_phase_that_needs_it(missing: str, demand: Demand, phase: str) -> None:
-    finding = only(check(facts(without(missing)), demand))
+def test_a_missing_privilege_is_named_with_the_phase_that_needs_it(
+    missing: str, demand: RunRequirements, phase: str
+) -> None:
+    finding = only(find_problems(facts(without(missing)), demand))
     assert missing in finding.what and phase in finding.why and f"GRANT {missing} ON" in finding.fix
     assert isinstance(finding.error, SourcePrivilegeError)
 
 
 @pytest.mark.parametrize("name", ["SELECT", "RELOAD", "SHOW DATABASES"])
 def test_what_only_snapshots_need_is_not_asked_for_by_a_drain(name: str) -> None:
-    assert check(facts(without(name)), DRAIN) == []
+    assert find_problems(facts(without(name)), DRAIN) == []
 
 
 @pytest.mark.req("SETUP-05")
 def test_show_databases_is_missed_by_snapshots_only() -> None:
-    finding = only(check(facts(without("SHOW DATABASES")), SNAPSHOT))
+    finding = only(find_problems(facts(without("SHOW DATABASES")), SNAPSHOT))
     assert finding.error is None and "lacks SHOW DATABASES" in finding.what and "snapshots list" in finding.why
     assert "GRANT SHOW DATABASES ON" in finding.fix
-    assert check(facts(without("SHOW DATABASES")), DRAIN) == []
+    assert find_problems(facts(without("SHOW DATABASES")), DRAIN) == []
 
 
 def test_errors_come_before_warnings() -> None:
-    found = check(facts(without("SHOW DATABASES", "REPLICATION CLIENT"), gtid_mode="OFF"), SNAPSHOT)
+    found = find_problems(facts(without("SHOW DATABASES", "REPLICATION CLIENT"), gtid_mode="OFF"), SNAPSHOT)
     assert [f.level for f in found] == ["error", "warning", "warning"]
 
 
 @pytest.mark.req("SETUP-08")
 def test_table_locks_take_the_place_of_a_global_lock_with_a_warning() -> None:
     grant = SEED_GRANT.replace("RELOAD", "LOCK TABLES")
-    finding = only(check(facts(grant), SNAPSHOT))
+    finding = only(find_problems(facts(grant), SNAPSHOT))
     assert finding.error is None and "global read lock" in finding.what
 
 
 def test_a_mode_without_table_locks_misses_the_privilege_for_the_global_one() -> None:
-    demand = Demand(snapshot=True, table_locks=False)
-    assert check(facts(), demand) == []
-    finding = only(check(facts(SEED_GRANT.replace("RELOAD", "LOCK TABLES")), demand))
+    demand = RunRequirements(snapshot=True, table_locks=False)
+    assert find_problems(facts(), demand) == []
+    finding = only(find_problems(facts(SEED_GRANT.replace("RELOAD", "LOCK TABLES")), demand))
     assert isinstance(finding.error, SourcePrivilegeError) and "lacks RELOAD" in finding.what
     assert "GRANT RELOAD ON" in finding.fix
 
 
 @pytest.mark.parametrize("name", ["FLUSH_TABLES", "ALL PRIVILEGES"])
 def test_other_privileges_that_allow_the_global_lock(name: str) -> None:
-    assert check(facts(SEED_GRANT.replace("RELOAD", name)), SNAPSHOT) == []
+    assert find_problems(facts(SEED_GRANT.replace("RELOAD", name)), SNAPSHOT) == []
 
 
 def test_a_snapshot_without_lock_needs_no_privilege_for_it() -> None:
-    assert check(facts(without("RELOAD")), Demand(snapshot=True, locks=False)) == []
+    assert find_problems(facts(without("RELOAD")), RunRequirements(snapshot=True, takes_locks=False)) == []
 
 
 def test_select_on_some_databases_is_a_warning() -> None:
     lines = [without("SELECT"), "GRANT SELECT (`a`, `b`), INSERT ON `shop`.`orders` TO `cdc`@`%`"]
-    found = check(Facts("db", VARIABLES, Grants.parse(lines)), SNAPSHOT)
+    found = find_problems(ServerFacts("db", VARIABLES, Grants.parse(lines)), SNAPSHOT)
     assert only(found).error is None and "some databases" in found[0].what
 
 
@@ -190,25 +198,27 @@ def test_grants_of_roles_and_revokes_are_no_privileges() -> None:
     grants = Grants.parse(["GRANT `reader`@`%` TO `cdc`@`%`", "REVOKE SELECT ON `mysql`.* FROM `cdc`@`%`"])
     assert grants == Grants()
     assert Grants.parse(["GRANT ALL PRIVILEGES ON *.* TO 'root'@'%' WITH GRANT OPTION"]).has("REPLICATION SLAVE")
-    assert Grants.parse(["GRANT USAGE ON *.* TO x", "GRANT SELECT ON `d`.* TO x"]).has_somewhere("SELECT")
+    assert Grants.parse(["GRANT USAGE ON *.* TO x", "GRANT SELECT ON `d`.* TO x"]).has_in_any_scope("SELECT")
 
 
 @pytest.mark.req("STRM-02")
 def test_a_server_id_that_another_client_uses_is_refused() -> None:
-    demand = Demand(snapshot=False, server_ids=range(100, 104))
-    assert check(facts(replicas=((99, "a"), (104, "b"))), demand) == []
-    finding = only(check(facts(replicas=((103, "replica-7"),)), demand))
+    demand = RunRequirements(snapshot=False, server_ids=range(100, 104))
+    assert find_problems(facts(replicas=((99, "a"), (104, "b"))), demand) == []
+    finding = only(find_problems(facts(replicas=((103, "replica-7"),)), demand))
     assert isinstance(finding.error, ServerIdInUseError) and "replica-7" in finding.why and "103" in finding.what
 
 
 def test_a_connection_that_an_earlier_run_left_is_a_warning_only() -> None:
-    found = check(facts(replicas=((100, "mysql-cdc"),)), Demand(snapshot=False, server_ids=range(100, 101)))
+    found = find_problems(
+        facts(replicas=((100, "mysql-cdc"),)), RunRequirements(snapshot=False, server_ids=range(100, 101))
+    )
     assert only(found).error is None
 
 
 @pytest.mark.req("SETUP-14", "CFG-110")
 def test_the_id_of_the_server_itself_is_refused() -> None:
-    finding = only(check(facts(server_id="100"), Demand(snapshot=False, server_ids=range(99, 103))))
+    finding = only(find_problems(facts(server_id="100"), RunRequirements(snapshot=False, server_ids=range(99, 103))))
     assert isinstance(finding.error, ServerIdInUseError) and "99 to 102" in finding.why
 
 
@@ -216,7 +226,10 @@ def test_the_id_of_the_server_itself_is_refused() -> None:
     ("change", "demand", "part"),
     [
         pytest.param(
-            {}, Demand(snapshot=False, query=True), "include.query", marks=pytest.mark.req("SETUP-25", "CFG-119")
+            {},
+            RunRequirements(snapshot=False, include_query=True),
+            "include.query",
+            marks=pytest.mark.req("SETUP-25", "CFG-119"),
         ),
         pytest.param({"gtid_mode": "OFF"}, DRAIN, "GTIDs are off", marks=pytest.mark.req("SETUP-20", "CFG-115")),
         pytest.param(
@@ -230,22 +243,22 @@ def test_the_id_of_the_server_itself_is_refused() -> None:
         ),
     ],
 )
-def test_what_is_allowed_but_unwise_is_a_warning(change: dict[str, str], demand: Demand, part: str) -> None:
-    finding = only(check(facts(**change), demand))
+def test_what_is_allowed_but_unwise_is_a_warning(change: dict[str, str], demand: RunRequirements, part: str) -> None:
+    finding = only(find_problems(facts(**change), demand))
     assert finding.error is None and finding.level == "warning" and part in finding.what
-    require([finding])
+    raise_first_error([finding])
 
 
 @pytest.mark.req("SETUP-18", "CFG-114")
 def test_binlogs_kept_for_ever_or_for_days_are_fine_and_for_one_day_a_warning() -> None:
-    assert check(facts(binlog_expire_logs_seconds="0"), DRAIN) == []
-    assert check(facts(binlog_expire_logs_seconds="86401"), DRAIN) == []
-    assert check(facts(binlog_expire_logs_seconds=None, expire_logs_days="2"), DRAIN) == []
+    assert find_problems(facts(binlog_expire_logs_seconds="0"), DRAIN) == []
+    assert find_problems(facts(binlog_expire_logs_seconds="86401"), DRAIN) == []
+    assert find_problems(facts(binlog_expire_logs_seconds=None, expire_logs_days="2"), DRAIN) == []
     for variables in (
         {"binlog_expire_logs_seconds": "86400"},
         {"binlog_expire_logs_seconds": None, "expire_logs_days": "1"},
     ):
-        assert "86400 s only" in only(check(facts(**variables), DRAIN)).what
+        assert "86400 s only" in only(find_problems(facts(**variables), DRAIN)).what
 
 
 def test_require_raises_the_first_error() -> None:
@@ -256,7 +269,7 @@ def test_require_raises_the_first_error() -> None:
         Finding("error", "", "", "", second),
     ]
     with pytest.raises(CdcError) as caught:
-        require(findings)
+        raise_first_error(findings)
     assert caught.value is first
 
 
@@ -272,8 +285,8 @@ def test_the_demand_follows_the_configuration() -> None:
         "include.query": "true",
         "snapshot.locking.mode": "none",
     }
-    demand = Demand.of(ConnectorConfig.from_properties(properties), snapshot=True)
-    assert demand == Demand(True, False, True, range(5400, 5404))
+    demand = RunRequirements.from_config(ConnectorConfig.from_properties(properties), snapshot=True)
+    assert demand == RunRequirements(True, False, True, range(5400, 5404))
     properties["snapshot.locking.mode"] = "minimal_percona_no_table_locks"
-    demand = Demand.of(ConnectorConfig.from_properties(properties), snapshot=True)
-    assert demand == Demand(True, True, True, range(5400, 5404), table_locks=False)
+    demand = RunRequirements.from_config(ConnectorConfig.from_properties(properties), snapshot=True)
+    assert demand == RunRequirements(True, True, True, range(5400, 5404), table_locks=False)

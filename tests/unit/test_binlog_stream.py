@@ -133,7 +133,7 @@ def test_the_end_of_a_file_ends_the_stream_behind_its_rotate() -> None:
 
 def test_a_file_may_end_without_rotate_after_a_crash() -> None:
     dump = Dump().begin().transaction().rotate("binlog.000002", real=False)
-    middle = dump.offset().at("binlog.000002", 4)
+    middle = dump.offset().with_position("binlog.000002", 4)
     dump.transaction()
     with stream_of(dump.data, START) as stream:
         assert len(seen(stream.events(middle))) == 5

@@ -12,19 +12,21 @@ from drain_rig import PASSED_OVER, Rig
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
-from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ClientTurn, require_last
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal, require_last_marker
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 HERE = BinlogOffset("b.000001", 500)
-LAST = Marker(3, 1, BinlogOffset("b.000001", 4), BinlogOffset("b.000001", 999), Reached(HERE, 2, 1), counts={"t": 7})
+LAST = Marker(
+    3, 1, BinlogOffset("b.000001", 4), BinlogOffset("b.000001", 999), ResumePosition(HERE, 2, 1), counts={"t": 7}
+)
 
 
 def run(monkeypatch: pytest.MonkeyPatch, met: int, loops: int) -> tuple[Rig, list[Marker]]:
     """Let a writer meet tables, one each 64 events, which is when it looks whether a commit is due."""
-    monkeypatch.setattr(client_turn, "TABLES", 3)
+    monkeypatch.setattr(client_turn, "RENEWAL_TABLES", 3)
     rig, taken = Rig(monkeypatch, **{"heartbeat.interval.ms": "0"}), list[Marker]()
     tables: dict[str, int] = dict.fromkeys(map(str, range(met)), 1)
 
@@ -32,7 +34,7 @@ def run(monkeypatch: pytest.MonkeyPatch, met: int, loops: int) -> tuple[Rig, lis
         assert not rig.sink.bytes_pending
         taken.append(last)
 
-    rig.writer._committer.turn = ClientTurn(lambda: len(tables), renew)
+    rig.writer._committer.renewal = ProducerRenewal(lambda: len(tables), renew)
 
     def events(_: Any) -> Iterator[Any]:
         for n in range(loops):
@@ -58,18 +60,20 @@ def test_tables_of_an_earlier_attempt_are_not_met_anew(monkeypatch: pytest.Monke
 
 def test_no_new_client_is_made_behind_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
-    rig.writer._committer.turn = ClientTurn(iter([0, 5000]).__next__, lambda last: pytest.fail("nothing follows"))
+    rig.writer._committer.renewal = ProducerRenewal(
+        iter([0, 5000]).__next__, lambda last: pytest.fail("nothing follows")
+    )
     rig.run(lambda _: iter(()))
     assert len(rig.markers()) == 1
 
 
 def test_a_writer_goes_on_from_its_own_last_marker_alone() -> None:
-    require_last(Marker.from_json(LAST.to_json()), LAST)
-    further = replace(LAST, reached=Reached(HERE, 3, 1))
+    require_last_marker(Marker.from_json(LAST.to_json()), LAST)
+    further = replace(LAST, reached=ResumePosition(HERE, 3, 1))
     counted = replace(LAST, counts={"t": 8})
     for found in (None, further, counted, replace(LAST, done=True)):
         with pytest.raises(FencedError, match="another copy of this writer"):
-            require_last(found, LAST)
+            require_last_marker(found, LAST)
 
 
 def test_a_client_is_replaced_between_two_transactions_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,12 @@ from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import cut, java_serialized
+from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import java_serialized, truncate
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.selected_columns import select_list
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
@@ -48,7 +48,7 @@ def varchar(name: str, **more: Any) -> Column:
 
 def from_binlog(made: Table, properties: dict[str, str], *values: str | None) -> tuple[Any, Any]:
     """Return key and row of an insert into a table of VARCHAR(20) columns."""
-    options = wiring.table_options(configured(properties), made)
+    options = table_options.table_options(configured(properties), made)
     wires = table_map(*((wt.VARCHAR, 80) for _ in values))
     decoder = compile_decoder(made, wires, options, NO_SCHEMA)
     nulls = sum(1 << i for i, v in enumerate(values) if v is None)
@@ -59,7 +59,7 @@ def from_binlog(made: Table, properties: dict[str, str], *values: str | None) ->
 
 def from_text(made: Table, properties: dict[str, str], *values: str | None) -> tuple[Any, Any]:
     """Return key and row of a snapshot row of a table; the values are those that are selected."""
-    options = wiring.table_options(configured(properties), made)
+    options = table_options.table_options(configured(properties), made)
     out: list[Any] = []
     data = packet(*(None if v is None else v.encode() for v in values))
     compile_text_decoder(made, options, NO_SCHEMA)(data, 0, context(), out)
@@ -172,8 +172,8 @@ def test_snapshot_lists_and_statements() -> None:
     )
     assert cfg.select_override(TableId("d", "t")) == "SELECT 1"
     assert cfg.select_override(TableId("d", "v")) is None
-    assert cfg.reads_rows(TableId("d", "t")) and not cfg.reads_rows(TableId("d", "u"))
-    assert config().reads_rows(TableId("d", "u"))
+    assert cfg.snapshots_rows(TableId("d", "t")) and not cfg.snapshots_rows(TableId("d", "u"))
+    assert config().snapshots_rows(TableId("d", "u"))
     assert "is missing" in problems({name: "d.t"})[0]
     assert "does not list the table" in problems({f"{name}.d.t": "SELECT 1"})[0]
 
@@ -198,16 +198,16 @@ def test_excluded_key_columns_stay_in_the_key(read: Any) -> None:
 
 @pytest.mark.req("COL-02")
 def test_a_snapshot_reads_only_what_is_shown() -> None:
-    options = wiring.table_options(configured({"column.exclude.list": "db.t.b"}), TWO)
+    options = table_options.table_options(configured({"column.exclude.list": "db.t.b"}), TWO)
     assert select_list(TWO, options) == "`a`"
-    masked = wiring.table_options(configured({"column.mask.with.3.chars": "db.t.[ab]"}), TWO)
+    masked = table_options.table_options(configured({"column.mask.with.3.chars": "db.t.[ab]"}), TWO)
     assert select_list(TWO, masked) == "`a`", "the key is shown"
     assert from_text(TWO, {"column.mask.with.3.chars": "db.t.[ab]"}, "1") == ({"a": "1"}, {"a": "***", "b": "***"})
 
 
 @pytest.mark.parametrize("rule", [{"column.exclude.list": ".*"}, {"column.mask.with.1.chars": ".*"}])
 def test_of_a_table_that_shows_nothing_one_column_is_read(rule: dict[str, str]) -> None:
-    options = wiring.table_options(configured(rule), UNKEYED)
+    options = table_options.table_options(configured(rule), UNKEYED)
     assert select_list(UNKEYED, options) == "`a`"
     expected = {} if "column.exclude.list" in rule else {"a": "*", "b": "*"}
     assert from_text(UNKEYED, rule, "secret") == (None, expected)
@@ -275,7 +275,7 @@ def test_java_serialises_strings_in_modified_utf8() -> None:
 
 
 def test_cut() -> None:
-    assert [cut("a😀b", n) for n in range(5)] == ["", "a", "a", "a😀", "a😀b"]
+    assert [truncate("a😀b", n) for n in range(5)] == ["", "a", "a", "a😀", "a😀b"]
 
 
 @pytest.mark.req("COL-03")
@@ -293,7 +293,7 @@ def test_what_truncation_does_to_other_types() -> None:
     rule = {"column.truncate.to.2.chars": ".*"}
     _, row = from_text(made, rule, "abcdef", "xy", "long", "12345", "99999.99", "[1, 2]", "2020-01-02 03:04:05")
     assert row == {"b": "YWI=", "s": "xy", "e": "long", "n": 12345, "d": "AJiWfw==", "j": "[1", "t": "20"}
-    options = wiring.table_options(configured(rule), made)
+    options = table_options.table_options(configured(rule), made)
     assert {n: t.parameters for n, t in options.treatments if t.parameters} == dict.fromkeys(
         "bndjt", (("truncateLength", "2"),)
     )
@@ -351,16 +351,16 @@ def test_the_log_is_silent_where_what_hides_a_column_counts(
 def test_bytes_in_a_character_column_cannot_be_masked() -> None:
     made = table(column("b", "VARCHAR", charset="binary", length=9))
     with pytest.raises(SchemaError, match=r"db\.t\.b holds bytes"):
-        wiring.table_options(configured({"column.mask.with.2.chars": ".*"}), made)
+        table_options.table_options(configured({"column.mask.with.2.chars": ".*"}), made)
     mode = {"column.mask.with.2.chars": ".*", "binary.handling.mode": "base64"}
-    assert wiring.table_options(configured(mode), made).treatments
+    assert table_options.table_options(configured(mode), made).treatments
 
 
 def test_a_default_in_place_of_null_is_not_truncated() -> None:
     """As in Connect, where the default is put in when the record is serialised."""
     made = table(varchar("a", has_default=True, default="default"))
     cfg = configured({"column.truncate.to.3.chars": ".*", "value.converter.replace.null.with.default": "true"})
-    options = wiring.table_options(cfg, made)
+    options = table_options.table_options(cfg, made)
     texts = EnvelopeText(null_text={"a": '"default"'})
     out: list[Any] = []
     compile_text_decoder(made, options, texts)(packet(None), 0, context(), out)
@@ -379,7 +379,7 @@ def test_treated_columns_under_many_combinations_of_nulls() -> None:
         "column.mask.with.2.chars": "db.t.d",
         "column.mask.hash.v2.MD5.with.salt.x": "db.t.e",
     }
-    options = wiring.table_options(configured(rules), made)
+    options = table_options.table_options(configured(rules), made)
     decoder = compile_decoder(made, table_map(*((wt.VARCHAR, 80),) * 8), options, NO_SCHEMA)
     hashed = None
     for nulls in range(256):
@@ -421,14 +421,14 @@ TINY = table_map(*((wt.TINY, 0),) * 3)
 @pytest.mark.parametrize(("number", "converted", "declared"), [(0, False, False), (2, True, True), (-1, False, True)])
 def test_booleans(number: int, converted: bool, declared: bool) -> None:
     """A converter takes only what is above zero as true; a column declared BOOLEAN any number but zero."""
-    options = wiring.table_options(configured({"converters": "x", "x.type": CONVERTER}), BOOLEANS)
+    options = table_options.table_options(configured({"converters": "x", "x.type": CONVERTER}), BOOLEANS)
     decoder = compile_decoder(BOOLEANS, TINY, options, NO_SCHEMA)
     (record,) = write(decoder, image(3, bytes([number & 255]) * 3), columns=3)
     expected = ({"a": converted}, {"a": converted, "b": declared, "c": number})
     assert _parsed(record) == expected
     text = str(number)
     assert from_text(BOOLEANS, {"converters": "x", "x.type": CONVERTER}, text, text, text) == expected
-    plain = wiring.table_options(config(), BOOLEANS)
+    plain = table_options.table_options(config(), BOOLEANS)
     (record,) = write(compile_decoder(BOOLEANS, TINY, plain, NO_SCHEMA), image(3, bytes([number & 255]) * 3), columns=3)
     assert _parsed(record) == ({"a": number}, {"a": number, "b": declared, "c": number})
 
@@ -436,7 +436,7 @@ def test_booleans(number: int, converted: bool, declared: bool) -> None:
 @pytest.mark.req("TYPE-62")
 def test_boolean_columns_have_boolean_schemas_and_defaults() -> None:
     cfg = ConnectorConfig.from_properties({**BASE, "converters": "x", "x.type": CONVERTER})
-    text = wiring.envelope_text(cfg, BOOLEANS, wiring.table_options(cfg, BOOLEANS))
+    text = table_options.envelope_text(cfg, BOOLEANS, table_options.table_options(cfg, BOOLEANS))
     fields = json.loads(text.value_schema or "")["fields"][0]["fields"]
     assert [f["type"] for f in fields] == ["boolean", "boolean", "int16"]
     assert fields[0]["default"] is True

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 from captured_lines import BEGAN, OURS, RUNS, TS, column, compared, differences, line, row
-from prooflib.align import aligned
+from prooflib.align import align_records
 from prooflib.compare_cli import LIST, case_of, judge, main, report
 from prooflib.differ import compare
 from prooflib.explained import parse_explained, read_explained
@@ -231,7 +231,7 @@ def test_a_missing_record_is_told_once_and_shifts_nothing() -> None:
 
 def test_records_without_key_are_paired_by_their_rows() -> None:
     ours, theirs = ([line(row({"a": n}), key=None) for n in values] for values in ([1, 3], [1, 2, 3]))
-    pairs = list(aligned(parse_records(ours, "o"), parse_records(theirs, "t")))
+    pairs = list(align_records(parse_records(ours, "o"), parse_records(theirs, "t")))
     assert [(a is None, b is None) for a, b in pairs] == [(False, False), (True, False), (False, False)]
 
 
@@ -334,7 +334,7 @@ def test_the_case_is_the_name_of_the_recorded_file() -> None:
 def test_a_workload_is_read_section_by_section() -> None:
     text = "ignored\n-- @setup\nA;\n-- @both\nB;\n-- @session2\nC;\n-- @session1\nD;\n-- @wait 2\nE;\n-- @end\nF;\n"
     workload = parse_workload("w", text.splitlines(keepends=True))
-    assert [s.text for s in workload.of("setup", "both")] == ["A;\n", "B;\n"]
+    assert [s.text for s in workload.sections_of("setup", "both")] == ["A;\n", "B;\n"]
     assert [[s.kind for s in g] for g in workload.streaming()] == [["both"], ["session2", "session1"], ["wait"]]
     assert next(s.argument for s in workload.sections if s.kind == "wait") == "2"
     with pytest.raises(ProofError, match="unknown section @chnage"):
@@ -392,6 +392,6 @@ def test_a_day_is_volatile_when_it_is_that_of_the_record_or_a_year_later(day: st
     from prooflib import clock
 
     noon = clock._iso_day(now) + 43_200
-    assert clock._is_near(clock._iso_day, clock._iso_day(day), noon)
+    assert clock._is_close(clock._iso_day, clock._iso_day(day), noon)
     for days in (-1, 1, 366):
-        assert not clock._is_near(clock._iso_day, clock._iso_day(day) + days * 86_400, noon)
+        assert not clock._is_close(clock._iso_day, clock._iso_day(day) + days * 86_400, noon)

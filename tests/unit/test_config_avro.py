@@ -9,7 +9,7 @@ from avro_rig import AVRO, avro
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import OAuthClient
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
@@ -33,7 +33,7 @@ def wrong(**given: str) -> str:
 @pytest.mark.req("CFG-106", "CFG-107")
 def test_keys_and_values_have_converters_of_their_own():
     cfg = load()
-    assert (cfg.avro("key"), cfg.avro("value")) == (False, True)
+    assert (cfg.is_avro("key"), cfg.is_avro("value")) == (False, True)
     assert cfg.registry_settings("key") is None
     found = cfg.registry_settings("value")
     assert found is not None
@@ -80,7 +80,7 @@ def test_client_credentials_are_read_and_the_default_place_of_ids_is_taken():
     found = cfg.registry_settings("value")
     assert found is not None
     assert found.oauth == OAuthClient("https://idp/token", "cdc", Secret("s3cret"), "schemas")
-    assert found.longest_s() == 3 / 2 * replace(found, oauth=None).longest_s()  # two addresses
+    assert found.max_request_s() == 3 / 2 * replace(found, oauth=None).max_request_s()  # two addresses
     assert "s3cret" not in repr(cfg) + repr(found)
     assert found.guids_for == ""
 
@@ -91,7 +91,7 @@ def test_ids_in_headers_are_asked_for_by_class_with_or_without_its_package_and_f
         found = cfg.registry_settings("value")
         assert found is not None
         assert found.guids_for == "value.converter.value.schema.id.serializer"
-        assert pins(cfg, snapshot=False)[found.guids_for] == "=HeaderSchemaIdSerializer"
+        assert property_pins(cfg, snapshot=False)[found.guids_for] == "=HeaderSchemaIdSerializer"
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_what_belongs_to_the_other_converter_has_no_effect_and_says_so():
 
 def test_the_form_of_records_is_fixed_inside_a_batch_and_the_way_to_the_registry_is_not():
     given = load(connect_meta_data="false", max_retries="9", basic_auth_user_info="a:b")
-    found = pins(given, snapshot=False)
+    found = property_pins(given, snapshot=False)
     assert found["value.converter"] == f"={AVRO}"
     assert found["value.converter.connect.meta.data"] == "=false"
     assert not [name for name in found if "retries" in name or "auth" in name or "url" in name]

@@ -8,7 +8,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 
 BASE = {
     "database.hostname": "h",
@@ -53,15 +53,15 @@ def test_the_dead_letter_topic_is_a_topic_of_its_own() -> None:
 
 
 def test_the_placeholder_reaches_the_decoders() -> None:
-    options = wiring.decoder_options(config())
+    options = table_options.decoder_options(config())
     assert (options.unavailable, options.unavailable_as_null) == ("__debezium_unavailable_value", False)
     cfg = config(unavailable__value__placeholder="hex:00ff", unavailable__value__as__null="true")
-    options = wiring.decoder_options(cfg)
+    options = table_options.decoder_options(cfg)
     assert (options.unavailable, options.unavailable_as_null) == ("hex:00ff", True)
     assert problems(unavailable__value__placeholder="hex:xy") == ["unavailable.value.placeholder"]
 
 
 @pytest.mark.req("STRM-39", "TYPE-70")
 def test_the_time_adjuster_reaches_the_decoders() -> None:
-    assert wiring.decoder_options(config()).time_adjuster is True
-    assert wiring.decoder_options(config(enable__time__adjuster="false")).time_adjuster is False
+    assert table_options.decoder_options(config()).time_adjuster is True
+    assert table_options.decoder_options(config(enable__time__adjuster="false")).time_adjuster is False

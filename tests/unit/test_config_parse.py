@@ -99,4 +99,4 @@ def test_numbers_booleans_and_choices_say_what_they_expect() -> None:
 
 
 def test_a_snapshot_mode_says_whether_rows_are_read() -> None:
-    assert {m.value for m in SnapshotMode if m.rows} == {"initial", "always", "initial_only", "when_needed"}
+    assert {m.value for m in SnapshotMode if m.reads_rows} == {"initial", "always", "initial_only", "when_needed"}

@@ -14,12 +14,18 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka
 from airflow_provider_mysql_cdc.cdc.config import property_families as families
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.field import Decides
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import FAMILY_DECIDES, FORM, changes, decides, pins
+from airflow_provider_mysql_cdc.cdc.config.field import PinScope
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import (
+    FAMILY_PIN_SCOPES,
+    RECORD_FORMAT_LABEL,
+    changed_pins,
+    pin_scope,
+    property_pins,
+)
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import share_of
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import topic_share
 from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_pins
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
@@ -53,14 +59,14 @@ def config(**properties: str) -> ConnectorConfig:
 
 
 def of(properties: dict[str, str], *, snapshot: bool = False) -> dict[str, str]:
-    return pins(ConnectorConfig.from_properties(BASE | properties), snapshot=snapshot)
+    return property_pins(ConnectorConfig.from_properties(BASE | properties), snapshot=snapshot)
 
 
 def test_every_property_is_classified_and_those_that_decide_nothing_are_listed_here() -> None:
-    converters = {f.name: f for part in F.PARTS for f in F.OF_PART[part].all()}
-    assert {f.name for f in F.ALL if f.decides is Decides.NOTHING} - converters.keys() == FREE
+    converters = {f.name: f for part in F.PARTS for f in F.CONVERTER_FIELDS[part].all()}
+    assert {f.name for f in F.ALL if f.pin_scope is PinScope.NOTHING} - converters.keys() == FREE
     # How the registry is asked decides nothing: the ids of keys are compared by subject (docs/adr/0017).
-    assert {name for name, f in converters.items() if f.decides is not Decides.NOTHING} == {
+    assert {name for name, f in converters.items() if f.pin_scope is not PinScope.NOTHING} == {
         "key.converter.connect.meta.data",
         "key.converter.key.subject.name.strategy",
         "key.converter.key.schema.id.serializer",
@@ -68,34 +74,34 @@ def test_every_property_is_classified_and_those_that_decide_nothing_are_listed_h
         "value.converter.connect.meta.data",
         "value.converter.ignore.default.for.nullables",
     }
-    assert {f.name for f in F.ALL if f.decides is Decides.SNAPSHOT} == SNAPSHOT_ONLY
+    assert {f.name for f in F.ALL if f.pin_scope is PinScope.SNAPSHOT} == SNAPSHOT_ONLY
 
 
 def test_every_family_is_classified() -> None:
-    assert set(FAMILY_DECIDES) == {*families._PREFIXES, families.DRIVER}
-    assert {p for p, d in FAMILY_DECIDES.items() if d is Decides.NOTHING} == {
+    assert set(FAMILY_PIN_SCOPES) == {*families._PREFIXES, families.DRIVER_PREFIX}
+    assert {p for p, d in FAMILY_PIN_SCOPES.items() if d is PinScope.NOTHING} == {
         *kafka.PREFIXES,
-        families.DRIVER,
-        families.TOPIC_CREATION,
+        families.DRIVER_PREFIX,
+        families.TOPIC_CREATION_PREFIX,
     }
 
 
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("transforms.a.regex", Decides.EVENTS),
-        ("myconverter.selector", Decides.EVENTS),
-        ("column.truncate.to.3.chars", Decides.EVENTS),
-        ("snapshot.select.statement.overrides.d.t", Decides.SNAPSHOT),
-        ("kafka.linger.ms", Decides.NOTHING),
-        ("database.read_timeout", Decides.NOTHING),
-        ("tasks.max", Decides.NOTHING),
-        ("openlineage.integration.enabled", Decides.NOTHING),
-        ("a.property.of.tomorrow", Decides.EVENTS),
+        ("transforms.a.regex", PinScope.EVENTS),
+        ("myconverter.selector", PinScope.EVENTS),
+        ("column.truncate.to.3.chars", PinScope.EVENTS),
+        ("snapshot.select.statement.overrides.d.t", PinScope.SNAPSHOT),
+        ("kafka.linger.ms", PinScope.NOTHING),
+        ("database.read_timeout", PinScope.NOTHING),
+        ("tasks.max", PinScope.NOTHING),
+        ("openlineage.integration.enabled", PinScope.NOTHING),
+        ("a.property.of.tomorrow", PinScope.EVENTS),
     ],
 )
-def test_names_without_a_field(name: str, expected: Decides) -> None:
-    assert decides(name) is expected
+def test_names_without_a_field(name: str, expected: PinScope) -> None:
+    assert pin_scope(name) is expected
 
 
 @pytest.mark.parametrize(
@@ -118,14 +124,14 @@ def test_names_without_a_field(name: str, expected: Decides) -> None:
     ],
 )
 def test_a_changed_property_is_named_with_both_values(name: str, value: str) -> None:
-    found = changes(of({}), of({name: value}))
+    found = changed_pins(of({}), of({name: value}))
     assert len(found) == 1 and found[0].startswith(name) and value in found[0].replace("\\\\", "\\")
 
 
 def test_a_value_written_otherwise_or_equal_to_the_default_is_no_change() -> None:
     same = {"tombstones.on.delete": "TRUE", "skipped.operations": "t", "event.contract": "3.x", "decimal.handling.mode":
             "Precise", "ledger.topic": "ledger.p", "schema.name.adjustment.mode": "none"}  # fmt: skip
-    assert of(same) == of({}) == {FORM: "=1", "topic.prefix": "=p"}
+    assert of(same) == of({}) == {RECORD_FORMAT_LABEL: "=1", "topic.prefix": "=p"}
     assert of({"skipped.operations": "c,d"}) == of({"skipped.operations": "d, c"})
 
 
@@ -148,8 +154,10 @@ RULES = '[{"matcher": ["*.*"], "topic": "{schema}_{table}"}]'
 def test_another_process_finds_the_same_pins(given: dict[str, str]) -> None:
     # Two objects of one process have two addresses, as those of two processes may have.
     first, second = (ConnectorConfig.from_properties(BASE | given) for _ in range(2))
-    assert pins(first, snapshot=True) == pins(second, snapshot=True)
-    assert changes(pins(first, snapshot=True), pins(ConnectorConfig.from_properties(BASE), snapshot=True))
+    assert property_pins(first, snapshot=True) == property_pins(second, snapshot=True)
+    assert changed_pins(
+        property_pins(first, snapshot=True), property_pins(ConnectorConfig.from_properties(BASE), snapshot=True)
+    )
 
 
 def test_properties_of_the_snapshot_are_pinned_in_a_snapshot_only() -> None:
@@ -160,20 +168,20 @@ def test_properties_of_the_snapshot_are_pinned_in_a_snapshot_only() -> None:
 
 def test_a_new_default_is_a_change() -> None:
     """A value equal to the default is left out; the form of the records is raised with a default that decides."""
-    assert changes(of({}) | {FORM: "=0"}, of({})) == (f"{FORM} (was '0', is '1')",)
+    assert changed_pins(of({}) | {RECORD_FORMAT_LABEL: "=0"}, of({})) == (f"{RECORD_FORMAT_LABEL} (was '0', is '1')",)
 
 
 def test_rules_for_columns_are_pinned_in_their_order() -> None:
     one, two = {"column.truncate.to.3.chars": "d.t.a"}, {"column.mask.with.3.chars": "d.t.a"}
-    assert changes(of(one | two), of(two | one))
-    assert not changes(of(one | two), of(one | two))
+    assert changed_pins(of(one | two), of(two | one))
+    assert not changed_pins(of(one | two), of(one | two))
 
 
 def test_salts_and_long_values_are_pinned_as_digests() -> None:
     with_salt = [of({f"{HASH}{salt}": "d.t.a"}) for salt in ("CzQMA0cB5K", "CzQMA0cB5K", "another")]
     assert with_salt[0] == with_salt[1] != with_salt[2]
     assert not any("CzQMA0cB5K" in f"{name}{pin}" for name, pin in with_salt[0].items())
-    assert changes(with_salt[0], with_salt[2]) == (f"{HASH}*** (was another text, is another text)",)
+    assert changed_pins(with_salt[0], with_salt[2]) == (f"{HASH}*** (was another text, is another text)",)
     long = of({"table.include.list": ",".join(f"d\\.t{i}" for i in range(1000))})
     assert len(long["table.include.list"]) == 17
 
@@ -188,9 +196,9 @@ def test_the_text_of_a_converters_module_is_pinned(tmp_path: Path, monkeypatch: 
         made.append(of({"converters": "m", "m.type": "pinned_converter.Mine"}))
     sys.modules.pop("pinned_converter", None)
     assert made[0] == made[1]
-    assert [c.split(" (")[0] for c in changes(made[0], made[2])] == ["source text of pinned_converter.Mine"]
+    assert [c.split(" (")[0] for c in changed_pins(made[0], made[2])] == ["source text of pinned_converter.Mine"]
     without = {k: v for k, v in made[2].items() if not k.startswith("source text")}
-    assert changes(made[0], without) == (), "where only bytecode is there, nothing can be compared"
+    assert changed_pins(made[0], without) == (), "where only bytecode is there, nothing can be compared"
 
 
 def plan(found: dict[str, str], kind: str = "drain") -> BatchPlan:
@@ -218,19 +226,19 @@ def test_a_plan_keeps_its_pins_as_json_and_they_are_not_its_work() -> None:
 
 def test_a_plan_is_begun_by_a_marker_a_chunk_or_a_view_of_its_epoch() -> None:
     place = BinlogOffset("b.1", 4)
-    markers = {0: Marker(3, 0, place, place, Reached(place, 0))}
-    assert not LedgerState().begun()
-    assert not LedgerState(plan=plan({}), markers={0: replace(markers[0], epoch=2)}).begun()
-    assert LedgerState(plan=plan({}), markers=markers).begun()
-    assert not LedgerState(plan=plan({}), chunks={"d.t/0": {"epoch": 3}}).begun()  # planned, not read
-    assert LedgerState(plan=plan({}), chunks={"d.t/0": {"epoch": 3, "offset": place.to_json()}}).begun()
-    assert LedgerState(plan=plan({}), others={"view": {"epoch": 3}}).begun()
-    assert not LedgerState(plan=plan({}), others={"view": {"epoch": 2}}).begun()
+    markers = {0: Marker(3, 0, place, place, ResumePosition(place, 0))}
+    assert not LedgerState().has_commits()
+    assert not LedgerState(plan=plan({}), markers={0: replace(markers[0], epoch=2)}).has_commits()
+    assert LedgerState(plan=plan({}), markers=markers).has_commits()
+    assert not LedgerState(plan=plan({}), chunks={"d.t/0": {"epoch": 3}}).has_commits()  # planned, not read
+    assert LedgerState(plan=plan({}), chunks={"d.t/0": {"epoch": 3, "offset": place.to_json()}}).has_commits()
+    assert LedgerState(plan=plan({}), other_records={"view": {"epoch": 3}}).has_commits()
+    assert not LedgerState(plan=plan({}), other_records={"view": {"epoch": 2}}).has_commits()
 
 
 def test_what_the_form_of_the_records_stands_for() -> None:
     """When one of these values has to change, a begun batch must not be finished by the new release: raise the form."""
     made = replace(plan({}), writers=3, assignment={"t": (0, 1, 2, 0)}, partitions={"t": 4})
-    assert [share_of(made, w, "t", 1).mine for w in range(3)] == [{0, 3}, {1}, {2}]
-    assert [share_of(made, w, "born", 2).mine for w in range(3)] == [{0, 1}, set(), set()]
+    assert [topic_share(made, w, "t", 1).assigned for w in range(3)] == [{0, 3}, {1}, {2}]
+    assert [topic_share(made, w, "born", 2).assigned for w in range(3)] == [{0, 1}, set(), set()]
     assert [partition(key, 6) for key in (b'{"id":1}', b'{"id":2}', b"")] == [0, 4, 3]

@@ -42,7 +42,7 @@ def test_no_property_is_accepted_and_then_ignored() -> None:
     unread = {name for name, f in names.items() if name not in used and not f.pending}
     assert unread <= READ_BY_NOBODY.keys(), f"accepted and read by nobody: {sorted(unread - READ_BY_NOBODY.keys())}"
     # Those of converters stand in groups, one for keys and one for values (test_config_avro).
-    groups = {"CONVERTER_OF", "KEY_AVRO", "OF_PART", "PARTS", "SUBJECTS", "VALUE_AVRO"}
+    groups = {"CONVERTER_CLASS_FIELD", "CONVERTER_FIELDS", "KEY_AVRO", "PARTS", "SUBJECT_STRATEGIES", "VALUE_AVRO"}
     assert used <= {*names, "ALL", "BY_NAME", "WRITER_IDS", *groups}
 
 

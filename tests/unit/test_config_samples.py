@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.model.column_rule import RuleKind
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -97,7 +97,7 @@ def test_whole_configurations_mean_what_they_say(
     assert cfg[F.INCLUDE_SCHEMA_CHANGES] is True
     assert cfg.captures(TableId("inventory", "customers")) and not cfg.captures(TableId("inventory2", "customers"))
     # The server's logical name, the database, the table.
-    assert wiring.topic_of(cfg, TableId("inventory", "customers")) == f"{prefix}.inventory.customers"
+    assert topic_routing.table_topic_name(cfg, TableId("inventory", "customers")) == f"{prefix}.inventory.customers"
     assert [note for note in cfg.notes if note.startswith("database.server.name")]
 
 
@@ -106,7 +106,9 @@ def test_the_transform_of_reads_into_creates_is_taken_from_the_sample() -> None:
     """The ellipsis stands for transforms of one's own."""
     assert list(problems(lines(EX_38))) == ["transforms.....type"]
     cfg = config(lines(EX_38.replace(",...", "")))
-    assert wiring.decoder_options(cfg).read_op == "c" and wiring.decoder_options(config({})).read_op == "r"
+    assert (
+        table_options.decoder_options(cfg).read_op == "c" and table_options.decoder_options(config({})).read_op == "r"
+    )
     assert cfg.notes == ()
 
 
@@ -137,7 +139,10 @@ def test_the_topic_routing_transform_brings_shards_together() -> None:
             "transforms.Reroute.topic.replacement": "$1customers_all_shards",
         }
     )
-    names = [wiring.topic_of(cfg, TableId("db", table)) for table in ("customers_shard1", "customers_shard2", "other")]
+    names = [
+        topic_routing.table_topic_name(cfg, TableId("db", table))
+        for table in ("customers_shard1", "customers_shard2", "other")
+    ]
     assert names == ["p.db.customers_all_shards"] * 2 + ["p.db.other"]
 
 
@@ -168,7 +173,7 @@ def test_hashing_takes_algorithm_salt_and_columns_from_the_sample() -> None:
         assert (rule.kind, rule.algorithm) == (RuleKind.HASH, "sha256")
         assert rule.salt.reveal() == "CzQMA0cB5K"
     assert cfg.column_rules(TableId("inventory", "orders"), "id", "INT") == ()
-    assert "CzQMA0cB5K" not in f"{cfg!r} {cfg.shown()} {cfg.notes}"
+    assert "CzQMA0cB5K" not in f"{cfg!r} {cfg.redacted_properties()} {cfg.notes}"
 
 
 @pytest.mark.req("EX-42", "COL-13")
@@ -252,7 +257,7 @@ def test_the_same_settings_with_converted_stores_reach_the_clients_without_their
             "ssl.ca.location": "/var/private/ssl/ca.pem",
             "ssl.key.password": Secret("test1234"),
         }
-    assert "test1234" not in f"{cfg!r} {cfg.shown()}"
+    assert "test1234" not in f"{cfg!r} {cfg.redacted_properties()}"
 
 
 @pytest.mark.req("EX-54")
@@ -290,7 +295,7 @@ def test_the_logical_name_has_letters_digits_hyphens_dots_and_underscores() -> N
 @pytest.mark.req("TOPIC-04", "TOPIC-06", "TOPIC-10", "SCH-18")
 def test_history_schema_change_and_transaction_topics_are_named_after_the_prefix() -> None:
     cfg = config({"provide.transaction.metadata": "true", "heartbeat.interval.ms": "5"})
-    assert set(wiring.reserved_topics(cfg)) == {
+    assert set(topic_routing.reserved_topics(cfg)) == {
         "p", "schemahistory.p", "ledger.p", "p.transaction", "__debezium-heartbeat.p",
     }  # fmt: skip
     named = config({"database.history.kafka.topic": "schema-changes.inventory"})
@@ -326,5 +331,5 @@ def test_a_changefeeds_file_and_address_are_no_properties() -> None:
 def test_a_table_cannot_have_the_transaction_topic() -> None:
     cfg = config({"topic.transaction": "shop.orders", "provide.transaction.metadata": "true"})
     with pytest.raises(ConfigError, match=r"the topic p\.shop\.orders itself, shop\.orders"):
-        table_topics("p", [TableId("shop", "orders")], reserved=wiring.reserved_topics(cfg))
-    table_topics("p", [TableId("shop", "orders")], reserved=wiring.reserved_topics(config({})))
+        table_topics("p", [TableId("shop", "orders")], reserved=topic_routing.reserved_topics(cfg))
+    table_topics("p", [TableId("shop", "orders")], reserved=topic_routing.reserved_topics(config({})))

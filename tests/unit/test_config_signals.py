@@ -7,7 +7,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
@@ -46,15 +46,15 @@ def test_the_signal_table_is_followed_and_described_whether_captured_or_not() ->
     }
     cfg = config(**given)
     assert not cfg.captures(table)
-    assert cfg.follows(table) and cfg.describes(table)
+    assert cfg.needs_schema(table) and cfg.stores_ddl(table)
     other = TableId("ops", "other")
-    assert not cfg.follows(other) and not cfg.describes(other)
-    assert cfg.follows(TableId("shop", "orders")) and cfg.describes(TableId("shop", "orders"))
+    assert not cfg.needs_schema(other) and not cfg.stores_ddl(other)
+    assert cfg.needs_schema(TableId("shop", "orders")) and cfg.stores_ddl(TableId("shop", "orders"))
 
 
 def test_what_decides_about_the_ledgers_signals_is_fixed_inside_a_batch() -> None:
     given = {"signal.data.collection": "ops.signals", "signal.enabled.channels": "source,kafka", "read.only": "true"}
-    assert pins(config(**given), snapshot=False).keys() - pins(config(), snapshot=False).keys() == {
+    assert property_pins(config(**given), snapshot=False).keys() - property_pins(config(), snapshot=False).keys() == {
         "signal.data.collection",
         "signal.enabled.channels",
     }
@@ -68,7 +68,7 @@ def test_signals_of_airflow_are_always_taken_and_others_where_asked_for() -> Non
         (" Source , kafka,airflow", {"source", "kafka", "airflow"}),
     ):
         cfg = config() if text is None else config(signal__enabled__channels=text)
-        assert {c for c in ("source", "kafka", "airflow") if cfg.takes_signals_from(c)} == channels
+        assert {c for c in ("source", "kafka", "airflow") if cfg.accepts_signals_from(c)} == channels
 
 
 @pytest.mark.parametrize("name", ["signal.enabled.channels", "signal.trusted.channels"])
@@ -114,7 +114,7 @@ def test_the_consumer_of_signals_has_settings_of_its_own() -> None:
         "fetch.max.bytes": "1000",
     }
     assert cfg.kafka_settings("consumer") == {"bootstrap.servers": "k:1", "security.protocol": "plaintext"}
-    assert "test1234" not in f"{cfg!r} {cfg.shown()}"
+    assert "test1234" not in f"{cfg!r} {cfg.redacted_properties()}"
     assert "signals.consumer.ssl.key.password is read as signal.consumer.ssl.key.password" in cfg.notes
     other = config(signal__kafka__bootstrap__servers="a:1, b:2")
     assert other.signal_kafka_settings()["bootstrap.servers"] == "a:1,b:2"

@@ -13,24 +13,32 @@ EXTRA = {"topic.prefix": "shop", "kafka.bootstrap.servers": "k:9092", "drain.wri
 
 
 def test_parameters_win_over_the_connection_and_that_over_the_environment() -> None:
-    cfg = sources.load(
+    cfg = sources.load_config(
         [
-            sources.params({"drain.writers": 3, "commit.bytes": None}),
-            sources.connection("mysql_cdc_default", STANDARD, EXTRA),
-            sources.environment({"MYSQL_CDC_DRAIN_WRITERS": "4", "MYSQL_CDC_COMMIT_BYTES": "2048"}),
+            sources.params_source({"drain.writers": 3, "commit.bytes": None}),
+            sources.connection_source("mysql_cdc_default", STANDARD, EXTRA),
+            sources.environment_source({"MYSQL_CDC_DRAIN_WRITERS": "4", "MYSQL_CDC_COMMIT_BYTES": "2048"}),
         ]
     )
     assert (cfg[F.DRAIN_WRITERS], cfg[F.COMMIT_BYTES], cfg[F.DATABASE_PORT]) == (3, 2048, 3307)
 
 
 def test_an_older_name_in_a_nearer_place_wins_over_todays_in_a_farther_one() -> None:
-    cfg = sources.load([sources.params({"database.server.name": "near"}), sources.connection("c", STANDARD, EXTRA)])
+    cfg = sources.load_config(
+        [sources.params_source({"database.server.name": "near"}), sources.connection_source("c", STANDARD, EXTRA)]
+    )
     assert cfg.topic_prefix == "near"
 
 
 def test_a_missing_property_says_where_it_was_looked_for() -> None:
     with pytest.raises(ConfigError) as caught:
-        sources.load([sources.params({}), sources.connection("cdc_conn", {}, EXTRA), sources.environment({})])
+        sources.load_config(
+            [
+                sources.params_source({}),
+                sources.connection_source("cdc_conn", {}, EXTRA),
+                sources.environment_source({}),
+            ]
+        )
     text = str(caught.value)
     assert (
         "database.hostname: is required and missing; looked for in operator parameters (database.hostname), then "
@@ -41,8 +49,11 @@ def test_a_missing_property_says_where_it_was_looked_for() -> None:
 
 def test_a_wrong_property_says_where_it_came_from() -> None:
     with pytest.raises(ConfigError) as caught:
-        sources.load(
-            [sources.params({"drain.writers": "x"}), sources.connection("c", STANDARD, {**EXTRA, "commit.bytes": "y"})]
+        sources.load_config(
+            [
+                sources.params_source({"drain.writers": "x"}),
+                sources.connection_source("c", STANDARD, {**EXTRA, "commit.bytes": "y"}),
+            ]
         )
     text = str(caught.value)
     assert "drain.writers='x': must be a whole number. Correct the value. [operator parameters]" in text
@@ -50,13 +61,13 @@ def test_a_wrong_property_says_where_it_came_from() -> None:
 
 
 def test_a_connect_configuration_in_the_extra_is_read() -> None:
-    source = sources.connection("c", STANDARD, {"name": "n", "config": {**EXTRA, "topic.prefix": "x"}})
-    assert sources.load([source]).topic_prefix == "x"
+    source = sources.connection_source("c", STANDARD, {"name": "n", "config": {**EXTRA, "topic.prefix": "x"}})
+    assert sources.load_config([source]).topic_prefix == "x"
     assert source.values["database.hostname"] == "db"
 
 
 def test_the_environment_reads_declared_names_aliases_and_a_document() -> None:
-    source = sources.environment(
+    source = sources.environment_source(
         {
             "MYSQL_CDC_PROPERTIES": '{"kafka.linger.ms": "5", "topic.prefix": "doc"}',
             "MYSQL_CDC_TOPIC_PREFIX": "variable",
@@ -69,4 +80,4 @@ def test_the_environment_reads_declared_names_aliases_and_a_document() -> None:
     assert source.values == {"kafka.linger.ms": "5", "topic.prefix": "variable"}
     assert source.notes == ("the variable MYSQL_CDC_TOPIC_PREFX names no property; MYSQL_CDC_TOPIC_PREFIX would",)
     with pytest.raises(ConfigError, match="MYSQL_CDC_PROPERTIES"):
-        sources.environment({"MYSQL_CDC_PROPERTIES": "{"})
+        sources.environment_source({"MYSQL_CDC_PROPERTIES": "{"})

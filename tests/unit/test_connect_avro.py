@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
 from airflow_provider_mysql_cdc.cdc.avro import compiled_payload
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder
-from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder, encoder_of_use
+from airflow_provider_mysql_cdc.cdc.avro.compiled_payload import compiled_encoder, lazy_encoder
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import avro_schema, null_index
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
@@ -114,7 +114,7 @@ def test_a_name_that_avro_does_not_allow_is_refused_with_the_way_out(name):
 
 
 def test_what_has_no_form_in_avro_is_refused():
-    for convert in (of, lambda **schema: encoder(schema), lambda **schema: encoder_of_use(schema)):
+    for convert in (of, lambda **schema: encoder(schema), lambda **schema: lazy_encoder(schema)):
         with pytest.raises(SchemaError, match="no form in Avro"):
             convert(type="int128")
 
@@ -136,10 +136,10 @@ def test_generated_code_holds_no_text_of_a_schema():
 def test_an_encoder_is_compiled_when_it_has_been_used(monkeypatch):
     schema, made = {"type": "string", "optional": False}, []
     monkeypatch.setattr(compiled_payload, "compiled_encoder", lambda s: made.append(s) or compiled_encoder(s))
-    encode = encoder_of_use(schema)
+    encode = lazy_encoder(schema)
     assert [encode("é") for _ in range(100)] == ["\x04Ã©"] * 100
     assert made == [schema]
-    few = encoder_of_use(schema)
+    few = lazy_encoder(schema)
     assert [few("é") for _ in range(9)] == ["\x04Ã©"] * 9
     assert len(made) == 1
 

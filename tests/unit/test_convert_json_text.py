@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32, dumps, nullable, number
+from airflow_provider_mysql_cdc.cdc.convert.json_text import Float32, dumps, number, quote_or_null
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ def test_numbers_are_written_as_java_does(value: float, text: str) -> None:
 
 def test_strings_are_escaped_as_jackson_does() -> None:
     assert dumps('a"\\/\n\t\b\f\r\x00\x1a\x7fé中😀') == '"a\\"\\\\/\\n\\t\\b\\f\\r\\u0000\\u001A\x7fé中\\uD83D\\uDE00"'
-    assert nullable(None) == "null"
-    assert nullable("") == '""'
+    assert quote_or_null(None) == "null"
+    assert quote_or_null("") == '""'
 
 
 @given(

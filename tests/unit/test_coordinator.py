@@ -87,7 +87,7 @@ def test_a_connection_that_says_nothing_is_closed() -> None:
 
 
 def test_strangers_keep_no_task_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "STRANGERS", 2)
+    monkeypatch.setattr(module, "MAX_UNAUTHENTICATED", 2)
     with driver(hello_s=0.3) as d:
         crowd = [d.raw() for _ in range(5)]
         with d.client() as client:
@@ -132,7 +132,7 @@ def test_what_a_task_says_and_nobody_understands_is_named(line: bytes) -> None:
 
 
 def test_a_line_of_a_task_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "LINE_BYTES", 1000)
+    monkeypatch.setattr(module, "MAX_LINE_BYTES", 1000)
     with driver() as d, d.client(2) as client:
         with pytest.raises(StateError):
             client.call("echo", text="x" * 2000)
@@ -160,14 +160,14 @@ def test_a_task_that_ends_without_goodbye_is_lost_with_its_error() -> None:
 
 def test_each_side_finds_out_that_the_others_host_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both may be silent for hours; a host without power says nothing, so the operating system has to ask."""
-    plain, watched = module.keep_alive, []
+    plain, watched = module.enable_keepalive, []
 
     def keep_alive(sock: socket.socket, seconds: float) -> None:
         plain(sock, seconds)
         assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
         watched.append((sock.getsockname(), seconds))
 
-    monkeypatch.setattr(module, "keep_alive", keep_alive)
+    monkeypatch.setattr(module, "enable_keepalive", keep_alive)
     with driver() as d, d.client() as client:
         assert client.call("echo", text="a")["text"] == "a"
         ends = {client._sock.getsockname(), d.coordinator.address}
@@ -199,7 +199,7 @@ def test_a_port_that_is_taken_leads_to_the_next_one_as_in_spark() -> None:
     port = first.address[1]
     second = Coordinator({}, Endpoint(port=port))
     try:
-        assert port < second.address[1] < port + module.PORTS
+        assert port < second.address[1] < port + module.MAX_PORT_TRIES
     finally:
         first.close()
         second.close()

@@ -17,12 +17,12 @@ from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REPLACE
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.snapshot.select import read_whole
+from airflow_provider_mysql_cdc.cdc.snapshot.select import single_chunk_required
 
 pytestmark = pytest.mark.req("TYPE-65")
 
@@ -42,8 +42,8 @@ def configured(properties: dict[str, str]) -> ConnectorConfig:
 
 def decoders(made: Table, wires: Any, properties: dict[str, str]) -> tuple[Any, Any]:
     cfg = configured(properties)
-    options = wiring.table_options(cfg, made)
-    texts = wiring.envelope_text(cfg, made, options)
+    options = table_options.table_options(cfg, made)
+    texts = table_options.envelope_text(cfg, made, options)
     return compile_decoder(made, wires, options, texts), compile_text_decoder(made, options, texts)
 
 
@@ -127,7 +127,7 @@ def test_an_error_in_configure_is_a_problem_of_the_property() -> None:
 def test_an_answer_that_cannot_be_used_names_property_class_and_column(more: dict[str, str], said: str) -> None:
     cfg = configured(given("Programmed", **more))
     with pytest.raises(ConfigError) as raised:
-        wiring.table_options(cfg, ONE)
+        table_options.table_options(cfg, ONE)
     error = raised.value
     assert said in error.why and error.where == "x.type" and not error.can_retry
     assert "sample_converters.Programmed" in error.what and "db.t.a" in error.what and "--py-files" in error.remedy
@@ -137,7 +137,7 @@ def test_the_configuration_is_read_back_with_the_converters_properties() -> None
     cfg = configured(given("IsbnConverter", **{"schema.name": "Isbn", "selector": "db.t.a"}))
     again = ConnectorConfig.from_properties(cfg.properties())
     assert again == cfg and cfg.notes == ()
-    (name, custom), *others = wiring.table_options(again, ONE).conversions
+    (name, custom), *others = table_options.table_options(again, ONE).conversions
     assert (name, custom.name, custom.version, others) == ("a", "Isbn", 2, [])
 
 
@@ -186,7 +186,7 @@ def test_masks_and_cuts_work_on_what_is_shown() -> None:
 def test_a_mask_refuses_what_a_converter_does_not_show_as_text() -> None:
     properties = given("IsbnConverter", selector="db.t.a") | {"column.mask.with.3.chars": "db.t.a"}
     with pytest.raises(SchemaError, match=r"db\.t\.a holds int64.*converter x .* represents it as int64"):
-        wiring.table_options(configured(properties), ONE)
+        table_options.table_options(configured(properties), ONE)
 
 
 def test_the_first_converter_that_takes_a_column_counts() -> None:
@@ -262,7 +262,7 @@ def test_a_null_that_cannot_be_converted_fails_its_row_only() -> None:
     failed: list[BadRow] = []
     out: list[Any] = []
     buf, pos, end = body(var("1", "x"), var("2", None), var("3", "y"), columns=2)
-    assert Tolerant(stream, failed).write(buf, pos, end, context(), out) == 3
+    assert TolerantDecoder(stream, failed).write(buf, pos, end, context(), out) == 3
     assert [shown(r)[1] for r in out] == [{"id": "1", "a": "X"}, {"id": "3", "a": "Y"}]
     (bad,) = failed
     assert (bad.row, bad.key_json, bad.after) == (1, '{"id":"2"}', '{"id":"2"}')
@@ -356,7 +356,7 @@ def test_plain_values_are_exact_alike_and_independent_of_modes(
 
 def fields(made: Table, properties: dict[str, str]) -> list[dict[str, Any]]:
     cfg = ConnectorConfig.from_properties({**BASE, **properties})
-    text = wiring.envelope_text(cfg, made, wiring.table_options(cfg, made))
+    text = table_options.envelope_text(cfg, made, table_options.table_options(cfg, made))
     found: list[dict[str, Any]] = json.loads(text.value_schema or "")["fields"][0]["fields"]
     key = json.loads(text.key_schema or '{"fields":[]}')["fields"]
     assert [f for f in found if f["field"] in {k["field"] for k in key}] == key
@@ -453,9 +453,9 @@ def test_a_null_that_fails_in_a_short_row_image_names_its_column() -> None:
 
 
 def test_a_converted_key_cannot_bound_chunks() -> None:
-    assert not read_whole(configured({}), KEYED)
-    assert read_whole(configured(given("IsbnConverter", selector="db.t.a")), KEYED)
-    assert not read_whole(configured(given("IsbnConverter", selector="db.t.b")), KEYED)
+    assert not single_chunk_required(configured({}), KEYED)
+    assert single_chunk_required(configured(given("IsbnConverter", selector="db.t.a")), KEYED)
+    assert not single_chunk_required(configured(given("IsbnConverter", selector="db.t.b")), KEYED)
 
 
 def test_a_key_change_names_converted_keys_in_its_headers() -> None:

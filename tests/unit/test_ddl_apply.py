@@ -10,9 +10,9 @@ from create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import decimal_precision
 from airflow_provider_mysql_cdc.cdc.convert.type_names import declared_length, jdbc_type, type_expression
-from airflow_provider_mysql_cdc.cdc.ddl.apply import Applied, apply
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.apply import DdlResult, apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
@@ -20,10 +20,10 @@ CONTEXT = DdlContext("db")
 EVERYTHING: Callable[[TableId], bool] = lambda table: True  # noqa: E731
 
 
-def run(*statements: str, state: SchemaState | None = None, context: DdlContext = CONTEXT) -> Applied:
-    result = Applied(state or SchemaState(), (), "ignored")
+def run(*statements: str, state: SchemaState | None = None, context: DdlContext = CONTEXT) -> DdlResult:
+    result = DdlResult(state or SchemaState(), (), "ignored")
     for sql in statements:
-        result = apply(result.state, sql, context)
+        result = apply_ddl(result.state, sql, context)
     return result
 
 
@@ -92,10 +92,10 @@ some words of the future
 @pytest.mark.parametrize("sql", IGNORED.strip().splitlines())
 def test_statements_without_effect_on_tables_are_told_by_their_leading_words(sql: str) -> None:
     before = run("CREATE TABLE t (a INT)").state
-    after = apply(before, sql, CONTEXT)
+    after = apply_ddl(before, sql, CONTEXT)
     assert (after.kind, after.changes) == ("ignored", ())
     assert after.state is before
-    assert not classify(sql, CONTEXT, EVERYTHING).relevant
+    assert not classify_ddl(sql, CONTEXT, EVERYTHING).relevant
 
 
 @pytest.mark.parametrize(
@@ -121,15 +121,15 @@ def test_statements_without_effect_on_tables_are_told_by_their_leading_words(sql
 def test_a_relevant_statement_that_is_not_understood_is_an_error(sql: str) -> None:
     state = run("CREATE TABLE t (a INT)").state
     with pytest.raises(DdlParseError):
-        apply(state, sql, CONTEXT)
+        apply_ddl(state, sql, CONTEXT)
 
 
 def test_a_statement_not_understood_about_tables_nobody_captures_makes_them_unknown() -> None:
     state = run("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)").state
-    after = apply(state, "ALTER TABLE t FROB y", CONTEXT, lambda i: i.table == "u")
+    after = apply_ddl(state, "ALTER TABLE t FROB y", CONTEXT, lambda i: i.table == "u")
     assert list(after.state.tables) == [TableId("db", "u")]
     with pytest.raises(DdlParseError):
-        apply(state, "ALTER TABLE u FROB y", CONTEXT, lambda i: i.table == "u")
+        apply_ddl(state, "ALTER TABLE u FROB y", CONTEXT, lambda i: i.table == "u")
 
 
 @pytest.mark.parametrize(
@@ -146,13 +146,13 @@ def test_a_statement_not_understood_about_tables_nobody_captures_makes_them_unkn
     ],
 )
 def test_classify_names_the_tables_a_statement_touches(sql: str, tables: list[str]) -> None:
-    assert [str(t) for t in classify(sql, CONTEXT, EVERYTHING).tables] == tables
-    assert classify(sql, CONTEXT, EVERYTHING).relevant
-    assert not classify(sql, CONTEXT, lambda table: False).relevant
+    assert [str(t) for t in classify_ddl(sql, CONTEXT, EVERYTHING).tables] == tables
+    assert classify_ddl(sql, CONTEXT, EVERYTHING).relevant
+    assert not classify_ddl(sql, CONTEXT, lambda table: False).relevant
 
 
 def test_a_statement_of_which_nothing_can_be_told_counts_as_relevant() -> None:
-    assert classify("DROP TABLE 'x", CONTEXT, lambda table: False).relevant
+    assert classify_ddl("DROP TABLE 'x", CONTEXT, lambda table: False).relevant
 
 
 @pytest.mark.req("SCH-39")
@@ -195,7 +195,7 @@ def test_kinds_of_changes() -> None:
         "DROP TABLE unknown": ("DROP", True),
     }
     for sql, (kind, listed) in expected.items():
-        (change,) = apply(state, sql, CONTEXT).changes
+        (change,) = apply_ddl(state, sql, CONTEXT).changes
         assert (change.kind, change.listed) == (kind, listed), sql
 
 
@@ -263,7 +263,7 @@ def test_a_shadow_table_takes_over_with_its_own_structure() -> None:
 
 def test_states_share_structures_and_old_ones_stay_as_they_were() -> None:
     old = run("CREATE TABLE t (a INT)", "CREATE TABLE u (a INT)").state
-    new = apply(old, "ALTER TABLE t ADD b INT", CONTEXT).state
+    new = apply_ddl(old, "ALTER TABLE t ADD b INT", CONTEXT).state
     assert len(old.tables[TableId("db", "t")].columns) == 1
     assert new.tables[TableId("db", "u")] is old.tables[TableId("db", "u")]
     assert pickle.loads(pickle.dumps(new)) == new
@@ -378,7 +378,7 @@ def test_show_create_table_output_is_parsed_alone() -> None:
 ) ENGINE=InnoDB AUTO_INCREMENT=5 DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_ai_ci COMMENT='it''s'
 /*!50100 PARTITION BY RANGE (`id`)
 (PARTITION p0 VALUES LESS THAN (10) ENGINE = InnoDB) */"""
-    found = parse_create(shown, CONTEXT, DbDefaults("latin1", "latin1_bin"))
+    found = parse_create(shown, CONTEXT, DefaultCharset("latin1", "latin1_bin"))
     assert (found.id, found.primary_key, found.comment, found.engine) == (TableId("db", "t"), ("id",), "it's", "InnoDB")
     assert [(c.name, c.invisible, c.srid, c.generated) for c in found.columns] == [
         ("id", False, None, False),

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Kind, tokenize
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, TokenKind, tokenize
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
@@ -129,13 +129,13 @@ def test_any_text_ends_in_tokens_or_a_parse_error(sql: str, mode: int) -> None:
     except DdlParseError:
         pass
     else:
-        assert tokens[-1].kind is Kind.END
+        assert tokens[-1].kind is TokenKind.END
         assert all(a.end <= b.start for a, b in pairwise(tokens))
     context = DdlContext("d", mode)
-    classify(sql, context, lambda table: True)
-    state = apply(SchemaState(), "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(5), UNIQUE (b))", context).state
+    classify_ddl(sql, context, lambda table: True)
+    state = apply_ddl(SchemaState(), "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(5), UNIQUE (b))", context).state
     with suppress(DdlParseError):
-        apply(state, sql, context)
+        apply_ddl(state, sql, context)
 
 
 @settings(max_examples=600, deadline=2000)
@@ -145,6 +145,6 @@ def test_any_text_ends_in_tokens_or_a_parse_error(sql: str, mode: int) -> None:
 )
 def test_any_tail_of_a_statement_is_understood_or_refused(words: list[str], head: str) -> None:
     context = DdlContext("d")
-    state = apply(SchemaState(), "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(5), UNIQUE (b))", context).state
+    state = apply_ddl(SchemaState(), "CREATE TABLE t (a INT PRIMARY KEY, b VARCHAR(5), UNIQUE (b))", context).state
     with suppress(DdlParseError):
-        apply(state, head + " ".join(words), context)
+        apply_ddl(state, head + " ".join(words), context)

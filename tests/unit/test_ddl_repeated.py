@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl import apply as applying
-from airflow_provider_mysql_cdc.cdc.ddl.create_cache import Structures, behind_name, dropped
+from airflow_provider_mysql_cdc.cdc.ddl.create_cache import StructureCache, match_drop_table, split_create_table
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, REAL_AS_FLOAT
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 CONTEXT = DdlContext(default_db="db")
@@ -18,19 +18,19 @@ BODY = "(id INT PRIMARY KEY, n VARCHAR(9) DEFAULT 'a\\'b', r REAL, KEY (n), UNIQ
 
 
 @pytest.fixture(autouse=True)
-def made(monkeypatch: pytest.MonkeyPatch) -> Structures:
-    structures = Structures()
-    monkeypatch.setattr(applying, "_MADE", structures)
+def made(monkeypatch: pytest.MonkeyPatch) -> StructureCache:
+    structures = StructureCache()
+    monkeypatch.setattr(applying, "_STRUCTURE_CACHE", structures)
     return structures
 
 
 def run(sql: str, context: DdlContext = CONTEXT, state: SchemaState | None = None) -> Any:
-    return applying.apply(SchemaState() if state is None else state, sql, context)
+    return applying.apply_ddl(SchemaState() if state is None else state, sql, context)
 
 
 def anew(monkeypatch: pytest.MonkeyPatch, *args: Any) -> Any:
     with monkeypatch.context() as patch:
-        patch.setattr(applying, "_MADE", Structures())
+        patch.setattr(applying, "_STRUCTURE_CACHE", StructureCache())
         return run(*args)
 
 
@@ -39,11 +39,11 @@ def anew(monkeypatch: pytest.MonkeyPatch, *args: Any) -> Any:
     ["CREATE TABLE b ", "create  table\n`b`", "CREATE TABLE other.b", "CREATE TABLE `o``t`.`b;'`", "CREATE TABLE Bö "],
 )
 def test_a_repeated_statement_makes_what_reading_it_would(
-    monkeypatch: pytest.MonkeyPatch, made: Structures, head: str
+    monkeypatch: pytest.MonkeyPatch, made: StructureCache, head: str
 ) -> None:
     run(f"CREATE TABLE `first` {BODY}")
     read = anew(monkeypatch, head + BODY)
-    monkeypatch.setattr(applying, "parse", lambda *_: pytest.fail("it is read") if head.isascii() else None)
+    monkeypatch.setattr(applying, "parse_statement", lambda *_: pytest.fail("it is read") if head.isascii() else None)
     if head.isascii():
         assert run(head + BODY) == read
     assert len(read.changes) == 1 and read.changes[0].ddl == head + BODY
@@ -69,7 +69,7 @@ def test_what_else_decides_about_a_structure_is_compared(
 
 
 def test_the_databases_character_set_is_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    state = SchemaState(databases={"old": DbDefaults("latin1", "latin1_swedish_ci")})
+    state = SchemaState(database_defaults={"old": DefaultCharset("latin1", "latin1_swedish_ci")})
     run("CREATE TABLE new.a (c CHAR(3))", CONTEXT, state)
     found = run("CREATE TABLE old.a (c CHAR(3))", CONTEXT, state).state.tables[TableId("old", "a")]
     assert found.columns[0].charset == "latin1"
@@ -96,12 +96,12 @@ def test_a_table_that_was_there_is_replaced_and_one_of_the_same_name_is_another_
     ],
 )
 def test_other_statements_are_read(sql: str) -> None:
-    assert behind_name(sql) is None
+    assert split_create_table(sql) is None
 
 
-def test_statements_of_sessions_with_temporary_tables_are_read(made: Structures) -> None:
+def test_statements_of_sessions_with_temporary_tables_are_read(made: StructureCache) -> None:
     run("CREATE TABLE a (id INT)", replace(CONTEXT, temporary=True))
-    assert not made._made
+    assert not made._structures
 
 
 def test_a_string_that_ends_elsewhere_in_another_mode_is_another_statement() -> None:
@@ -111,13 +111,13 @@ def test_a_string_that_ends_elsewhere_in_another_mode_is_another_statement() -> 
         run(f"CREATE TABLE b {body}")
 
 
-def test_shapes_and_their_size_are_bounded(monkeypatch: pytest.MonkeyPatch, made: Structures) -> None:
+def test_shapes_and_their_size_are_bounded(monkeypatch: pytest.MonkeyPatch, made: StructureCache) -> None:
     for n in range(600):
         run(f"CREATE TABLE a (c{n} INT)")
-    assert 0 < len(made._made) <= 256
-    before = len(made._made)
+    assert 0 < len(made._structures) <= 256
+    before = len(made._structures)
     run(f"CREATE TABLE a (id INT) COMMENT '{'x' * 70_000}'")
-    assert len(made._made) == before
+    assert len(made._structures) == before
 
 
 DROPS = [
@@ -136,9 +136,9 @@ def test_a_drop_of_one_table_does_what_reading_it_would(
     state = SchemaState()
     for here in ("a", "other.a", "`a``b`.`c d`", "b") if known else ("b",):
         state = run(f"CREATE TABLE {here} (id INT, KEY (id))", CONTEXT, state).state
-    assert dropped(sql) == (name, if_exists)
+    assert match_drop_table(sql) == (name, if_exists)
     found = run(sql, CONTEXT, state)
-    monkeypatch.setattr(applying, "dropped", lambda _: None)
+    monkeypatch.setattr(applying, "match_drop_table", lambda _: None)
     assert found == run(sql, CONTEXT, state) and found.kind == "applied"
     assert len(found.state.tables) == (3 if known else 1) and (known or found.state is state)
 
@@ -156,9 +156,9 @@ def test_a_drop_of_one_table_does_what_reading_it_would(
     ],
 )
 def test_other_drops_are_read(sql: str) -> None:
-    assert dropped(sql) is None
+    assert match_drop_table(sql) is None
 
 
 def test_a_drop_in_a_session_with_temporary_tables_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(applying, "dropped", lambda _: pytest.fail("it is not read"))
+    monkeypatch.setattr(applying, "match_drop_table", lambda _: pytest.fail("it is not read"))
     run("DROP TABLE a", replace(CONTEXT, temporary=True))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import effects
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 
 TEMPORARY = DdlContext("d", temporary=True)
 NUMBERED = DdlContext("d", temporary=True, atomic=True)
@@ -25,35 +25,35 @@ OF_TEMPORARY = [
 
 def state(default: str = "7") -> SchemaState:
     create = f"CREATE TABLE t (a INT PRIMARY KEY, b INT NOT NULL DEFAULT {default}, UNIQUE i (b))"
-    return apply(SchemaState(), create, DdlContext("d")).state
+    return apply_ddl(SchemaState(), create, DdlContext("d")).state
 
 
 @pytest.mark.parametrize("sql", OF_TEMPORARY)
 def test_the_table_that_is_hidden_stays_as_it_is(sql: str) -> None:
     before = state()
-    applied = apply(before, sql, TEMPORARY)
+    applied = apply_ddl(before, sql, TEMPORARY)
     assert (applied.state, applied.changes, applied.kind) == (before, (), "ignored")
-    assert effects(sql, TEMPORARY) == ()
-    assert not classify(sql, TEMPORARY, lambda t: True).relevant
-    assert apply(before, sql, DdlContext("d")).changes
+    assert statement_effects(sql, TEMPORARY) == ()
+    assert not classify_ddl(sql, TEMPORARY, lambda t: True).relevant
+    assert apply_ddl(before, sql, DdlContext("d")).changes
 
 
 @pytest.mark.parametrize("sql", [s for s in OF_TEMPORARY if not s.startswith("TRUNCATE")])
 def test_atomic_ddl_has_a_number_and_is_about_the_table(sql: str) -> None:
     """CONNECTION_ID() in a default marks all statements about the table as well."""
-    assert apply(state(), sql, NUMBERED).changes
+    assert apply_ddl(state(), sql, NUMBERED).changes
 
 
 def test_connection_id_marks_statements_about_the_table() -> None:
-    assert apply(state(), "ALTER TABLE t ADD c INT DEFAULT (CONNECTION_ID())", TEMPORARY).changes
+    assert apply_ddl(state(), "ALTER TABLE t ADD c INT DEFAULT (CONNECTION_ID())", TEMPORARY).changes
     for sql in OF_TEMPORARY:
-        assert apply(state("(1 + connection_id())"), sql, TEMPORARY).changes
+        assert apply_ddl(state("(1 + connection_id())"), sql, TEMPORARY).changes
 
 
 def test_the_structure_of_a_table_like_a_temporary_one_is_not_known() -> None:
-    found = apply(state(), "CREATE TABLE u LIKE t", TEMPORARY)
+    found = apply_ddl(state(), "CREATE TABLE u LIKE t", TEMPORARY)
     assert TableId("d", "u") not in found.state.tables and found.changes
-    assert TableId("d", "u") in apply(state(), "CREATE TABLE u LIKE t", DdlContext("d")).state.tables
+    assert TableId("d", "u") in apply_ddl(state(), "CREATE TABLE u LIKE t", DdlContext("d")).state.tables
 
 
 @pytest.mark.req("SETUP-16")

@@ -6,12 +6,12 @@ import json
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_BYTES
+from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
 
-@pytest.mark.parametrize("name", sorted(set(MAX_BYTES) - {"binary"}))
+@pytest.mark.parametrize("name", sorted(set(MAX_CHARACTER_BYTES) - {"binary"}))
 def test_every_character_set_has_a_decoder(name: str) -> None:
     known = charset(name)
     blank = b" ".rjust(known.unit, b"\0") if name != "utf16le" else b" \0"

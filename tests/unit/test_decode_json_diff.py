@@ -16,10 +16,10 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import (
     INSERT,
     REMOVE,
     REPLACE,
-    Cell,
-    changed_text,
+    ArrayCell,
     parse_path,
-    read_changes,
+    patched_text,
+    read_diffs,
     read_tree,
     tree_text,
 )
@@ -32,7 +32,7 @@ JSON = st.recursive(
 
 
 def after(before: Any, *changes: bytes) -> Any:
-    return json.loads(changed_text(document(before), b"".join(changes)).encode("latin-1"))
+    return json.loads(patched_text(document(before), b"".join(changes)).encode("latin-1"))
 
 
 @pytest.mark.parametrize(
@@ -40,11 +40,11 @@ def after(before: Any, *changes: bytes) -> Any:
     [
         ("$", ()),
         ("$.a", (b"a",)),
-        ('$."a b"[3].c', (b"a b", Cell(3, False), b"c")),
+        ('$."a b"[3].c', (b"a b", ArrayCell(3, False), b"c")),
         ('$."q\\"\\\\\\u0001]"', (b'q"\\\x01]',)),
-        ("$.ünï[last]", ("ünï".encode(), Cell(0, True))),
-        ("$[last-2][0]", (Cell(2, True), Cell(0, False))),
-        ("$ . a [ last - 1 ] ", (b"a", Cell(1, True))),
+        ("$.ünï[last]", ("ünï".encode(), ArrayCell(0, True))),
+        ("$[last-2][0]", (ArrayCell(2, True), ArrayCell(0, False))),
+        ("$ . a [ last - 1 ] ", (b"a", ArrayCell(1, True))),
         ('$.""', (b"",)),
     ],
 )
@@ -59,10 +59,10 @@ def test_what_is_no_exact_path_is_refused(text: str) -> None:
 
 
 def test_a_vector_holds_operations_paths_and_values() -> None:
-    changes = read_changes(change(REPLACE, "$.a", 1) + change(REMOVE, "$[2]") + change(INSERT, "$.b", "x" * 300))
+    changes = read_diffs(change(REPLACE, "$.a", 1) + change(REMOVE, "$[2]") + change(INSERT, "$.b", "x" * 300))
     assert [(c.operation, c.path) for c in changes] == [
         (REPLACE, (b"a",)),
-        (REMOVE, (Cell(2, False),)),
+        (REMOVE, (ArrayCell(2, False),)),
         (INSERT, (b"b",)),
     ]
     assert changes[1].value == b"" and json_byte_text(changes[2].value) == json.dumps("x" * 300)
@@ -71,12 +71,12 @@ def test_a_vector_holds_operations_paths_and_values() -> None:
 @pytest.mark.parametrize("cut", range(1, 7))
 def test_a_vector_that_ends_early_is_refused(cut: int) -> None:
     with pytest.raises((ValueError, IndexError)):
-        read_changes(change(REPLACE, "$.a", 7)[:-cut])
+        read_diffs(change(REPLACE, "$.a", 7)[:-cut])
 
 
 def test_an_unknown_operation_is_refused() -> None:
     with pytest.raises(ValueError, match="unknown operation 3"):
-        read_changes(b"\x03" + change(REMOVE, "$.a")[1:])
+        read_diffs(b"\x03" + change(REMOVE, "$.a")[1:])
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_changes_of_a_document(before: Any, changes: list[bytes], expected: Any)
 
 
 def test_members_stand_in_the_servers_order() -> None:
-    text = changed_text(document({"b": 1, "ccc": 2}), change(INSERT, "$.aa", 3) + change(INSERT, "$.a", 4))
+    text = patched_text(document({"b": 1, "ccc": 2}), change(INSERT, "$.aa", 3) + change(INSERT, "$.a", 4))
     assert text == '{"a":4,"b":1,"aa":3,"ccc":2}'
 
 
 def test_numbers_and_values_of_the_document_keep_their_text() -> None:
     exact = {"dec": ("opaque", 246, bytes.fromhex("03028132")), "big": 2**64 - 1, "d": ("double", 1e-7)}
-    text = changed_text(document(exact), change(INSERT, "$.n", ("opaque", 246, bytes.fromhex("03027ecd"))))
+    text = patched_text(document(exact), change(INSERT, "$.n", ("opaque", 246, bytes.fromhex("03027ecd"))))
     assert text == '{"d":0.0000001,"n":-1.50,"big":18446744073709551615,"dec":1.50}'
 
 
@@ -126,14 +126,14 @@ def test_numbers_and_values_of_the_document_keep_their_text() -> None:
 )
 def test_a_change_that_does_not_fit_is_an_error_and_never_a_guess(before: Any, changes: bytes) -> None:
     with pytest.raises(ValueError, match="does not have"):
-        changed_text(document(before), changes)
+        patched_text(document(before), changes)
 
 
 def test_a_change_of_the_whole_or_of_an_absent_document_is_an_error() -> None:
     with pytest.raises(ValueError, match="whole document"):
-        changed_text(document(1), change(REPLACE, "$", 2))
+        patched_text(document(1), change(REPLACE, "$", 2))
     with pytest.raises(ValueError, match="before image does not hold"):
-        changed_text(None, change(REPLACE, "$.a", 2))
+        patched_text(None, change(REPLACE, "$.a", 2))
 
 
 @given(JSON)

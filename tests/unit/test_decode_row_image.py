@@ -14,13 +14,13 @@ from json_builder import change, document
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import VARIANTS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REMOVE, REPLACE
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 
 PLACEHOLDER = "__debezium_unavailable_value"
 T = table(
@@ -221,10 +221,10 @@ def treated(name: str, rule: ValueChange) -> DecoderOptions:
 
 
 def test_masks_and_cuts_apply_to_values_taken_over_but_not_to_the_placeholder() -> None:
-    masked = treated("name", ValueChange(Change.CONSTANT, text="***"))
+    masked = treated("name", ValueChange(ValueChangeKind.CONSTANT, text="***"))
     (record,) = update({0: 1, 2: "secret"}, {1: 6}, masked)
     assert images(record)[0]["name"] == images(record)[1]["name"] == "***"
-    cut = treated("name", ValueChange(Change.CUT_TEXT, length=3))
+    cut = treated("name", ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3))
     (record,) = update({0: 1, 2: "secret"}, {1: 6}, cut)
     assert images(record)[1]["name"] == "sec"
     (record,) = update({0: 1}, {1: 6}, cut)
@@ -247,7 +247,7 @@ def test_more_combinations_of_nulls_than_have_code_of_their_own() -> None:
     wires = table_map(*[(wt.LONG, 0)] * 10)
     rows, expected = [], []
     present = tuple(range(9))
-    for mask in range(VARIANTS * 4):
+    for mask in range(MAX_BITMAPS * 4):
         values: dict[int, Any] = {0: mask} | {i: None if mask >> i - 1 & 1 else i for i in range(1, 9)}
         nulls = sum(1 << n for n, v in enumerate(values.values()) if v is None)
         data = b"".join(struct.pack("<i", v) for v in values.values() if v is not None)

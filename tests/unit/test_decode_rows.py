@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import PARTIAL_UPDATE_ROWS, rows_header
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decode_error import header_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import VARIANTS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.errors import (
@@ -252,7 +252,7 @@ def test_more_null_patterns_than_have_code_of_their_own_still_decode() -> None:
         for nulls, found in enumerate(images):
             after = found["after"] or found["before"]
             assert list(after.values()) == [None if nulls >> i & 1 else v for i, v in enumerate(wanted)]
-    assert len(made._writes) <= VARIANTS
+    assert len(made._writes) <= MAX_BITMAPS
     updated = update(made, *[r for r in rows for _ in range(2)])
     assert [json.loads(r[1])["after"] for r in updated] == [
         json.loads(r[1])["after"] for r in write(made, *rows, columns=10)
@@ -280,7 +280,7 @@ def event(kind: int, data: bytes) -> Event:
 def test_header_of_both_versions(kind: int, data: str, start: int) -> None:
     header = rows_header(event(kind, bytes.fromhex(data)))
     assert (header.table_id, header.flags, header.width, header.pos - 19) == (42, 1, 3, start)
-    assert header.complete() and (header.present_after is not None) == (kind == 31)
+    assert header.has_all_columns() and (header.present_after is not None) == (kind == 31)
 
 
 def test_header_of_a_partial_update_has_two_bitmaps() -> None:

@@ -16,11 +16,16 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow, TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.decode.values.json_diff import REPLACE
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED, DeadLetters, letter_headers, letter_value
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import (
+    SKIPPED_SUFFIX,
+    DeadLetterReporter,
+    dead_letter_headers,
+    dead_letter_value,
+)
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 
 T = table(
     column("id", "INT", nullable=False),
@@ -37,9 +42,9 @@ def row(number: int, name: bytes = b"n", doc: bytes | None = None) -> bytes:
     return image(3, data if doc is None else data + len(doc).to_bytes(4, "little") + doc, 4 if doc is None else 0)
 
 
-def made(options: DecoderOptions = DEFAULT, texts: EnvelopeText = NO_SCHEMA) -> tuple[Tolerant, list[BadRow]]:
+def made(options: DecoderOptions = DEFAULT, texts: EnvelopeText = NO_SCHEMA) -> tuple[TolerantDecoder, list[BadRow]]:
     failed: list[BadRow] = []
-    return Tolerant(compile_decoder(T, MAP, options, texts), failed), failed
+    return TolerantDecoder(compile_decoder(T, MAP, options, texts), failed), failed
 
 
 def decode(kind: str, *rows: bytes, images: int = 1, options: DecoderOptions = DEFAULT, first: int = 0) -> Any:
@@ -113,7 +118,7 @@ def test_rows_whose_bounds_are_unknown_stop_the_run() -> None:
 
 
 def test_masked_values_stay_masked_in_what_is_known_of_a_row() -> None:
-    rules = (("name", ColumnTreatment(change=ValueChange(Change.CUT_TEXT, length=2))),)
+    rules = (("name", ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=2))),)
     options = replace(DEFAULT, treatments=rules)
     _, failed = decode("write", row(1, b"secret", b"\xff"), options=options)
     assert json.loads(failed[0].after or "") == {"id": 1, "name": "se"}
@@ -144,13 +149,13 @@ def bad_row() -> BadRow:
 
 @pytest.mark.req("STRM-23", "CFG-28")
 def test_a_dead_letter_tells_place_row_values_and_the_full_cause() -> None:
-    value = json.loads(letter_value("cap.db.t", bad_row(), context()))
+    value = json.loads(dead_letter_value("cap.db.t", bad_row(), context()))
     assert list(value) == ["topic", "op", "source", "key", "before", "after", "failed", "error"]
     assert value["source"] == {"row": 1} and value["key"] == {"id": 2}
     assert value["before"] is None and value["after"] == {"id": 2, "doc": None}
     assert value["failed"][0]["column"] == "name"
     assert value["error"]["type"] == "ValueDecodeError" and "table db.t, row 1" in value["error"]["where"]
-    headers = dict(letter_headers("cap", 3, "cap.db.t", bad_row(), context()))
+    headers = dict(dead_letter_headers("cap", 3, "cap.db.t", bad_row(), context()))
     assert headers["__connect.errors.topic"] == b"cap.db.t" and headers["__connect.errors.task.id"] == b"3"
     assert headers["__connect.errors.offset"] == b"binlog.000001:4/1"
     assert headers["__connect.errors.exception.class.name"] == b"ValueDecodeError"
@@ -164,20 +169,20 @@ def test_without_a_dead_letter_topic_rows_are_counted_and_logged(caplog: pytest.
     def produce(*record: Any) -> None:
         raise AssertionError(record)
 
-    letters = DeadLetters(config(event__processing__failure__handling__mode="warn"), 0, produce, counts)
+    letters = DeadLetterReporter(config(event__processing__failure__handling__mode="warn"), 0, produce, counts)
     for _ in range(200):
-        letters.put("cap.db.t", bad_row(), context(), [])
-    assert counts == {"cap.db.t" + SKIPPED: 200}
+        letters.report("cap.db.t", bad_row(), context(), [])
+    assert counts == {"cap.db.t" + SKIPPED_SUFFIX: 200}
     assert 0 < len(caplog.records) <= 100 and "table db.t, row 1" in caplog.text
     caplog.clear()
-    quiet = DeadLetters(config(event__processing__failure__handling__mode="ignore"), 0, produce, counts)
-    quiet.put("cap.db.t", bad_row(), context(), [])
-    assert caplog.text == "" and counts["cap.db.t" + SKIPPED] == 201
+    quiet = DeadLetterReporter(config(event__processing__failure__handling__mode="ignore"), 0, produce, counts)
+    quiet.report("cap.db.t", bad_row(), context(), [])
+    assert caplog.text == "" and counts["cap.db.t" + SKIPPED_SUFFIX] == 201
 
 
 def test_rows_are_left_out_only_when_asked_for() -> None:
-    assert not DeadLetters.wanted(config())
-    assert DeadLetters.wanted(config(event__deserialization__failure__handling__mode="warn"))
+    assert not DeadLetterReporter.enabled(config())
+    assert DeadLetterReporter.enabled(config(event__deserialization__failure__handling__mode="warn"))
 
 
 def test_a_snapshot_row_that_fails_is_named_by_its_key() -> None:

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from demolib.checks import Verdict, check_alter, check_table, checksum
-from demolib.events import Event, Layout, Reader, Record, RecordError, place_of
+from demolib.checks import TableVerdict, check_alter, check_table, checksum
+from demolib.events import Event, EventReader, Layout, Record, RecordError, position_of
 from demolib.verify import check_again
 
 GTID = "a1730108-e599-11f1-8bb7-02fc00000001"
@@ -93,8 +93,8 @@ def story(layout: Layout) -> tuple[list[Record], list[tuple[Any, ...]]]:
     return topic.records, [(1, "closed", "web"), (2, "again", "web"), (5, "new", "web"), (9, "paid", "app")]
 
 
-def verdict(layout: Layout, records: list[Record], rows: list[tuple[Any, ...]]) -> Verdict:
-    reader = Reader(layout)
+def verdict(layout: Layout, records: list[Record], rows: list[tuple[Any, ...]]) -> TableVerdict:
+    reader = EventReader(layout)
 
     def event(record: Record) -> Event | RecordError:
         try:
@@ -139,7 +139,7 @@ def test_any_event_doubled_is_noticed(layout: Layout) -> None:
 @both
 def test_any_two_changes_of_a_partition_swapped_are_noticed(layout: Layout) -> None:
     records, rows = story(layout)
-    streamed = [i for i, r in enumerate(records) if place_of(r.headers["cdc-id"] or b"") is not None]
+    streamed = [i for i, r in enumerate(records) if position_of(r.headers["cdc-id"] or b"") is not None]
     for i in streamed:
         for j in streamed:
             if i < j and records[i].partition == records[j].partition:
@@ -221,14 +221,14 @@ def test_equal_rows_without_key_are_counted() -> None:
 
 
 def test_identity_forms() -> None:
-    plain, tagged = place_of(f"{GTID}:7/3/2/1".encode()), place_of(f"{GTID}:blue:8/1/0/0".encode())
-    by_file = place_of(f"{GTID}/binlog.000012:4711/3/2/1".encode())
-    assert plain is not None and plain.line == GTID and plain.numbers == (7, 3, 2, 1)
-    assert tagged is not None and tagged.line == f"{GTID}:blue" and tagged.numbers == (8, 1, 0, 0)
+    plain, tagged = position_of(f"{GTID}:7/3/2/1".encode()), position_of(f"{GTID}:blue:8/1/0/0".encode())
+    by_file = position_of(f"{GTID}/binlog.000012:4711/3/2/1".encode())
+    assert plain is not None and plain.lineage == GTID and plain.numbers == (7, 3, 2, 1)
+    assert tagged is not None and tagged.lineage == f"{GTID}:blue" and tagged.numbers == (8, 1, 0, 0)
     assert by_file is not None and by_file.numbers == (12, 4711, 3, 2, 1)
-    assert place_of(b"snapshot/1/topic/key") is None
+    assert position_of(b"snapshot/1/topic/key") is None
     with pytest.raises(RecordError):
-        place_of(b"something")
+        position_of(b"something")
 
 
 def alter(table: str, columns: list[str], ddl: str = "ALTER TABLE orders ADD COLUMN channel INT") -> dict[str, object]:
@@ -256,7 +256,7 @@ def test_a_default_that_looks_like_the_payload_member_does_no_harm() -> None:
     trap = ',"payload":'
     document["schema"]["name"] = trap
     value = json.dumps(document, separators=(",", ":")).encode()
-    reader = Reader(KEYED)
+    reader = EventReader(KEYED)
     for _ in range(2):
         event = reader.event(Record(1, 0, record.key, value, record.headers))
         assert event.after == (1, "a", "web")
@@ -276,7 +276,7 @@ def test_binary_values_are_decoded() -> None:
     }
     key = {"schema": {"type": "struct", "fields": fields[:1]}, "payload": {"id": 1}}
     record = Record(0, 0, json.dumps(key).encode(), json.dumps(value).encode(), {"cdc-id": b"snapshot/1/t/1"})
-    assert Reader(layout).event(record).after == (1, b"\x00\xff")
+    assert EventReader(layout).event(record).after == (1, b"\x00\xff")
 
 
 def read_again(value: str, *, rows: int | None = 1) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 from demolib import family, report, shop
-from demolib.airflow_run import Airflow, RunResult, latest
-from demolib.checks import Verdict
+from demolib.airflow_run import Airflow, RunResult, latest_progress
+from demolib.checks import TableVerdict
 from demolib.main import main
 from demolib.verify import Result
-from demolib.writer import Business
+from demolib.writer import ShopWorkload
 
 
 def made(table: shop.ShopTable, size: shop.Size) -> list[tuple[Any, ...]]:
-    return list(table.make(random.Random(f"{shop.SEED}/{table.name}"), size.of(table.rows), size))
+    return list(table.generate_rows(random.Random(f"{shop.SEED}/{table.name}"), size.of(table.rows), size))
 
 
 def test_the_shop_is_the_same_at_every_run() -> None:
@@ -83,7 +83,7 @@ class Recorder:
 
 def test_the_writer_does_every_kind_and_ends_each_transaction() -> None:
     conn = Recorder()
-    business = Business(conn, shop.Size(0.01), random.Random(1))
+    business = ShopWorkload(conn, shop.Size(0.01), random.Random(1))
     for _ in range(600):
         business.step()
     business.alter()
@@ -141,15 +141,15 @@ def test_airflow_gets_a_home_of_its_own_and_no_secret_of_the_servers(tmp_path: P
 
 
 def test_progress_shows_what_the_job_said_last() -> None:
-    assert latest([]) == "the task has not begun yet"
-    assert latest(["a", "[mysql-cdc] batch 2", "::endgroup::"]) == "[mysql-cdc] batch 2"
-    assert latest(["a", "Spark-Submit cmd: ..."]) == "Spark is starting"
-    assert latest(["a", "b"]) == "b"
+    assert latest_progress([]) == "the task has not begun yet"
+    assert latest_progress(["a", "[mysql-cdc] batch 2", "::endgroup::"]) == "[mysql-cdc] batch 2"
+    assert latest_progress(["a", "Spark-Submit cmd: ..."]) == "Spark is starting"
+    assert latest_progress(["a", "b"]) == "b"
 
 
 def test_the_report_names_every_table_and_its_verdict() -> None:
-    good = Verdict("orders", 5, Counter("rrcut"), 2, 2, 7, 7, [100, 2000])
-    bad = Verdict("stock", 1, Counter("r"), 1, 0, 7, 0)
+    good = TableVerdict("orders", 5, Counter("rrcut"), 2, 2, 7, 7, [100, 2000])
+    bad = TableVerdict("stock", 1, Counter("r"), 1, 0, 7, 0)
     bad.report("rows", "('A',) is in the topic only")
     run = RunResult("mysql_cdc_drain", "r", "success", 12.0, 10.0, {"demo.shop.orders": 500})
     summary = report.Summary([run], {"seconds": 10, "transactions": {"rated": 50}}, Result((good, bad), (), 3.0), 99.0)
@@ -162,7 +162,7 @@ def test_the_report_names_every_table_and_its_verdict() -> None:
 
 def test_nothing_verified_is_not_a_success() -> None:
     assert not Result((), (), 0.0).ok
-    assert not Result((Verdict("t"),), ("the ALTER is missing",), 0.0).ok
+    assert not Result((TableVerdict("t"),), ("the ALTER is missing",), 0.0).ok
 
 
 @pytest.mark.parametrize("wrong", [["--drains", "1"], ["--rate", "0"], ["--scale", "-1"], ["--unknown"]])

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from demolib.values import of_column, of_schema, select_expression
+from demolib.values import converter_of_column, converter_of_schema, select_expression
 
 
 def b64(data: bytes) -> str:
@@ -57,7 +57,7 @@ CASES: list[tuple[dict[str, Any], Any, str, Any, Any]] = [
 
 @pytest.mark.parametrize(("schema", "given", "kind", "stored", "value"), CASES, ids=[c[2] for c in CASES])
 def test_both_sides_meet(schema: dict[str, Any], given: Any, kind: str, stored: Any, value: Any) -> None:
-    from_event, from_table = of_schema(schema), of_column(kind)
+    from_event, from_table = converter_of_schema(schema), converter_of_column(kind)
     wanted = stored if value is SAME else value
     decoded = from_event(given) if from_event else given
     assert decoded == wanted and repr(decoded) == repr(wanted)
@@ -65,7 +65,7 @@ def test_both_sides_meet(schema: dict[str, Any], given: Any, kind: str, stored: 
 
 
 def test_json_is_compared_by_meaning_and_not_by_text() -> None:
-    convert = of_column("json")
+    convert = converter_of_column("json")
     assert convert is not None
     assert convert('{"a":1,"b":2}') == convert('{"b": 2, "a": 1}')
     assert convert("[1,2]") != convert("[2,1]")
@@ -74,7 +74,7 @@ def test_json_is_compared_by_meaning_and_not_by_text() -> None:
 
 def test_a_schema_nobody_told_us_about_is_an_error() -> None:
     with pytest.raises(LookupError):
-        of_schema(named("data.Unheard"))
+        converter_of_schema(named("data.Unheard"))
 
 
 def test_floats_are_selected_exactly() -> None:

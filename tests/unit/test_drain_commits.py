@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from drain_rig import PASSED_OVER, Rig
 
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 
 def test_events_that_nobody_wants_do_not_stop_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,7 +54,7 @@ def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
 ) -> None:
     """A heartbeat is due and the time is up, but what is read lies before the last marker."""
     there = BinlogOffset("b.000001", 5000)
-    rig = Rig(monkeypatch, Reached(there, 3, 1))
+    rig = Rig(monkeypatch, ResumePosition(there, 3, 1))
 
     def events(on_wait: Callable[[], None]) -> Iterator[Any]:
         for _ in range(200):
@@ -62,7 +62,7 @@ def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
             yield PASSED_OVER
             on_wait()
         assert rig.sink.bytes_pending == 0 and rig.markers() == []
-        rig.writer._at.pass_to(there.file, 5001)
+        rig.writer._position.move_to(there.file, 5001)
         for _ in range(30):
             rig.clock.now += 1
             on_wait()
@@ -74,13 +74,13 @@ def test_a_marker_never_moves_back_while_a_retry_passes_over_what_is_committed(
 def test_what_takes_longer_than_the_transaction_may_is_not_begun_inside_it(monkeypatch: pytest.MonkeyPatch) -> None:
     rig = Rig(monkeypatch)
     committer = rig.writer._committer
-    committer.make_room(1000)
+    committer.commit_before_delay(1000)
     assert rig.markers() == []
     rig.sink.produce("p.d.t", b"k", b"v", 0)
     rig.clock.now += 3
-    committer.make_room(11)
+    committer.commit_before_delay(11)
     assert rig.sink.bytes_pending
-    committer.make_room(13)
+    committer.commit_before_delay(13)
     assert not rig.sink.bytes_pending and len(rig.markers()) == 1
 
 
@@ -88,10 +88,10 @@ def test_a_commit_comes_by_size_whatever_the_clock_says(monkeypatch: pytest.Monk
     rig = Rig(monkeypatch, **{"commit.bytes": "1048576", "heartbeat.interval.ms": "0"})
     committer = rig.writer._committer
     rig.sink.produce("p.d.t", b"", b"x" * (1048576 - 1), 0)
-    committer.passed_rows()
+    committer.after_rows()
     committer.check()
     assert rig.sink.bytes_pending and rig.markers() == []
-    for passed in (committer.passed_rows, committer.check):
+    for passed in (committer.after_rows, committer.check):
         rig.sink.produce("p.d.t", b"", b"x" * 1048576, 0)
         before = len(rig.markers())
         passed()

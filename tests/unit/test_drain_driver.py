@@ -15,13 +15,13 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
 from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.drain.drain_driver import Planned
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import PlannedBatch
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 CFG = config()
 
@@ -36,13 +36,13 @@ def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
         if offset == gone:
             raise BinlogPurgedError("the server lost its tail")
 
-    monkeypatch.setattr(one_batch, "begin_pinned", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
+    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
     monkeypatch.setattr(one_batch, "check_available", check_available)
-    monkeypatch.setattr(one_batch, "load_state", lambda *_, **__: pytest.fail("the batch begins"))
-    job: Any = SimpleNamespace(create_topics=lambda specs: None, history=None)
+    monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: pytest.fail("the batch begins"))
+    job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=None)
     runner: Any = None
     with pytest.raises(BinlogPurgedError, match="lost its tail"):
-        drain_driver._run_batch(CFG, None, job, Planned(plan(), looked_at=False), runner, lambda line: None)
+        drain_driver._run_batch(CFG, None, job, PlannedBatch(plan(), offsets_checked=False), runner, lambda line: None)
 
 
 def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,12 +58,12 @@ def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest
         assert len(begun) == 1, "a second run may be at work"
         return {}
 
-    monkeypatch.setattr(drain_driver.run_lock, "held", lambda *_: contextlib.nullcontext(Lock()))
-    monkeypatch.setattr(drain_driver.run_lock, "stay", lambda conn: None)
+    monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(Lock()))
+    monkeypatch.setattr(drain_driver.run_lock, "disable_idle_timeout", lambda conn: None)
     for name in ("connect", "JobLedger"):
         monkeypatch.setattr(drain_driver, name, lambda *_: contextlib.nullcontext())
-    monkeypatch.setattr(drain_driver, "_batch", batch)
-    monkeypatch.setattr(drain_driver, "_next", lambda *_: plan(2, END, END.at(END.file, 900)))
+    monkeypatch.setattr(drain_driver, "_complete_batch", batch)
+    monkeypatch.setattr(drain_driver, "_next_plan", lambda *_: plan(2, END, END.with_position(END.file, 900)))
     spec = JobSpec("drain", CFG.properties(), plan().to_json(), "dag/run/task/-1", 60)
     runner: Any = None
     with pytest.raises(RunInProgressError):
@@ -107,8 +107,8 @@ def batches_of(
     clock = Clock()
     begun: list[float] = []
 
-    def batch(cfg: Any, conn: Any, job: Any, planned: Planned, *_: Any) -> dict[str, int]:
-        assert planned.looked_at is bool(begun), "the first plan is another process's"
+    def batch(cfg: Any, conn: Any, job: Any, planned: PlannedBatch, *_: Any) -> dict[str, int]:
+        assert planned.offsets_checked is bool(begun), "the first plan is another process's"
         begun.append(clock.now - 100.0)
         clock.now += takes_s
         return {}
@@ -124,12 +124,12 @@ def batches_of(
     lock = SimpleNamespace(require=lambda: None)
     there = SimpleNamespace(end=lambda: START, plan_in_force=plan, prepared=lambda: None)
     job = SimpleNamespace(latest=lambda: there, read=lambda: there)
-    monkeypatch.setattr(drain_driver.run_lock, "held", lambda *_: contextlib.nullcontext(lock))
-    monkeypatch.setattr(drain_driver.run_lock, "stay", lambda conn: None)
+    monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(lock))
+    monkeypatch.setattr(drain_driver.run_lock, "disable_idle_timeout", lambda conn: None)
     monkeypatch.setattr(drain_driver, "connect", lambda *_: contextlib.nullcontext())
     monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))
     monkeypatch.setattr(drain_driver, "time", clock)
-    monkeypatch.setattr(drain_driver, "_batch", batch)
+    monkeypatch.setattr(drain_driver, "_complete_batch", batch)
     monkeypatch.setattr(drain_driver, "plan_drain", plan_next)
     monkeypatch.setattr(drain_driver, "nothing_new", nothing_new)
     cfg = config(**{name.replace("_", "."): value for name, value in properties.items()})
@@ -180,27 +180,27 @@ def test_a_batch_is_complete_when_each_writers_marker_says_so(
 ) -> None:
     """A writer that ended without an error and without its marker has written nothing that counts."""
     batch = plan()
-    planned = Planned(batch, looked_at=True)
-    markers = {n: Marker(1, n, START, END, Reached(END, 0), done=True, counts={"t": 3}) for n in range(2)}
-    monkeypatch.setattr(one_batch, "begin_pinned", lambda *_: (LedgerState(plan=batch), batch))
+    planned = PlannedBatch(batch, offsets_checked=True)
+    markers = {n: Marker(1, n, START, END, ResumePosition(END, 0), done=True, counts={"t": 3}) for n in range(2)}
+    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda *_: (LedgerState(plan=batch), batch))
     for name in (
-        "load_state",
-        "ready_topics",
-        "learn_history",
-        "filters_in_force",
-        "forget_chunks",
+        "load_schema_state",
+        "prepare_topics",
+        "record_history_id",
+        "active_filters",
+        "delete_chunk_records",
     ):
         monkeypatch.setattr(one_batch, name, lambda *_, **__: None)
     monkeypatch.setattr(one_batch, "check_available", lambda *_: pytest.fail("it was just looked at"))
     monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
     job: Any = SimpleNamespace(
         create_topics=lambda specs: None,
-        history=None,
-        note_tables=lambda tables: None,
-        note_native=lambda counts: None,
-        native=NativeCounts(),
+        history_cache=None,
+        add_table_counts=lambda tables: None,
+        add_native_counts=lambda counts: None,
+        native_counts=NativeCounts(),
         read=lambda **_: LedgerState(plan=batch, markers=markers),
-        schemas=SimpleNamespace(handlers=dict),
+        schema_ids=SimpleNamespace(handlers=dict),
     )
     runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
     assert drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None)) == {"t": 6}

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError, SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
@@ -43,13 +43,13 @@ def announced(*wires: tuple[int, int]) -> Any:
 AS_IT_IS = announced((wt.LONG, 0), (wt.LONG, 0))
 
 
-def make(made: Routes, table_map: Any, *tables: Any) -> Any:
+def make(made: TableRoutes, table_map: Any, *tables: Any) -> Any:
     state: Any = SimpleNamespace(tables={t.id: t for t in tables})
-    return made._make(table_map, state, EVENT)
+    return made._build_route(table_map, state, EVENT)
 
 
-def of(**more: str) -> Routes:
-    return Routes(config(**more), BATCH, 0, "run")
+def of(**more: str) -> TableRoutes:
+    return TableRoutes(config(**more), BATCH, 0, "run")
 
 
 @pytest.mark.parametrize(("mode", "stops"), [("fail", True), ("warn", False), ("skip", False)])
@@ -79,12 +79,12 @@ def test_a_topic_born_in_the_batch_is_written_down_as_it_is_found(monkeypatch: p
     """The commit of its first record takes the note along; else no retry could tell that the topic was changed."""
     monkeypatch.setattr(topics_ahead, "make_admin", lambda settings: None)
     monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
-    monkeypatch.setattr(topics_ahead, "describe_made", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
+    monkeypatch.setattr(topics_ahead, "describe_created", lambda admin, topics, at: {TOPIC: TopicInfo(3, "id")})
     monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
-    made = Routes(config(), plan(writers=1), 0, "run")
+    made = TableRoutes(config(), plan(writers=1), 0, "run")
     share = make(made, AS_IT_IS, T).share
-    assert (share.partitions, share.whole) == (3, True)
-    ledger, key, value = made.learned[0]
+    assert (share.partitions, share.all_assigned) == (3, True)
+    ledger, key, value = made.side_records[0]
     assert (ledger, key) == (config().ledger_topic, b"topic/" + TOPIC.encode())
     assert b'"partitions":3' in (value or b"") and b'"id":"id"' in (value or b"")
 
@@ -95,9 +95,9 @@ def test_a_table_that_comes_into_the_topic_of_another_stops() -> None:
         return SimpleNamespace(tables={TableId("db", n): T for n in names})
 
     made = of()
-    made.forget(state("a b"), state("a b", "c"), "here")
+    made.on_schema_change(state("a b"), state("a b", "c"), "here")
     with pytest.raises(ConfigError, match="topic of their own") as caught:
-        made.forget(state("a b", "c"), state("a b", "a_b", "c"), "binlog.000001:400")
+        made.on_schema_change(state("a b", "c"), state("a b", "a_b", "c"), "binlog.000001:400")
     assert "binlog.000001:400" in caught.value.where
 
 
@@ -123,12 +123,12 @@ def test_only_tables_that_a_statement_names_are_looked_at() -> None:
     made = of()
     before: Any = SimpleNamespace(tables={TableId("db", "a b"): T})
     after: Any = SimpleNamespace(tables=Tables({TableId("db", "c"): T}))
-    made.forget(before, after, "here", [change("RENAME", "c", "a b")])
+    made.on_schema_change(before, after, "here", [change("RENAME", "c", "a b")])
     after.tables[TableId("db", "a_b")] = T
-    made.forget(after, after, "here", [change("CREATE", "a_b")])
+    made.on_schema_change(after, after, "here", [change("CREATE", "a_b")])
     after.tables[TableId("db", "a b")] = T
     with pytest.raises(ConfigError, match="topic of their own"):
-        made.forget(after, after, "here", [change("CREATE", "a b")])
+        made.on_schema_change(after, after, "here", [change("CREATE", "a b")])
 
 
 @pytest.mark.req("FAULT-32")
@@ -138,9 +138,9 @@ def test_where_changes_do_not_name_all_tables_all_are_looked_at(changes: Any) ->
     before: Any = SimpleNamespace(tables={TableId("db", "a b"): T})
     after: Any = SimpleNamespace(tables={TableId("db", "a_b"): T})
     both: Any = SimpleNamespace(tables={TableId("db", "a_b"): T, TableId("db", "a b"): T})
-    made.forget(before, after, "here", changes)
+    made.on_schema_change(before, after, "here", changes)
     with pytest.raises(ConfigError, match="topic of their own"):
-        made.forget(after, both, "here", changes)
+        made.on_schema_change(after, both, "here", changes)
 
 
 def event(db: str, name: str) -> Any:
@@ -158,22 +158,22 @@ def test_a_route_stays_as_long_as_its_table_has_the_structure(monkeypatch: pytes
     state: Any = SimpleNamespace(tables={T.id: T})
     _, first = made.of_table_map(event("db", "t"), state)
     for _ in range(2):
-        made.forget(state, state, "here", [change("CREATE", "other")])
+        made.on_schema_change(state, state, "here", [change("CREATE", "other")])
         assert made.of_table_map(event("db", "t"), state)[1] is first
     changed: Any = SimpleNamespace(tables={T.id: new})
-    made.forget(state, changed, "here", [change("ALTER", "t")])
+    made.on_schema_change(state, changed, "here", [change("ALTER", "t")])
     _, second = made.of_table_map(event("db", "t"), changed)
     assert second.decoder is not None and second.decoder.table is new
-    made.forget(changed, SimpleNamespace(tables={}), "here", [change("DROP", "t")])  # type: ignore[arg-type]
+    made.on_schema_change(changed, SimpleNamespace(tables={}), "here", [change("DROP", "t")])  # type: ignore[arg-type]
     with pytest.raises(SchemaError, match="does not know"):
         made.of_table_map(event("db", "t"), SimpleNamespace(tables={}))  # type: ignore[arg-type]
 
 
 def test_routes_of_tables_that_are_gone_do_not_pile_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(routes, "ROOM", 4)
+    monkeypatch.setattr(routes, "MAX_UNCHECKED_ROUTES", 4)
     made = of(table__exclude__list=r"db\.x.*")
     for n in range(40):
         state: Any = SimpleNamespace(tables={TableId("db", f"x{n}"): T})
-        made.forget(state, state, "here", [change("CREATE", f"x{n}")])
+        made.on_schema_change(state, state, "here", [change("CREATE", f"x{n}")])
         made.of_table_map(event("db", f"x{n}"), state)
     assert len(made._cache) <= 5

@@ -16,11 +16,11 @@ from airflow_provider_mysql_cdc.cdc.binlog.rows_header import (
     UPDATE_ROWS,
     WRITE_ROWS,
     WRITE_ROWS_V1,
+    common_headers,
     rows_header,
-    usual_headers,
 )
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import Route
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, CdcError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
@@ -38,14 +38,14 @@ def event(kind: int, behind_flags: bytes, table: int = 7) -> Event:
 @pytest.mark.parametrize("width", [1, 8, 9, 250])
 @pytest.mark.parametrize("kind", [WRITE_ROWS, UPDATE_ROWS, DELETE_ROWS])
 def test_a_usual_header_is_one_that_says_the_same_when_it_is_looked_at(kind: int, width: int) -> None:
-    usual = usual_headers(width)[kind]
+    usual = common_headers(width)[kind]
     header = rows_header(event(kind, usual + b"rows"))
-    assert header.complete() and (header.width, header.pos) == (width, 3 + 8 + len(usual))
+    assert header.has_all_columns() and (header.width, header.pos) == (width, 3 + 8 + len(usual))
 
 
 @pytest.mark.parametrize("width", [251, 255, 256, 4096])
 def test_wide_tables_have_no_usual_header_because_their_width_takes_more_than_a_byte(width: int) -> None:
-    assert usual_headers(width) == {}
+    assert common_headers(width) == {}
 
 
 class Looked:
@@ -63,9 +63,9 @@ class Looked:
 
         monkeypatch.setattr(routes_module, "rows_header", header)
         decoder: Any = SimpleNamespace(table=SimpleNamespace(columns=range(WIDTH)))
-        self.rig.writer._tables[7] = Route(
+        self.rig.writer._routes_by_id[7] = TableRoute(
             TableId("d", "t"), "p.d.t", TopicShare("p.d.t", 1, frozenset([0]), True), decoder, decoder, (decode,) * 4,
-            fill=lambda *_: None, headers=usual_headers(WIDTH),
+            fill_source=lambda *_: None, headers=common_headers(WIDTH),
         )  # fmt: skip
 
     def run(self, *events: Event) -> None:
@@ -129,19 +129,19 @@ def test_a_dead_letter_tells_the_whole_source_of_a_record_that_shows_little_of_i
 
     form: Any = SimpleNamespace(key_bytes=lambda key: key, value_bytes=refuse, partition=lambda *_: 0)
     writer: Any = rig.writer
-    writer._letters = SimpleNamespace(put=lambda topic, bad, ctx, _: letters.append((topic, ctx.src_head)))
-    writer._routes.failed = []
+    writer._dead_letters = SimpleNamespace(report=lambda topic, bad, ctx, _: letters.append((topic, ctx.src_head)))
+    writer._routes.failed_rows = []
     table, decoder = TableId("d", "t"), SimpleNamespace(table=SimpleNamespace(columns=range(WIDTH)))
-    writer._tables[7] = Route(
+    writer._routes_by_id[7] = TableRoute(
         table,
         "p.d.t",
         TopicShare("p.d.t", 1, frozenset([0]), True),
         source.source_block(table, prefix="p"),
         cast(Any, decoder),
         cast(Any, (decode,) * 4),
-        form=form,
-        fill=source.fill_time,
-        headers=usual_headers(WIDTH),
+        record_format=form,
+        fill_source=source.fill_time,
+        headers=common_headers(WIDTH),
     )
     rig.run(lambda _: iter([event(WRITE_ROWS, USUAL + b"a")]))
     ((topic, head),) = letters

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
 from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
-from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 XID = "X'01',X'',1"
@@ -50,9 +50,9 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return looked
 
 
-def made(monkeypatch: pytest.MonkeyPatch, resume: Reached | None = None) -> Rig:
+def made(monkeypatch: pytest.MonkeyPatch, resume: ResumePosition | None = None) -> Rig:
     rig = Rig(monkeypatch, resume, **{"heartbeat.interval.ms": "0"})
-    rig.writer._tables[1] = SimpleNamespace(source=None, decoder=None, signals=None)  # type: ignore[assignment]
+    rig.writer._routes_by_id[1] = SimpleNamespace(source=None, decoder=None, signals=None)  # type: ignore[assignment]
     return rig
 
 
@@ -84,7 +84,7 @@ def test_rows_are_produced_when_they_commit_and_not_before(
 
 
 def test_a_retry_does_not_produce_what_was_committed(monkeypatch: pytest.MonkeyPatch, seen: list[Any]) -> None:
-    rig = made(monkeypatch, Reached(START.at(START.file, 600), 0))
+    rig = made(monkeypatch, ResumePosition(START.with_position(START.file, 600), 0))
     rig.writer._xa._prepared[XID] = PREPARED
     monkeypatch.setattr(writer_module, "read_rows", lambda *_: pytest.fail("the rows were committed before"))
     rig.run(given(gtid(500), statement(520, f"XA COMMIT {XID}"), gtid(700), event(c.XID_EVENT, 720)))

@@ -13,7 +13,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.spark import starvation
-from airflow_provider_mysql_cdc.spark.starvation import Hunger, told_while_starving
+from airflow_provider_mysql_cdc.spark.starvation import StarvationTimer, warn_while_starving
 
 ROOT = Path(__file__).resolve().parents[2]
 # The driver of a stream that is idle: it calls nothing of Spark.
@@ -60,19 +60,19 @@ def test_a_driver_ends_when_its_jvm_is_killed(tmp_path: Path) -> None:
 
 
 def test_hunger_is_told_at_first_soon_and_then_ever_more_rarely() -> None:
-    hunger = Hunger()
-    told = [said for _ in range(500) if (said := hunger.look(0)) is not None]
-    assert told[:5] == [15, 30, 60, 120, 240] and told[-1] - told[-2] == starvation.LONGEST_S
-    assert hunger.look(1) is None and hunger.idle_s == 0, "a task that runs ends it"
-    assert [hunger.look(0) for _ in range(3)] == [None, None, 15]
-    assert hunger.look(None) is None and hunger.idle_s == 0, "between two stages nobody waits"
+    hunger = StarvationTimer()
+    told = [said for _ in range(500) if (said := hunger.update(0)) is not None]
+    assert told[:5] == [15, 30, 60, 120, 240] and told[-1] - told[-2] == starvation.MAX_WARNING_INTERVAL_S
+    assert hunger.update(1) is None and hunger.idle_s == 0, "a task that runs ends it"
+    assert [hunger.update(0) for _ in range(3)] == [None, None, 15]
+    assert hunger.update(None) is None and hunger.idle_s == 0, "between two stages nobody waits"
 
 
 def test_it_is_told_while_a_stage_waits_and_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation, "LOOK_S", 0.01)
-    monkeypatch.setattr(starvation, "FIRST_S", 0.02)
+    monkeypatch.setattr(starvation, "POLL_S", 0.01)
+    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.02)
     told: list[float] = []
-    with told_while_starving(lambda: 0, told.append):
+    with warn_while_starving(lambda: 0, told.append):
         deadline = time.monotonic() + 30
         while not told:
             assert time.monotonic() < deadline, "nothing was told"
@@ -81,5 +81,5 @@ def test_it_is_told_while_a_stage_waits_and_no_longer(monkeypatch: pytest.Monkey
     def gone() -> int:
         raise RuntimeError("the context is gone")
 
-    with told_while_starving(gone, lambda idle_s: pytest.fail("told without a look")):
+    with warn_while_starving(gone, lambda idle_s: pytest.fail("told without a look")):
         time.sleep(0.05)

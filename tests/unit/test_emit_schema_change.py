@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.emit.schema_change import ChangeFormat, snapshot_statements
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
+from airflow_provider_mysql_cdc.cdc.emit.schema_change import SchemaChangeFormat, snapshot_statements
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 EVENT = SimpleNamespace(timestamp=12, server_id=7, file="binlog.000002", start_pos=99)
@@ -21,9 +21,9 @@ def payloads(*statements: str) -> list[dict[str, Any]]:
     state = SchemaState()
     changes: Any = ()
     for sql in statements:
-        applied = apply(state, sql, DdlContext("d"))
+        applied = apply_ddl(state, sql, DdlContext("d"))
         state, changes = applied.state, applied.changes
-    records = list(ChangeFormat("p", value_schema=False).streamed(changes, EVENT, AT))
+    records = list(SchemaChangeFormat("p", value_schema=False).stream_records(changes, EVENT, AT))
     return [json.loads(r.value) for r in records]
 
 
@@ -39,10 +39,10 @@ def test_a_record_names_the_tables_that_stand_beside_it_in_the_same_database() -
 def test_a_table_without_a_record_is_named_beside_the_others() -> None:
     state = SchemaState()
     for sql in ("CREATE TABLE a (x INT)", "CREATE TABLE b (x INT)", "DROP TABLE a, b"):
-        applied = apply(state, sql, DdlContext("d"))
+        applied = apply_ddl(state, sql, DdlContext("d"))
         state = applied.state
-    form = ChangeFormat("p", value_schema=False)
-    records = list(form.streamed(applied.changes, EVENT, AT, wanted=lambda c: c.id.table == "a"))
+    form = SchemaChangeFormat("p", value_schema=False)
+    records = list(form.stream_records(applied.changes, EVENT, AT, is_included=lambda c: c.id.table == "a"))
     assert [json.loads(r.value)["source"]["table"] for r in records] == ["a,b"]
 
 
@@ -53,9 +53,9 @@ def test_a_truncation_has_no_record() -> None:
 
 @pytest.mark.parametrize("final", [True, False])
 def test_the_last_record_of_a_snapshot_without_rows_is_the_snapshots_last(final: bool) -> None:
-    latin = DbDefaults("latin1", "latin1_swedish_ci")
+    latin = DefaultCharset("latin1", "latin1_swedish_ci")
     statements = snapshot_statements(latin, {"d": latin}, {})
-    form = ChangeFormat("p", value_schema=False)
-    records = form.snapshot(statements, {}, BinlogOffset("binlog.000002", 4), final=final)
+    form = SchemaChangeFormat("p", value_schema=False)
+    records = form.snapshot_records(statements, {}, BinlogOffset("binlog.000002", 4), final=final)
     marks = [json.loads(r.value)["source"]["snapshot"] for r in records]
     assert marks == ["true"] * (len(statements) - 1) + ["last" if final else "true"]

@@ -67,25 +67,25 @@ def owners(*tables: TableId, reserved: tuple[str, ...] = ()) -> topic_names.Topi
 def test_a_table_that_comes_into_the_topic_of_another_is_refused() -> None:
     spaced, scored, other = TableId("d", "a b"), TableId("d", "a_b"), TableId("d", "c")
     found = owners(spaced, other)
-    found.follow({spaced, other, TableId("no", "a b")}, "b.1:4")
+    found.update_tables({spaced, other, TableId("no", "a b")}, "b.1:4")
     with pytest.raises(ConfigError) as caught:
-        found.follow({spaced, other, scored}, "b.1:9")
+        found.update_tables({spaced, other, scored}, "b.1:9")
     text = str(caught.value)
     assert "b.1:9" in text and "p.d.a_b: d.a b, d.a_b" in text and "table.exclude.list" in text
     with pytest.raises(ConfigError, match=r"p\.x\.y\.z: x\.y\.z, x\.y\.z"):
-        owners(TableId("x.y", "z")).follow({TableId("x.y", "z"), TableId("x", "y.z")}, "b.1:9")
+        owners(TableId("x.y", "z")).update_tables({TableId("x.y", "z"), TableId("x", "y.z")}, "b.1:9")
     with pytest.raises(ConfigError, match="itself"):
-        owners(reserved=("p.d.c",)).follow({other}, "b.1:9")
+        owners(reserved=("p.d.c",)).update_tables({other}, "b.1:9")
     with pytest.raises(ConfigError, match="longer than 249"):
-        owners().follow({TableId("d" * 64, "表" * 10), TableId("d" * 190, "t" * 60)}, "b.1:9")
-    owners().follow({TableId("no", "a b"), TableId("no", "a_b")}, "b.1:9")
+        owners().update_tables({TableId("d" * 64, "表" * 10), TableId("d" * 190, "t" * 60)}, "b.1:9")
+    owners().update_tables({TableId("no", "a b"), TableId("no", "a_b")}, "b.1:9")
 
 
 def test_tables_that_follow_one_another_or_change_places_pass() -> None:
     spaced, scored, other = TableId("d", "a b"), TableId("d", "a_b"), TableId("d", "c")
     found = owners(spaced)
-    found.follow({other}, "dropped, another created")
-    found.follow({other, scored}, "the topic is free")
-    found.follow({other, spaced}, "renamed in one statement")
+    found.update_tables({other}, "dropped, another created")
+    found.update_tables({other, scored}, "the topic is free")
+    found.update_tables({other, spaced}, "renamed in one statement")
     with pytest.raises(ConfigError):
-        found.follow({other, spaced, scored}, "and taken again")
+        found.update_tables({other, spaced, scored}, "and taken again")

@@ -20,7 +20,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 
-_READER = SnapshotTask._reader
+_READER = SnapshotTask._text_reader
 
 
 class AtOnce:
@@ -83,12 +83,12 @@ def test_rows_at_once_are_written_as_rows_one_by_one(
     for at_once in (False, True):
         rig, rows = Rig(chunk), sum(sizes)
         monkeypatch.setattr(task_module, "stream_blocks", lambda *_: blocks(sizes))
-        monkeypatch.setattr(SnapshotTask, "_reader", _READER)
-        reader, made = rig.task._reader(TABLE, TABLE.id, TOPIC), None
+        monkeypatch.setattr(SnapshotTask, "_text_reader", _READER)
+        reader, made = rig.task._text_reader(TABLE, TABLE.id, TOPIC), None
         if at_once:
             made = AtOnce(reader.decode, most, frozenset(odd))
         given = reader if made is None else replace(reader, decode=made)
-        monkeypatch.setattr(SnapshotTask, "_reader", lambda *_, given=given: given)
+        monkeypatch.setattr(SnapshotTask, "_text_reader", lambda *_, given=given: given)
         assert rig.task.run() == {TOPIC: rows}
         found = events(rig)
         assert [event["after"]["id"] for event in found] == [*range(rows)]

@@ -14,7 +14,7 @@ from golden.golden_data import sample
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.emit.envelope import envelope_text
 from airflow_provider_mysql_cdc.cdc.emit.source_block import fill
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
@@ -34,7 +34,7 @@ TIME_MODES = (
 
 def created(ddl: str) -> Table:
     """Return the table that a CREATE TABLE statement makes."""
-    state = apply(SchemaState(), ddl, DdlContext(default_db="inventory")).state
+    state = apply_ddl(SchemaState(), ddl, DdlContext(default_db="inventory")).state
     (made,) = state.tables.values()
     return made
 
@@ -96,9 +96,9 @@ def test_row_schemas_are_named_by_source_database_and_table() -> None:
 def test_the_operations_that_the_manuals_can_skip_are_known() -> None:
     """Truncate events, which no seed describes, are left out unless asked for."""
     cfg = ConnectorConfig.from_properties(BASE)
-    assert wiring.decoder_options(cfg).skipped_ops == {"t"}
+    assert table_options.decoder_options(cfg).skipped_ops == {"t"}
     cfg = ConnectorConfig.from_properties(BASE | {"skipped.operations": "c,u,d"})
-    assert wiring.decoder_options(cfg).skipped_ops == {"c", "u", "d"}
+    assert table_options.decoder_options(cfg).skipped_ops == {"c", "u", "d"}
 
 
 @pytest.mark.req("TYPE-03", "TYPE-60")
@@ -203,12 +203,14 @@ def test_masks_do_not_reach_the_statement_in_the_source_block() -> None:
         | {"key.converter.schemas.enable": "false", "value.converter.schemas.enable": "false"}
     )
     made = table(column("c", "VARCHAR", charset="utf8mb4", length=20))
-    options = wiring.table_options(cfg, made)
-    decoder = compile_decoder(made, table_map((wt.VARCHAR, 80)), options, wiring.envelope_text(cfg, made, options))
+    options = table_options.table_options(cfg, made)
+    decoder = compile_decoder(
+        made, table_map((wt.VARCHAR, 80)), options, table_options.envelope_text(cfg, made, options)
+    )
     ctx = EventContext()
     event = SimpleNamespace(timestamp=1, server_id=1, file="b.000001", start_pos=4)
     at = SimpleNamespace(gtid=None, commit_us=1, thread=1, query=statement)
-    fill(ctx, wiring.table_source(cfg, TableId("db", "t")), event, at)
+    fill(ctx, table_options.table_source_block(cfg, TableId("db", "t")), event, at)
     (record,) = write(decoder, image(1, b"\x06secret"), columns=1, ctx=ctx)
     value = json.loads(record[1])
     assert value["after"] == {"c": "***"}

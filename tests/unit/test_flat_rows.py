@@ -13,27 +13,27 @@ from memory_kafka import MemoryKafka, MemoryWriter
 from test_drain_routes import AS_IT_IS, make
 from ticdc_identity import AT, TICDC, FlatSides
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.decoders import decoder as decoder_of
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import Tolerant
+from airflow_provider_mysql_cdc.cdc.decode.decoders import choose_decoder as decoder_of
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes_module
 from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_row_decoder as flat_decoder
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
-from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PlainFlat
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import FlatRows
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_rows import TicdcRows
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
-from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import Pace
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import FlatSource, in_json
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource, json_context
 
 T = table(column("id", "INT", nullable=False), column("n", "INT", nullable=False), key=("id",))
 WIRES = wire_types(table_map((wt.LONG, 0), (wt.LONG, 0)))
@@ -54,7 +54,7 @@ def row(*values: int) -> bytes:
 def both(count: int = 1, rule: dict[str, Any] | None = None, of: Any = T, wires: Any = WIRES, **more: str) -> Any:
     """Return both ways of a table, and what writes it at once."""
     found = FlatSides(of, wires, count, rule, **more)
-    return found, PlainFlat(found.table, found.wires, found.text)
+    return found, PythonTicdcDecoder(found.table, found.wires, found.text)
 
 
 EVENTS = (
@@ -98,10 +98,10 @@ def test_what_is_not_written_at_once_becomes_json_first() -> None:
     texts, text_decoder = both(of=of, wires=wire_types(table_map((wt.LONG, 0), (wt.VARCHAR, 80))))
     broken = event("write", image(2, struct.pack("<iB", 1, 5) + b"abc"))
     assert texts.event(text_decoder, "write", *broken)[0] == "ValueDecodeError"
-    with pytest.raises(NotDirect):
+    with pytest.raises(FallbackToJson):
         text_decoder.write(*broken, texts.context(), [])
     for kind, given in (("update", changed), ("delete", alone), ("write", cut), ("write", short)):
-        with pytest.raises(NotDirect):
+        with pytest.raises(FallbackToJson):
             getattr(decoder, kind)(*given, sides.context(), [])
 
 
@@ -130,8 +130,10 @@ def rows_in_routes(count: int, writer: int, writers: int, rule: dict[str, Any] |
     sides, decoder = both(count, rule)
     mine = frozenset(part for part in range(count) if part % writers == writer)
     share = TopicShare("topic", count, mine, len(mine) == count)
-    direct = FlatRows(decoder, lambda: None, sides.form)  # type: ignore[arg-type, return-value]
-    route: Any = SimpleNamespace(topic="topic", share=share, form=sides.form, ids=None, path="db.t", decoder=direct)
+    direct = TicdcRows(decoder, lambda: None, sides.form)  # type: ignore[arg-type, return-value]
+    route: Any = SimpleNamespace(
+        topic="topic", share=share, record_format=sides.form, id_headers=None, path="db.t", decoder=direct
+    )
     return route, sides
 
 
@@ -142,16 +144,16 @@ def test_a_writer_produces_its_own_partitions(identity: bool) -> None:
         route, sides = rows_in_routes(7, writer, 2)
         sink = MemoryWriter(kafka, f"p.{writer}")
         sink.init()
-        routes = SimpleNamespace(identity=identity, headers=[("h", b"1")], failed=None)
+        routes = SimpleNamespace(has_id_header=identity, headers=[("h", b"1")], failed_rows=None)
         place = SimpleNamespace(gtid="g:1", events=1)
         output = RecordOutput(sink, routes, place, None, "history", None, {}, {})  # type: ignore[arg-type]
         out: list[Any] = []
         route.decoder.write(*event("write", *(row(n, 5) for n in range(20))), sides.context(), out)
         wanted = [(key, value, part) for key, value, _, _, part in out]
-        assert output.rows(route, out, "b:4") == []
+        assert output.produce_rows(route, out, "b:4") == []
         # One by one, as beside a row that is left out.
-        made, _ = formed_rows(sides.form, out, route.share, "b:4", tolerant=True)
-        assert {record.partition for record in made} <= route.share.mine and output.counts == {"topic": len(made)}
+        made, _ = format_rows(sides.form, out, route.share, "b:4", tolerant=True)
+        assert {record.partition for record in made} <= route.share.assigned and output.counts == {"topic": len(made)}
         sink.commit()
     written = [(r.key, r.value, r.partition) for r in kafka.committed("topic")]
     assert Counter(written) == Counter(wanted) and len({part for _, _, part in written}) > 2
@@ -170,19 +172,19 @@ def test_rows_beside_one_that_cannot_be_decoded_are_written_once_each_in_one_of_
     plain = decoder_of(sides.table, sides.wires, sides.options, sides.envelope)
     kept, changed, bad = text(1, b"a") * 2, text(2, b"b") + text(3, b"b"), text(4, b"\xff") * 2
     given, found = event("update", kept, changed, bad), dict[str, Counter[Any]]()
-    for way, rows in (("at once", FlatRows(decoder, lambda: plain, sides.form)), ("by way of JSON", plain)):
+    for way, rows in (("at once", TicdcRows(decoder, lambda: plain, sides.form)), ("by way of JSON", plain)):
         kafka, failed = MemoryKafka(), list[Any]()
         for writer in range(writers):
             sink, out = MemoryWriter(kafka, f"p.{writer}"), list[Any]()
             sink.init()
-            ctx = sides.context() if way == "at once" else in_json(sides.context())
-            Tolerant(rows, failed).update(*given, ctx, out)
+            ctx = sides.context() if way == "at once" else json_context(sides.context())
+            TolerantDecoder(rows, failed).update(*given, ctx, out)
             assert [type(header) is int for *_, header in out] == ([way == "at once", False, False])
             route, _ = rows_in_routes(7, writer, writers)
-            route.form = sides.form
-            routes: Any = SimpleNamespace(identity=False, headers=[], failed=failed)
+            route.record_format = sides.form
+            routes: Any = SimpleNamespace(has_id_header=False, headers=[], failed_rows=failed)
             output = RecordOutput(sink, routes, SimpleNamespace(), None, "history", None, {}, {})  # type: ignore[arg-type]
-            assert output.rows(route, out, "b:4") == []
+            assert output.produce_rows(route, out, "b:4") == []
             sink.commit()
         found[way] = Counter((r.key, r.value, r.partition) for r in kafka.committed("topic"))
         assert len(failed) == writers
@@ -193,7 +195,7 @@ def test_a_producer_is_told_the_partition() -> None:
     told: list[Any] = []
     sink = TransactionalWriter.__new__(TransactionalWriter)
     sink._open, sink._serve_at, sink.bytes_pending, sink.records_pending = True, 1 << 20, 0, 0
-    sink._produce, sink._pace = lambda *given: told.append((given[3], given[7])), Pace()
+    sink._produce, sink._linger = lambda *given: told.append((given[3], given[7])), AdaptiveLinger()
     of_all = [("h", b"1")]
     sink.produce_all("t", [(b"k", b"v", 0, 0, 0), (b"k", b"v", 1, 0, 4), (b"k", None, 2, 0, None)], of_all, 9)
     sink.produce_all("t", [(b"k", b"v", 0, 0, ("own", b"2"))], of_all, 9)
@@ -205,7 +207,11 @@ def test_rows_of_a_batch_are_written_at_once(monkeypatch: pytest.MonkeyPatch) ->
     cfg = ConnectorConfig.from_properties(TICDC)
     start = BinlogOffset("b.000001", 4)
     plan = BatchPlan(1, "drain", start, start, 1, partitions={"shop.db.t": 3}, assignment={"shop.db.t": (0,)})
-    routes = Routes(cfg, plan, 0, "run", forms=Forms(cfg, lambda *_: SchemaId(7)))
+    routes = TableRoutes(cfg, plan, 0, "run", formats=RecordFormats(cfg, lambda *_: SchemaId(7)))
     route = make(routes, AS_IT_IS, T)
-    assert isinstance(route.decoder, FlatRows) and isinstance(route.source, FlatSource) and route.form is not None
-    assert isinstance(route.decoder.direct, flat_decoder.FlatDecoder)
+    assert (
+        isinstance(route.decoder, TicdcRows)
+        and isinstance(route.source, TicdcSource)
+        and route.record_format is not None
+    )
+    assert isinstance(route.decoder.avro_decoder, flat_decoder.TicdcRowDecoder)

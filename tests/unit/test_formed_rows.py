@@ -12,29 +12,29 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource
-from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import formed_rows
+from airflow_provider_mysql_cdc.cdc.formats.formatted_rows import format_rows
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
-from airflow_provider_mysql_cdc.cdc.formats.record_format import Bytes, TableForm
+from airflow_provider_mysql_cdc.cdc.formats.record_format import OptionalBytes, RecordFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTo, RowEmitter
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import EmitTarget, RowEmitter
 
 pytestmark = pytest.mark.quick
 
 
-class Picky(TableForm):
+class Picky(RecordFormat):
     """Put keys and values into parentheses, those but that are refused; a key's number is its partition."""
 
     def __init__(self, *refused: bytes) -> None:
         self.refused = refused
 
-    def _checked(self, data: Bytes) -> Bytes:
+    def _checked(self, data: OptionalBytes) -> OptionalBytes:
         if any(data is not None and word in data for word in self.refused):
             raise ValueDecodeError("a record of table db.t cannot be written as Avro", why="so it is", remedy="look")
         return None if data is None else b"(%s)" % data
 
     key_bytes = value_bytes = _checked
 
-    def partition(self, name: Bytes, key: Bytes, value: Bytes, count: int) -> int:
+    def partition(self, record_key: OptionalBytes, key: OptionalBytes, value: OptionalBytes, count: int) -> int:
         return int(json.loads(key or b"")["id"]) % count
 
 
@@ -61,13 +61,13 @@ def shares(count: int) -> list[TopicShare]:
     return [TopicShare("t", count, frozenset((n,)), count == 1) for n in range(count)]
 
 
-def told(form: TableForm, records: Sequence[Any] = EVENT, count: int = 4) -> tuple[list[Any], list[Any]]:
+def told(form: RecordFormat, records: Sequence[Any] = EVENT, count: int = 4) -> tuple[list[Any], list[Any]]:
     """Return what all writers write and leave out together."""
     written, bad = [], []
     for share in shares(count):
-        found, left_out = formed_rows(form, records, share, "binlog.1:4", tolerant=True)
-        assert {r.partition for r in found} <= share.mine
-        written += [(r.row, r.leg, r.key, r.value, r.header) for r in found]
+        found, left_out = format_rows(form, records, share, "binlog.1:4", tolerant=True)
+        assert {r.partition for r in found} <= share.assigned
+        written += [(r.row, r.record_number, r.key, r.value, r.header) for r in found]
         bad += left_out
     return sorted(written, key=lambda r: r[:2]), bad
 
@@ -99,7 +99,7 @@ def test_a_row_of_one_record_is_left_out_and_the_others_stay(refused: bytes) -> 
 
 def test_without_leave_the_row_is_named_and_nothing_of_the_event_is_given() -> None:
     with pytest.raises(ValueDecodeError) as found:
-        formed_rows(Picky(b'{"id": 2,'), EVENT, shares(1)[0], "binlog.1:4", tolerant=False)
+        format_rows(Picky(b'{"id": 2,'), EVENT, shares(1)[0], "binlog.1:4", tolerant=False)
     assert found.value.where == "binlog.1:4, row 1, key id=2"
     assert "cannot be written as Avro" in found.value.what
 
@@ -124,18 +124,18 @@ def test_rows_of_a_snapshot(mode: str) -> None:
         table=Table(TableId("db", "t"), ()),
         decode=lambda packet, pos, ctx, out: out.append((key(int(packet)), packet, 0, 0, None)),
         fill=lambda ctx, marker: None,
-        texts=SnapshotSource(lambda *_: None, lambda ns: "}", "}"),
+        source_texts=SnapshotSource(lambda *_: None, lambda ns: "}", "}"),
         where="snapshot of db.t/0",
-        to=EmitTo(sink, "topic", 3, [], 0, Picky(b"4")),  # type: ignore[arg-type]
+        target=EmitTarget(sink, "topic", 3, [], 0, Picky(b"4")),  # type: ignore[arg-type]
         counts=counts,
-        identity="x",
+        id_prefix="x",
     )
-    emitter.row(b"5", "true")
+    emitter.emit_row(b"5", "true")
     if mode == "fail":
         with pytest.raises(ValueDecodeError, match=r"snapshot of db\.t/0, key id=4"):
-            emitter.row(b"4", "true")
+            emitter.emit_row(b"4", "true")
     else:
-        emitter.row(b"4", "true")
+        emitter.emit_row(b"4", "true")
         assert emitter.left_out == 1 and counts == {"topic (rows left out)": 1}
-    emitter.row(b"6", "true")
+    emitter.emit_row(b"6", "true")
     assert sent == [("topic", b'({"id":%d})' % n, b"(%d)" % n, n % 3, []) for n in (5, 6)]

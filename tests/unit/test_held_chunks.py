@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 from decode_builder import column, table
 
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ASK_AT_ONCE, HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import KEYS_PER_QUERY, ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ChunkVisibility
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, chunk_columns, kinds_of, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, chunk_columns, chunk_condition, kinds_of
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of, kind_name
 
-READ = ReadAt(BinlogOffset("binlog.000001", 100))
+READ = ChunkVisibility(BinlogOffset("binlog.000001", 100))
 
 
 class Counted(int):
@@ -56,11 +56,11 @@ def nobody(sql: str) -> list[tuple[Any, ...]]:
 
 def test_a_key_is_found_among_a_hundred_thousand_chunks_with_some_twenty_comparisons() -> None:
     chunks = chunks_at("SIGNED", *range(0, 1_000_000, 10))
-    held, gaps = HeldChunks(chunks, READ), HeldChunks(chunks[::2], READ)
+    held, gaps = ChunkLookup(chunks, READ), ChunkLookup(chunks[::2], READ)
     Counted.compared = 0
     keys: dict[int, Bound] = {n: (Counted(n),) for n in range(-5, 1_000_005, 999)}
-    assert held.holding(keys, nobody) == set(keys)
-    assert gaps.holding(keys, nobody) == {n for n in keys if (max(n, -9) + 9) // 10 % 2 == 0}
+    assert held.matching_keys(keys, nobody) == set(keys)
+    assert gaps.matching_keys(keys, nobody) == {n for n in keys if (max(n, -9) + 9) // 10 % 2 == 0}
     assert Counted.compared < len(keys) * 2 * 60
 
 
@@ -72,7 +72,7 @@ class Server:
 
     def __call__(self, sql: str) -> list[tuple[Any, ...]]:
         self.questions += 1
-        assert sql.count("UNION ALL") < ASK_AT_ONCE
+        assert sql.count("UNION ALL") < KEYS_PER_QUERY
         out = []
         for part in sql.split("UNION ALL"):
             key, bound = (bytes.fromhex(h) for h in re.findall(r"_utf8mb4 (?:0x|'')([0-9a-f]*)", part))
@@ -85,12 +85,12 @@ def test_the_server_is_asked_as_often_as_bisection_needs() -> None:
     chunks = chunks_at("utf8mb4 utf8mb4_bin", *(f"k{n:05}" for n in range(0, 5000)))
     keys: dict[str, Bound] = {k: (k,) for k in ("", "k", "k00000", "k000001", "k02500", "k04999", "k05000", "z")}
     server = Server()
-    assert HeldChunks(chunks, READ).holding(keys, server) == set(keys)
+    assert ChunkLookup(chunks, READ).matching_keys(keys, server) == set(keys)
     assert server.questions <= 14
     # Without the chunks of 2500 to 2503, and without the last one.
     less = [c for c in chunks if c.high is not None and not "k02500" <= str(c.high[0]) <= "k02503"]
-    assert HeldChunks(less, READ).holding(keys, server) == set(keys) - {"k02500", "k05000", "z"}
-    assert HeldChunks(chunks[2500:2501], READ).holding(keys, server) == {"k02500"}
+    assert ChunkLookup(less, READ).matching_keys(keys, server) == set(keys) - {"k02500", "k05000", "z"}
+    assert ChunkLookup(chunks[2500:2501], READ).matching_keys(keys, server) == {"k02500"}
 
 
 ORDERED = {
@@ -111,9 +111,9 @@ ORDERED = {
 @pytest.mark.parametrize("kind", ORDERED)
 def test_written_forms_come_in_the_order_of_the_values(kind: str) -> None:
     values = ORDERED[kind]
-    held = [HeldChunks([c], READ) for c in chunks_at(kind, *values)]
+    held = [ChunkLookup([c], READ) for c in chunks_at(kind, *values)]
     keys: dict[int, Bound] = {n: (value,) for n, value in enumerate(values)}
-    assert [h.holding(keys, nobody) for h in held] == [*({n} for n in keys), set()]
+    assert [h.matching_keys(keys, nobody) for h in held] == [*({n} for n in keys), set()]
 
 
 @pytest.mark.parametrize(
@@ -157,12 +157,12 @@ def test_what_a_record_says_of_a_key_is_of_a_closed_form(kind: str, value: Any) 
 
 def test_literals() -> None:
     chunk = chunks_at("TIME 1", "-01:00:00.5")[1]
-    assert predicate(chunk) == "(`k` > TIME'-01:00:00.5')"
+    assert chunk_condition(chunk) == "(`k` > TIME'-01:00:00.5')"
     (kind,) = kinds_of(chunk)
-    assert kind.apart("-01:00:00.5") == "-3600500000"
-    assert predicate(chunks_at("VARBINARY", "")[0]) == "(`k` <= x'')"
-    assert predicate(chunks_at("TIMESTAMP 0", "0000-00-00 00:00:00")[0]) == "(`k` <= '0000-00-00 00:00:00')"
-    assert predicate(chunks_at("DECIMAL 4 1", "-0.5")[0]) == "(`k` <= -0.5)"
+    assert kind.standalone_literal("-01:00:00.5") == "-3600500000"
+    assert chunk_condition(chunks_at("VARBINARY", "")[0]) == "(`k` <= x'')"
+    assert chunk_condition(chunks_at("TIMESTAMP 0", "0000-00-00 00:00:00")[0]) == "(`k` <= '0000-00-00 00:00:00')"
+    assert chunk_condition(chunks_at("DECIMAL 4 1", "-0.5")[0]) == "(`k` <= -0.5)"
 
 
 @pytest.mark.parametrize("case", ["overlap", "columns", "backwards", "open"])
@@ -174,9 +174,9 @@ def test_chunks_that_do_not_follow_each_other_are_refused(case: str) -> None:
         "backwards": [first, SnapshotChunk(first.table, 1, ("k",), (20,), (10,), kinds=("SIGNED",))],
         "open": [first, third, SnapshotChunk(first.table, 3, ("k",), (30,), (40,), kinds=("SIGNED",))],
     }
-    assert HeldChunks([third, first], READ).chunks == [first, third]
+    assert ChunkLookup([third, first], READ).chunks == [first, third]
     with pytest.raises(DamagedRecordError):
-        HeldChunks(damaged[case], READ)
+        ChunkLookup(damaged[case], READ)
 
 
 @pytest.mark.parametrize("name", ["FLOAT", "DOUBLE", "BIT", "ENUM", "SET", "TEXT", "BLOB", "JSON", "GEOMETRY"])

@@ -13,9 +13,9 @@ from memory_job import config
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ChunkVisibility
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
@@ -35,14 +35,14 @@ def kept(
     options: DecoderOptions, *rows: bytes, chunk: SnapshotChunk = CHUNK, gone: bool = False
 ) -> list[tuple[int, int]]:
     """Return row and leg of the records of an UPDATE that the chunk does not contain."""
-    held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)), gone=gone)
-    filters = KeyFilters(config(), {T.id: [held]})
-    filters.learn(T, MAP)
+    held = ChunkLookup([chunk], ChunkVisibility(BinlogOffset("binlog.000001", 100)), dropped=gone)
+    filters = SnapshotFilter(config(), {T.id: [held]})
+    filters.prepare_table(T, MAP)
     buf, pos, end = body(*rows, columns=2, images=2)
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
     made: list[Any] = []
     compile_decoder(T, MAP, options, EnvelopeText()).update(buf, pos, end, context(), made)
-    return [(r[2], r[3]) for r in filters.keep(T.id, made, event, RowsAt(event, pos, UPDATE))]
+    return [(r[2], r[3]) for r in filters.outside_chunks(T.id, made, event, EventRows(event, pos, UPDATE))]
 
 
 PLAIN, OTHER = DecoderOptions(key_columns=("id",)), DecoderOptions(key_columns=("n",))

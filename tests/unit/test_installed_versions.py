@@ -15,7 +15,7 @@ import pytest
 from airflow_provider_mysql_cdc.airflow_version import require_airflow
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_one_version
+from airflow_provider_mysql_cdc.spark.spark_version import jars_version, require_same_version
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -79,18 +79,18 @@ def test_the_version_of_a_spark_is_read_from_its_jar(version: str, tmp_path: Pat
 
 def test_a_place_without_jars_says_nothing(tmp_path: Path) -> None:
     assert jars_version(str(tmp_path)) is None and jars_version("") is None
-    require_one_version("4.3.0", None, "pyspark/__init__.py")
+    require_same_version("4.3.0", None, "pyspark/__init__.py")
 
 
 @pytest.mark.parametrize("java", ["4.3.0", "4.3.1", "4.3.0-amzn-0"])
 def test_patches_and_vendors_names_go_together(java: str) -> None:
-    require_one_version("4.3.0", java, "pyspark/__init__.py")
+    require_same_version("4.3.0", java, "pyspark/__init__.py")
 
 
 @pytest.mark.parametrize("java", ["4.2.0", "4.30.0", "3.4.3"])
 def test_two_releases_do_not(java: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        require_one_version("4.3.0", java, "/env/pyspark/__init__.py")
+        require_same_version("4.3.0", java, "/env/pyspark/__init__.py")
     assert f"pyspark=={java}" in caught.value.remedy and not caught.value.can_retry
     assert "/env/pyspark/__init__.py is 4.3.0" in caught.value.where
 

@@ -22,16 +22,16 @@ def kafka() -> MemoryKafka:
 
 def test_tasks_are_written_down_before_they_start(monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka) -> None:
     job = memory_job(monkeypatch, CFG, kafka)
-    job.allow_writers(5, LedgerState(ids=1))
+    job.reserve_writers(5, LedgerState(writer_count=1))
     assert job.read().writer_ids() == (0, 1, 2, 3, 4)
-    job.allow_writers(2, job.read())
-    assert job.read().ids == 5
+    job.reserve_writers(2, job.read())
+    assert job.read().writer_count == 5
 
 
 def test_many_records_are_written_in_transactions_of_bounded_size(
     monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka
 ) -> None:
-    monkeypatch.setattr(job_ledger, "PUT_AT_ONCE", 10)
+    monkeypatch.setattr(job_ledger, "MAX_TRANSACTION_RECORDS", 10)
     job = memory_job(monkeypatch, CFG, kafka)
     job.put_all((f"k{n}", {"n": n}) for n in range(25))
     assert [len(keys) for keys in transactions(kafka, CFG.ledger_topic)] == [10, 10, 5]
@@ -62,9 +62,9 @@ def test_what_a_job_has_written_is_read_before_it_plans_on(monkeypatch: pytest.M
     with memory_job(monkeypatch, CFG, kafka) as job:
         job.read()
         job.put("writers", {"count": 7})
-        assert job.latest().ids == 7
+        assert job.latest().writer_count == 7
         job.begin(plan())
         assert job.latest().plan_in_force().epoch == plan().epoch
         job.put("writers", {"count": 8})
         job.write_outcome(plan(), counts={})
-        assert job.latest().ids == 8
+        assert job.latest().writer_count == 8

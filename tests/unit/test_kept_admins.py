@@ -10,7 +10,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 from airflow_provider_mysql_cdc.cdc.sink import clients
-from airflow_provider_mysql_cdc.cdc.sink.admin_pool import KEPT_S, Kept, let_go_at_fork
+from airflow_provider_mysql_cdc.cdc.sink.admin_pool import CLIENT_LIFETIME_S, ClientPool, clear_at_fork
 
 HERE = {"bootstrap.servers": "127.0.0.1:1", "sasl.password": Secret("one")}
 
@@ -27,10 +27,10 @@ class Client:
 @dataclass
 class Rig:
     now: float = 0.0
-    kept: Kept[Client] = field(init=False)
+    kept: ClientPool[Client] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.kept = Kept(clock=lambda: self.now)
+        self.kept = ClientPool(clock=lambda: self.now)
 
     def get(self, settings: dict[str, Any] = HERE) -> Client:
         return self.kept.get(settings, Client)
@@ -59,9 +59,9 @@ def test_a_client_that_has_seen_an_error_is_not_handed_out_again() -> None:
 def test_a_client_serves_for_a_minute_at_most() -> None:
     rig = Rig()
     first = rig.get()
-    rig.now = KEPT_S - 1
+    rig.now = CLIENT_LIFETIME_S - 1
     assert rig.get() is first
-    rig.now = KEPT_S
+    rig.now = CLIENT_LIFETIME_S
     assert rig.get() is not first
 
 
@@ -74,14 +74,14 @@ def test_clients_that_nobody_asks_for_are_let_go() -> None:
             gone.append("ended")
 
     rig.kept.get({"bootstrap.servers": "old"}, Ending)
-    rig.now = KEPT_S
+    rig.now = CLIENT_LIFETIME_S
     rig.get()
     assert gone == ["ended"]
 
 
 def test_a_fork_finds_none() -> None:
     rig = Rig()
-    let_go_at_fork(rig.kept)
+    clear_at_fork(rig.kept)
     first = rig.get()
     child = os.fork()
     if child == 0:
@@ -92,5 +92,5 @@ def test_a_fork_finds_none() -> None:
 
 def test_the_package_keeps_its_admin_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(clients, "_create", lambda *_: Client())
-    monkeypatch.setattr(clients, "_ADMINS", Kept())
+    monkeypatch.setattr(clients, "_ADMIN_POOL", ClientPool())
     assert clients.make_admin(HERE) is clients.make_admin(dict(HERE))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 
 
 @dataclass
@@ -31,7 +31,7 @@ class Client:
 
 @dataclass
 class Rig:
-    kept: KeptConsumer = field(default_factory=KeptConsumer)
+    kept: ConsumerCache = field(default_factory=ConsumerCache)
     made: list[Client] = field(default_factory=list)
 
     def lend(self, topic_id: str | None = "id-1") -> Any:
@@ -39,7 +39,7 @@ class Rig:
             self.made.append(Client(told))
             return self.made[-1]
 
-        return self.kept.lend(topic_id, make)
+        return self.kept.borrow(topic_id, make)
 
     @property
     def closed(self) -> list[int]:

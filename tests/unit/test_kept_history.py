@@ -10,7 +10,7 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import KeptHistory, TopicEnd
+from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
 
@@ -39,7 +39,7 @@ class Topic:
             self.read += 1
             yield found
 
-    def at(self, kept: KeptHistory, pos: int, epoch: int = 2, server: str = "s1") -> SchemaState:
+    def at(self, kept: HistoryCache, pos: int, epoch: int = 2, server: str = "s1") -> SchemaState:
         self.read = 0
         end = TopicEnd(self.id, len(self.records))
         return kept.structures(end, self.since, Replay(place(pos, server), epoch))
@@ -49,11 +49,11 @@ class Topic:
 
 
 def same(one: SchemaState, other: SchemaState) -> bool:
-    return dict(one.tables) == dict(other.tables) and dict(one.unread) == dict(other.unread)
+    return dict(one.tables) == dict(other.tables) and dict(one.unparsed) == dict(other.unparsed)
 
 
 def test_a_later_batch_reads_only_what_came_since() -> None:
-    kept, topic = KeptHistory(), Topic(create(n) for n in range(1, 1001))
+    kept, topic = HistoryCache(), Topic(create(n) for n in range(1, 1001))
     assert len(topic.at(kept, 100_000).tables) == 1000
     assert topic.read == 1000
     assert len(topic.at(kept, 100_050, 3).tables) == 1000
@@ -64,7 +64,7 @@ def test_a_later_batch_reads_only_what_came_since() -> None:
 
 
 def test_what_lies_behind_the_offset_waits_for_its_batch() -> None:
-    kept, topic = KeptHistory(), Topic([create(1), create(3), create(2)])
+    kept, topic = HistoryCache(), Topic([create(1), create(3), create(2)])
     assert [t.table for t in topic.at(kept, 250).tables] == ["t1", "t2"]
     assert [t.table for t in topic.at(kept, 250, 3).tables] == ["t1", "t2"]
     assert [t.table for t in topic.at(kept, 300, 4).tables] == ["t1", "t3", "t2"]
@@ -75,7 +75,7 @@ def test_what_lies_behind_the_offset_waits_for_its_batch() -> None:
     "change", ["made anew", "without an id", "shorter", "back", "an earlier epoch", "another server"]
 )
 def test_what_was_kept_is_read_anew_where_it_may_not_hold(change: str) -> None:
-    kept, topic = KeptHistory(), Topic([create(1), create(2), create(3)])
+    kept, topic = HistoryCache(), Topic([create(1), create(2), create(3)])
     topic.id = None if change == "without an id" else topic.id
     assert len(topic.at(kept, 300, 5).tables) == 3
     pos, epoch, server = 300, 5, "s1"
@@ -95,7 +95,7 @@ def test_what_was_kept_is_read_anew_where_it_may_not_hold(change: str) -> None:
 
 
 def test_after_a_statement_that_is_not_understood_all_is_read_anew() -> None:
-    kept, topic = KeptHistory(), Topic([create(1)])
+    kept, topic = HistoryCache(), Topic([create(1)])
     topic.at(kept, 100)
     topic.records.append(record(200, "ALTER TABLE t1 GIBBERISH"))
     with pytest.raises(DdlParseError):
@@ -123,7 +123,7 @@ def any_record(rng: random.Random, epoch: int, near: int) -> HistoryRecord:
 @pytest.mark.parametrize("seed", range(60))
 def test_it_finds_what_a_whole_reading_finds(seed: int) -> None:
     rng = random.Random(seed)
-    kept, topic, pos, epoch = KeptHistory(), Topic(), 500, 2
+    kept, topic, pos, epoch = HistoryCache(), Topic(), 500, 2
     for _ in range(12):
         for _ in range(rng.randrange(5)):
             again = topic.records and rng.random() < 0.2

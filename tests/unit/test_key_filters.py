@@ -14,15 +14,15 @@ from store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.drain import snapshot_filter as key_filters
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import NOT_KNOWN, ReadAt
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import UNKNOWN_TRANSACTION, ChunkVisibility
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import gone_record
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import GoneChunk, Span, spans_to_json
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import dropped_chunk_members
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import DroppedChunk, NameSpan, spans_to_json
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START
 
 T = table(column("id", "INT", nullable=False), column("n", "INT"), key=("id",))
@@ -46,18 +46,20 @@ def event(pos: int, buf: bytes = b"", end: int = 0) -> Any:
 # -- from the ledger's records ----------------------------------------------------------------------------------------
 
 
-def record(pos: int, *spans: Span) -> dict[str, Any]:
+def record(pos: int, *spans: NameSpan) -> dict[str, Any]:
     return {"offset": at(pos).to_json(), "chunk": upto(5).to_json(), "spans": spans_to_json(spans)}
 
 
-def filters(*records: dict[str, Any]) -> KeyFilters | None:
-    return KeyFilters.from_chunks(config(), records, plan(start=at(100), end=at(900)))
+def filters(*records: dict[str, Any]) -> SnapshotFilter | None:
+    return SnapshotFilter.from_chunks(config(), records, plan(start=at(100), end=at(900)))
 
 
-def contained(found: KeyFilters | None, name: TableId, *places: int) -> list[int]:
+def contained(found: SnapshotFilter | None, name: TableId, *places: int) -> list[int]:
     """Return the places whose events of a name are contained in some chunk."""
     assert found is not None
-    return [p for p in places if any(held.contains(event(p), NOT_KNOWN) for held in found.chunks.get(name, ()))]
+    return [
+        p for p in places if any(held.contains(event(p), UNKNOWN_TRANSACTION) for held in found.lookups.get(name, ()))
+    ]
 
 
 def test_chunks_that_were_read_where_the_batch_begins_hold_nothing_back() -> None:
@@ -67,16 +69,16 @@ def test_chunks_that_were_read_where_the_batch_begins_hold_nothing_back() -> Non
 def test_a_chunk_read_later_holds_back_what_lies_before_its_view() -> None:
     found = filters(record(100), record(300))
     assert contained(found, T.id, 150, 300, 301) == [150, 300] and contained(found, NEW_NAME, 150) == []
-    assert [len(held.chunks) for held in found.chunks[T.id]] == [1], "the one that was read at 100 contains nothing"
+    assert [len(held.chunks) for held in found.lookups[T.id]] == [1], "the one that was read at 100 contains nothing"
     two = filters(record(300), record(400))
     assert contained(two, T.id, 300, 301, 400, 401) == [300, 301, 400]
-    assert two is not None and [held.gone for held in two.chunks[T.id]] == [False, False]
+    assert two is not None and [held.dropped for held in two.lookups[T.id]] == [False, False]
 
 
 def test_chunks_of_one_view_are_searched_together() -> None:
     second = record(300) | {"chunk": SnapshotChunk(T.id, 1, ("id",), (5,), None, kinds=("SIGNED",)).to_json()}
     found = filters(record(300), second)
-    assert found is not None and [len(held.chunks) for held in found.chunks[T.id]] == [2]
+    assert found is not None and [len(held.chunks) for held in found.lookups[T.id]] == [2]
 
 
 def test_each_name_counts_while_it_was_the_tables() -> None:
@@ -87,10 +89,10 @@ def test_each_name_counts_while_it_was_the_tables() -> None:
 
 def test_of_rows_that_were_gone_the_place_up_to_which_the_table_was_followed_counts() -> None:
     """Their records stand at the first view, because the drain begins there."""
-    gone = record(100) | gone_record(at(300), GoneChunk(upto(5), ((T.id, START, (1, 250)),)))
+    gone = record(100) | dropped_chunk_members(at(300), DroppedChunk(upto(5), ((T.id, START, (1, 250)),)))
     found = filters(gone)
     assert contained(found, T.id, 150, 250, 251, 300) == [150, 250]
-    assert found is not None and [held.gone for held in found.chunks[T.id]] == [True]
+    assert found is not None and [held.dropped for held in found.lookups[T.id]] == [True]
 
 
 # -- for records of events --------------------------------------------------------------------------------------------
@@ -100,23 +102,23 @@ def row(number: int, n: int) -> bytes:
     return image(2, struct.pack("<ii", number, n))
 
 
-def kept(filters: KeyFilters, kind: int, *rows: bytes, pos: int = 50, legs: tuple[int, ...] = ()) -> list[int]:
+def kept(filters: SnapshotFilter, kind: int, *rows: bytes, pos: int = 50, legs: tuple[int, ...] = ()) -> list[int]:
     """Return the numbers of the records that are kept; each row of the event has one, of leg 0 if nothing is said."""
     buf, start, end = body(*rows, columns=2, images=2 if kind == UPDATE else 1)
     count = len(rows) // (2 if kind == UPDATE else 1)
     records: list[Any] = [(b"", b"", i, legs[i] if legs else 0, None) for i in range(count)]
     here = event(pos, buf, end)
-    return [r[2] for r in filters.keep(T.id, records, here, RowsAt(here, start, kind))]
+    return [r[2] for r in filters.outside_chunks(T.id, records, here, EventRows(here, start, kind))]
 
 
-def learned(*held: HeldChunks) -> KeyFilters:
-    found = KeyFilters(config(), {T.id: list(held)})
-    found.learn(T, MAP)
+def learned(*held: ChunkLookup) -> SnapshotFilter:
+    found = SnapshotFilter(config(), {T.id: list(held)})
+    found.prepare_table(T, MAP)
     return found
 
 
 def test_written_updated_and_deleted_rows_are_told_by_their_keys() -> None:
-    found = learned(HeldChunks([upto(5)], ReadAt(at(100))))
+    found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))))
     assert kept(found, WRITE, row(5, 0), row(6, 0)) == [1]
     assert kept(found, DELETE, row(6, 0), row(5, 0)) == [0]
     assert kept(found, UPDATE, row(5, 0), row(5, 1), row(6, 0), row(6, 1)) == [1]
@@ -124,34 +126,34 @@ def test_written_updated_and_deleted_rows_are_told_by_their_keys() -> None:
 
 def test_an_update_whose_event_key_stays_is_told_by_the_row_afterwards() -> None:
     """message.key.columns: the chunk's key changes, the event's does not."""
-    found = learned(HeldChunks([upto(5)], ReadAt(at(100))))
+    found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))))
     assert kept(found, UPDATE, row(6, 0), row(5, 0)) == []
     assert kept(found, UPDATE, row(5, 0), row(6, 0)) == [0]
 
 
 def test_events_behind_the_view_are_kept_and_each_view_counts_for_its_own_chunks() -> None:
-    found = learned(HeldChunks([upto(5)], ReadAt(at(100))), HeldChunks([upto(9)], ReadAt(at(200))))
+    found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))), ChunkLookup([upto(9)], ChunkVisibility(at(200))))
     rows = [row(5, 0), row(7, 0), row(10, 0)]
     assert kept(found, WRITE, *rows, pos=100) == [2]
     assert kept(found, WRITE, *rows, pos=150) == [2], "contained in the second view only, with the first one's keys"
     assert kept(found, WRITE, *rows, pos=201) == [0, 1, 2]
-    first = learned(HeldChunks([upto(5)], ReadAt(at(200))), HeldChunks([upto(9)], ReadAt(at(100))))
+    first = learned(ChunkLookup([upto(5)], ChunkVisibility(at(200))), ChunkLookup([upto(9)], ChunkVisibility(at(100))))
     assert kept(first, WRITE, *rows, pos=150) == [1, 2]
 
 
 def test_a_row_whose_key_nobody_could_read_is_kept() -> None:
-    found = learned(HeldChunks([upto(5)], ReadAt(at(100))))
+    found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))))
     buf, start, end = body(row(5, 0), columns=2)
     records: list[Any] = [(b"", b"", 0, 0, None), (b"", b"", 7, 0, None)]
     here = event(50, buf, end)
-    assert found.keep(T.id, records, here, RowsAt(here, start, WRITE)) == records[1:]
+    assert found.outside_chunks(T.id, records, here, EventRows(here, start, WRITE)) == records[1:]
 
 
 def test_the_rows_of_a_new_version_are_read_as_that_version() -> None:
     """ALTER TABLE moves the key behind another column; the earlier decoder would take that for the key."""
-    found = learned(HeldChunks([upto(5)], ReadAt(at(100))))
+    found = learned(ChunkLookup([upto(5)], ChunkVisibility(at(100))))
     assert kept(found, WRITE, row(5, 9), row(9, 5)) == [1]
-    found.learn(table(column("n", "INT"), column("id", "INT", nullable=False), key=("id",)), MAP)
+    found.prepare_table(table(column("n", "INT"), column("id", "INT", nullable=False), key=("id",)), MAP)
     assert kept(found, WRITE, row(5, 9), row(9, 5)) == [0]
 
 
@@ -159,10 +161,10 @@ def test_a_decoder_is_made_once_for_a_version_and_outlives_other_tables(monkeypa
     made: list[Any] = []
     plain = key_filters.compile_decoder
     monkeypatch.setattr(key_filters, "compile_decoder", lambda *args: made.append(args) or plain(*args))
-    found = KeyFilters(config(), {T.id: [HeldChunks([upto(5)], ReadAt(at(100)))], NEW_NAME: []})
-    found.learn(T, MAP)
+    found = SnapshotFilter(config(), {T.id: [ChunkLookup([upto(5)], ChunkVisibility(at(100)))], NEW_NAME: []})
+    found.prepare_table(T, MAP)
     assert kept(found, WRITE, row(5, 9)) == kept(found, WRITE, row(4, 9)) == []
-    found.learn(replace(T, id=NEW_NAME), MAP)
+    found.prepare_table(replace(T, id=NEW_NAME), MAP)
     assert kept(found, WRITE, row(5, 9)) == [] and len(made) == 1
 
 
@@ -176,8 +178,8 @@ def test_a_decoder_is_made_once_for_a_version_and_outlives_other_tables(monkeypa
     ids=["renamed", "no key any more", "of another kind"],
 )
 def test_a_key_that_was_changed_stops(columns: Any, was: str) -> None:
-    found = KeyFilters(config(), {T.id: [HeldChunks([upto(5)], ReadAt(at(100)))]})
-    found.learn(table(*columns, key=("n",)), MAP)
+    found = SnapshotFilter(config(), {T.id: [ChunkLookup([upto(5)], ChunkVisibility(at(100)))]})
+    found.prepare_table(table(*columns, key=("n",)), MAP)
     with pytest.raises(SchemaError, match="cannot be compared with the table's events") as caught:
         kept(found, WRITE, row(5, 0))
     assert caught.value.why.endswith(was) and "bounded by id as SIGNED" in caught.value.why
@@ -186,11 +188,11 @@ def test_a_key_that_was_changed_stops(columns: Any, was: str) -> None:
 
 def test_a_key_of_another_form_is_not_compared() -> None:
     chunk = SnapshotChunk(T.id, 0, ("id",), None, ("2024-01-01",), kinds=("DATE",))
-    found = learned(HeldChunks([chunk], ReadAt(at(100))))
-    (held,) = found.chunks[T.id]
-    assert found._values(b'{"id":"2024-02-03"}', held, event(50)) == ("2024-02-03",)
+    found = learned(ChunkLookup([chunk], ChunkVisibility(at(100))))
+    (held,) = found.lookups[T.id]
+    assert found._key_values(b'{"id":"2024-02-03"}', held, event(50)) == ("2024-02-03",)
     with pytest.raises(SchemaError, match="a key of an event cannot be compared") as caught:
-        found._values(b'{"id":"03.02.2024"}', held, event(50))
+        found._key_values(b'{"id":"03.02.2024"}', held, event(50))
     assert caught.value.where.endswith(", binlog.000001:50") and "DATE" in caught.value.why
     assert "again=true" in caught.value.remedy
 
@@ -207,8 +209,8 @@ def test_the_source_is_asked_over_one_connection(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(key_filters, "fetch_all", lambda conn, sql: [(opened.index(conn), sql)])
     found = learned()
     found.close()
-    assert [found._ask("a"), found._ask("b")] == [[(0, "a")], [(0, "b")]]
+    assert [found._run_query("a"), found._run_query("b")] == [[(0, "a")], [(0, "b")]]
     found.close()
     found.close()
     assert [conn.closed for conn in opened] == [1]
-    assert found._ask("c") == [(1, "c")]
+    assert found._run_query("c") == [(1, "c")]

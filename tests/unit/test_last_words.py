@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     CdcError,
@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 from airflow_provider_mysql_cdc.cdc.job import job_error as last_words
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.spark import main as spark_main
-from airflow_provider_mysql_cdc.spark.errors import MARK, named_error
+from airflow_provider_mysql_cdc.spark.errors import ERROR_MARK, named_error
 
 pytestmark = pytest.mark.quick
 
@@ -37,7 +37,7 @@ def kafka(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes | None]:
 
     def write(settings: Any, given: Any, *, timeout_s: float) -> None:
         for topic, key, value in given:
-            assert topic == "ledger.p" and timeout_s == last_words.TELL_S
+            assert topic == "ledger.p" and timeout_s == last_words.WRITE_TIMEOUT_S
             records[key.decode()] = value
 
     monkeypatch.setattr(last_words, "write_plain", write)
@@ -48,14 +48,14 @@ def end(spec: JobSpec, error: BaseException, lines: list[str] | None = None) -> 
     """Let a job end with an error, and return what comes out."""
     with (
         pytest.raises(CdcError) as caught,
-        last_words.last_words(spec, ([] if lines is None else lines).append, named_error),
+        last_words.reporting_job_error(spec, ([] if lines is None else lines).append, named_error),
     ):
         raise error
     return caught.value
 
 
 def told(records: dict[str, bytes | None], id_: str = "one", owner: str = OWNER) -> CdcError | None:
-    return last_words.told(ledger_state(records), owner, id_)
+    return last_words.read_job_error(build_ledger_state(records), owner, id_)
 
 
 def test_an_error_before_the_first_batch_is_told(kafka: dict[str, bytes | None]) -> None:
@@ -80,7 +80,9 @@ def test_a_job_that_nobody_asks_about_writes_nothing(kafka: dict[str, bytes | No
 
 
 def test_the_error_of_a_task_on_an_executor_is_told_by_its_name(kafka: dict[str, bytes | None]) -> None:
-    text = "Py4JJavaError: RuntimeError: " + MARK + '{"type": "BinlogPurgedError", "what": "gone"}\n\tat org.apache'
+    text = (
+        "Py4JJavaError: RuntimeError: " + ERROR_MARK + '{"type": "BinlogPurgedError", "what": "gone"}\n\tat org.apache'
+    )
     assert type(end(spec_of(), RuntimeError(text))) is BinlogPurgedError
     assert type(told(kafka)) is BinlogPurgedError
 
@@ -120,9 +122,9 @@ def test_a_configuration_that_this_host_cannot_read_still_leads_to_the_ledger(ka
 
 def test_the_ledger_does_not_grow_with_the_runs_that_failed(kafka: dict[str, bytes | None]) -> None:
     for n in range(500):
-        last_words.tell(spec_of("x", f"dag/run{n}/task/-1"), BinlogPurgedError("gone"), print)
-    assert len(kafka) <= last_words.SLOTS
-    assert not ledger_state(kafka).begun()
+        last_words.write_job_error(spec_of("x", f"dag/run{n}/task/-1"), BinlogPurgedError("gone"), print)
+    assert len(kafka) <= last_words.JOB_ERROR_KEYS
+    assert not build_ledger_state(kafka).has_commits()
 
 
 @pytest.mark.parametrize(("error", "code"), [(BinlogPurgedError("gone"), 78), (SinkConnectionError("x"), 75)])

@@ -62,8 +62,79 @@ def test_every_core_folder_has_its_row() -> None:
 
 
 def test_no_two_files_of_the_core_share_a_name() -> None:
-    names = [path.name for path in files(PACKAGE, "cdc") if path.name != "__init__.py"]
+    """What stands in each job's folder may be called by its role there."""
+    roles = {"__init__.py", "driver.py", "task.py", "writer.py", "records.py"}
+    names = [path.name for path in files(PACKAGE, "cdc") if path.name not in roles]
     assert sorted({name for name in names if names.count(name) > 1}) == []
+
+
+def type_names(path: Path) -> set[str]:
+    """Return the classes and type aliases of a file, without the underscore of private ones."""
+    names: set[str] = set()
+    for node in ast.parse(path.read_text()).body:
+        if isinstance(node, ast.ClassDef):
+            names.add(node.name.lstrip("_"))
+        elif isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.BinOp):
+            aliases = {t.id.lstrip("_") for t in node.targets if isinstance(t, ast.Name)}
+            names |= {name for name in aliases if name[:1].isupper() and not name.isupper()}
+    return names
+
+
+def test_no_two_types_of_the_package_share_a_name() -> None:
+    at: dict[str, list[Path]] = {}
+    for path in files(PACKAGE):
+        for name in type_names(path):
+            at.setdefault(name, []).append(path.relative_to(ROOT / PACKAGE))
+    assert {name: paths for name, paths in at.items() if len(paths) > 1} == {}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Return the groups of nodes that reach each other (Tarjan's strongly connected components)."""
+    order: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    result: list[list[str]] = []
+
+    def visit(node: str) -> None:
+        order[node] = low[node] = len(order)
+        stack.append(node)
+        for other in graph.get(node, ()):
+            if other not in order:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in stack:
+                low[node] = min(low[node], order[other])
+        if low[node] == order[node]:
+            start = stack.index(node)
+            group = sorted(stack[start:])
+            del stack[start:]
+            if len(group) > 1:
+                result.append(group)
+
+    for node in graph:
+        if node not in order:
+            visit(node)
+    return result
+
+
+def module_graph() -> dict[str, set[str]]:
+    """Return which modules of the package each imports, late imports and those for types only included."""
+    names = {".".join(p.relative_to(ROOT).with_suffix("").parts): p for p in files(PACKAGE)}
+    return {name: (imports(path) & names.keys()) - {name} for name, path in names.items()}
+
+
+def test_no_files_or_folders_import_each_other() -> None:
+    graph = module_graph()
+    folders: dict[str, set[str]] = {}
+    for name, targets in graph.items():
+        folder = name.rpartition(".")[0]
+        folders.setdefault(folder, set()).update({t.rpartition(".")[0] for t in targets} - {folder})
+    assert circles(graph) == []
+    assert circles(folders) == []
+
+
+def test_circles_are_found() -> None:
+    assert circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 
 
 def test_core_imports_neither_airflow_nor_spark() -> None:

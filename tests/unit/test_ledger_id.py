@@ -20,7 +20,7 @@ def test_the_id_is_asked_for_only_where_it_was_not_told(
         return "asked"
 
     monkeypatch.setattr(ledgers, "make_admin", lambda settings: None)
-    monkeypatch.setattr(ledgers, "topics_there", lambda admin, names: {name: TopicInfo(1, told) for name in names})
+    monkeypatch.setattr(ledgers, "existing_topics", lambda admin, names: {name: TopicInfo(1, told) for name in names})
     monkeypatch.setattr(ledgers, "topic_id", topic_id)
     monkeypatch.setattr(ledgers, "read_topic", lambda *a, **k: iter(()))
     state = Ledger({}, "ledger.p", "p").read()

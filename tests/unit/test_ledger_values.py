@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import KeptValues, LedgerValues
+from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerCache, LedgerValues
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
 
 
@@ -28,7 +28,7 @@ class Topic:
                 self.read += 1
                 yield record
 
-    def values(self, kept: KeptValues) -> dict[str, bytes | None]:
+    def values(self, kept: LedgerCache) -> dict[str, bytes | None]:
         self.read = 0
         found = kept.read(self.id, self.since)
         whole = LedgerValues().with_records(iter(self.records))
@@ -47,7 +47,7 @@ def topic() -> Topic:
 
 
 def test_a_later_reading_takes_what_came_since(topic: Topic) -> None:
-    kept = KeptValues()
+    kept = LedgerCache()
     assert len(topic.values(kept)) == 500
     assert topic.read == 500
     topic.values(kept)
@@ -60,7 +60,7 @@ def test_a_later_reading_takes_what_came_since(topic: Topic) -> None:
 
 
 def test_values_that_were_handed_out_stay_as_they_are(topic: Topic) -> None:
-    kept = KeptValues()
+    kept = LedgerCache()
     before = topic.values(kept)
     topic.put("topic/7", b"changed")
     assert (topic.values(kept)["topic/7"], before["topic/7"]) == (b"changed", b"7")
@@ -68,7 +68,7 @@ def test_values_that_were_handed_out_stay_as_they_are(topic: Topic) -> None:
 
 @pytest.mark.parametrize("how", ["made anew", "without an id", "forgotten"])
 def test_another_topic_is_read_whole(topic: Topic, how: str) -> None:
-    kept = KeptValues()
+    kept = LedgerCache()
     topic.id = None if how == "without an id" else topic.id
     topic.values(kept)
     topic.put("plan", b"{}")
@@ -76,7 +76,7 @@ def test_another_topic_is_read_whole(topic: Topic, how: str) -> None:
         topic.id = "second"
         del topic.records[:400]
     if how == "forgotten":
-        kept.forget()
+        kept.clear()
     topic.values(kept)
     assert topic.read == len(topic.records)
 
@@ -84,7 +84,7 @@ def test_another_topic_is_read_whole(topic: Topic, how: str) -> None:
 @pytest.mark.parametrize("end", ["cut off", "written again", "compacted"])
 def test_a_topic_that_lost_the_record_read_last_is_read_whole(topic: Topic, end: str) -> None:
     """An elected leader may lack what was read; compaction takes away what has a later value."""
-    kept = KeptValues()
+    kept = LedgerCache()
     topic.put("plan", b"old")
     topic.values(kept)
     last = topic.records.pop()
@@ -98,7 +98,7 @@ def test_a_topic_that_lost_the_record_read_last_is_read_whole(topic: Topic, end:
 
 
 def test_a_reading_that_fails_leaves_what_was_read(topic: Topic) -> None:
-    kept = KeptValues()
+    kept = LedgerCache()
     topic.values(kept)
     topic.put("plan", b"{}")
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit import schema_change
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.expression import Expression
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import parse
+from airflow_provider_mysql_cdc.cdc.model.stored_record import parse_json
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema import history_record
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
@@ -43,7 +43,7 @@ def created(count: int) -> tuple[SchemaState, list[TableChange]]:
     state, changes = SchemaState(), []
     for n in range(count):
         query = Query(f"CREATE TABLE inventory.orders_{n:05d} ({COLUMNS})")
-        done = apply(state, query.sql, DdlContext.from_query(query))
+        done = apply_ddl(state, query.sql, DdlContext.from_query(query))
         state, changes = done.state, [*changes, *done.changes]
     return state, changes
 
@@ -73,9 +73,9 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> Counter[s
 
 def test_tables_of_one_structure_are_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     _, changes = created(40)
-    schema_change._described.cache_clear()
+    schema_change._table_description.cache_clear()
     columns = counted(monkeypatch, schema_change, "column_dict")
-    form = schema_change.ChangeFormat("shop", key_schema=False, value_schema=False, clock_ns=lambda: 7_000_000)
+    form = schema_change.SchemaChangeFormat("shop", key_schema=False, value_schema=False, clock_ns=lambda: 7_000_000)
     told = [json.loads(form.record("inventory", c.ddl, (c,), {}).value)["tableChanges"][0] for c in changes]
     kept = [record(n, change).table_changes[0] for n, change in enumerate(changes)]
     assert columns["column_dict"] == 4
@@ -86,7 +86,7 @@ def test_tables_of_one_structure_are_described_once(monkeypatch: pytest.MonkeyPa
 
 def test_another_structure_is_described_for_itself() -> None:
     state, _ = created(1)
-    other = apply(state, "ALTER TABLE inventory.orders_00000 ADD total INT COMMENT 'net'", DdlContext()).state
+    other = apply_ddl(state, "ALTER TABLE inventory.orders_00000 ADD total INT COMMENT 'net'", DdlContext()).state
     before, after = (s.tables[TableId("inventory", "orders_00000")] for s in (state, other))
     assert len(schema_change.table_dict(before)["columns"]) == 4
     assert len(schema_change.table_dict(after)["columns"]) == 5
@@ -103,25 +103,29 @@ def test_tables_of_a_database_ask_once_whether_it_is_captured(monkeypatch: pytes
 
 
 def test_a_list_forgets_names_before_they_are_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.config.parse_value._REMEMBERED", 10)
+    monkeypatch.setattr("airflow_provider_mysql_cdc.cdc.config.parse_value._MATCH_CACHE_SIZE", 10)
     cfg = ConnectorConfig.from_properties(PROPERTIES | {"table.include.list": r"inventory\.orders_.*1"})
     found = [cfg.captures(TableId("inventory", f"orders_{n}")) for n in range(100)]
     assert found == [n % 10 == 1 for n in range(100)]
     from airflow_provider_mysql_cdc.cdc.config import fields as F
 
-    assert len(cfg[F.TABLE_INCLUDE_LIST]._known) <= 10
+    assert len(cfg[F.TABLE_INCLUDE_LIST]._match_cache) <= 10
 
 
 def test_columns_ask_no_rules_where_none_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     table = created(1)[0].tables[TableId("inventory", "orders_00000")]
-    types = counted(monkeypatch, wiring, "type_expression")
-    assert wiring.table_options(ConnectorConfig.from_properties(PROPERTIES), table).treatments == ()
+    types = counted(monkeypatch, table_options, "type_expression")
+    assert table_options.table_options(ConnectorConfig.from_properties(PROPERTIES), table).treatments == ()
     assert types["type_expression"] == 0
     narrowed = PROPERTIES | {"column.exclude.list": r"inventory\..*\.note"}
-    assert wiring.table_options(ConnectorConfig.from_properties(narrowed), table).included == ("id", "state", "made")
+    assert table_options.table_options(ConnectorConfig.from_properties(narrowed), table).included == (
+        "id",
+        "state",
+        "made",
+    )
     assert types["type_expression"] == 0
     hidden = PROPERTIES | {"column.mask.with.3.chars": r"inventory\.orders_.*\.note"}
-    found = wiring.table_options(ConnectorConfig.from_properties(hidden), table).treatments
+    found = table_options.table_options(ConnectorConfig.from_properties(hidden), table).treatments
     assert [name for name, _ in found] == ["note"]
 
 
@@ -146,7 +150,7 @@ def test_a_history_record_is_written_as_json_writes_it() -> None:
 def test_sessions_that_are_alike_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     _, changes = created(20)
     written = [record(n, change).to_bytes() for n, change in enumerate(changes)]
-    history_record._known_context.cache_clear()
+    history_record._cached_context.cache_clear()
     read = counted(monkeypatch, history_record, "_read_context")
     found = [HistoryRecord.from_bytes(data) for data in written]
     assert read["_read_context"] == 1
@@ -154,15 +158,15 @@ def test_sessions_that_are_alike_are_read_once(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_json_that_the_fast_reader_refuses_is_still_read() -> None:
-    assert parse('{"a": "\\ud800", "b": 1}') == {"a": "\ud800", "b": 1}
-    assert parse(b'{"a": [1, 2.5, null, "\xc3\xa9"]}') == {"a": [1, 2.5, None, "é"]}
-    assert str(parse('{"a": NaN}')["a"]) == "nan"
+    assert parse_json('{"a": "\\ud800", "b": 1}') == {"a": "\ud800", "b": 1}
+    assert parse_json(b'{"a": [1, 2.5, null, "\xc3\xa9"]}') == {"a": [1, 2.5, None, "é"]}
+    assert str(parse_json('{"a": NaN}')["a"]) == "nan"
 
 
 def test_a_statement_about_very_many_tables_fits_into_a_history_record() -> None:
     """A broker takes a megabyte; what the statement changes is told by the statement."""
     ddl = "DROP TABLE " + ", ".join(f"orders_of_customers_in_region_{n:06d}" for n in range(10_000))
-    gone = [apply(SchemaState(), "DROP TABLE orders", DdlContext(default_db="inventory")).changes[0]] * 10_000
+    gone = [apply_ddl(SchemaState(), "DROP TABLE orders", DdlContext(default_db="inventory")).changes[0]] * 10_000
     position = BinlogOffset("binlog.000001", 500, None, UUID)
     wide = HistoryRecord.of_statement(position, 1, 7, Query(ddl), gone, prefix="shop")
     assert len(wide.to_bytes()) < 500_000
@@ -185,7 +189,7 @@ def test_records_of_one_statement_are_made_as_they_are_written() -> None:
     event: Any = SimpleNamespace(timestamp=7, file="binlog.000001", start_pos=4, server_id=1)
     at: Any = SimpleNamespace(commit_us=0, gtid=None, thread=0, query=None)
     ddl = "DROP TABLE " + ", ".join(f"t{n}" for n in range(50))
-    gone = apply(SchemaState(), ddl, DdlContext(default_db="inventory")).changes
-    records = schema_change.ChangeFormat("shop", clock_ns=clock).streamed(gone, event, at)
+    gone = apply_ddl(SchemaState(), ddl, DdlContext(default_db="inventory")).changes
+    records = schema_change.SchemaChangeFormat("shop", clock_ns=clock).stream_records(gone, event, at)
     assert next(records).value and len(made) == 1
     assert len(list(records)) == 49 and len(made) == 50

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from mutatelib.copies import compile_by_hash
-from mutatelib.runs import Runs
+from mutatelib.runs import PytestRunner
 
 PRODUCT = "LIMIT = 1\nSEEN = []\n"
 HELPER = """import os, product
@@ -68,14 +68,16 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def runs(checkout: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[PytestRunner]:
     # One process for all these tests: what one leaves would be seen by the next one.
-    made = Runs(checkout, tmp_path_factory.mktemp("home"), {**os.environ, "PYTHONPATH": str(checkout)})
+    made = PytestRunner(checkout, tmp_path_factory.mktemp("home"), {**os.environ, "PYTHONPATH": str(checkout)})
     yield made
     made.end()
 
 
-def _run(runs: Runs, name: str, limit_s: float = 120.0, *options: str) -> tuple[int | None, list[tuple[str, str]], str]:
+def _run(
+    runs: PytestRunner, name: str, limit_s: float = 120.0, *options: str
+) -> tuple[int | None, list[tuple[str, str]], str]:
     ended = runs.test((f"test_it.py::{name}",), *options, limit_s=limit_s)
     assert ended.cpu_s > 0
     return ended.code, [(red.phase, red.error) for red in ended.reds], ended.output
@@ -92,7 +94,7 @@ def _gone(pid: int) -> bool:
     return False
 
 
-def test_a_run_finds_the_text_as_it_is(runs: Runs, checkout: Path) -> None:
+def test_a_run_finds_the_text_as_it_is(runs: PytestRunner, checkout: Path) -> None:
     file = checkout / "product.py"
     for limit, code in ((1, 0), (2, 1), (1, 0)):
         # Of one length and second: what is compiled may not be taken for fresh.
@@ -101,12 +103,12 @@ def test_a_run_finds_the_text_as_it_is(runs: Runs, checkout: Path) -> None:
         assert _run(runs, "test_limit", 120.0)[:2] == (code, [("call", "AssertionError")] * code)
 
 
-def test_nothing_is_left_of_the_run_before(runs: Runs) -> None:
+def test_nothing_is_left_of_the_run_before(runs: PytestRunner) -> None:
     for _ in range(2):
         assert _run(runs, "test_nothing_is_left_of_another_run")[0] == 0
 
 
-def test_how_a_test_went_red_is_told(runs: Runs) -> None:
+def test_how_a_test_went_red_is_told(runs: PytestRunner) -> None:
     code, reds, output = _run(runs, "test_setup")
     assert (code, reds) == (1, [("setup", "OSError")]) and "no server" in output
     ended = runs.test(("test_it.py::test_says",), limit_s=120)
@@ -120,7 +122,7 @@ def test_how_a_test_went_red_is_told(runs: Runs) -> None:
     assert said[0] == said[1] != str(os.getsid(0)), "a session of its own"
 
 
-def test_what_is_no_test_is_no_red_one(runs: Runs, checkout: Path) -> None:
+def test_what_is_no_test_is_no_red_one(runs: PytestRunner, checkout: Path) -> None:
     assert _run(runs, "test_that_is_not_there")[0] == 4
     assert _run(runs, "test_exit")[:2] == (7, [])
     (checkout / "product.py").write_text("no python")
@@ -131,7 +133,7 @@ def test_what_is_no_test_is_no_red_one(runs: Runs, checkout: Path) -> None:
         (checkout / "product.py").write_text(PRODUCT)
 
 
-def test_a_run_ends_with_its_time_and_takes_along_what_it_started(runs: Runs, checkout: Path) -> None:
+def test_a_run_ends_with_its_time_and_takes_along_what_it_started(runs: PytestRunner, checkout: Path) -> None:
     assert _run(runs, "test_hang", 120.0, "--timeout=2")[:2] == (1, [("call", "Failed")])
     assert _gone(int((checkout / "left").read_text()))
     (checkout / "left").unlink()
@@ -143,7 +145,7 @@ def test_a_run_ends_with_its_time_and_takes_along_what_it_started(runs: Runs, ch
 def test_a_name_of_the_project_that_is_loaded_beforehand_is_refused(tmp_path: Path) -> None:
     # Whatever the tests call `json` would be the interpreter's.
     (tmp_path / "json.py").write_text("")
-    runs = Runs(tmp_path, tmp_path, {**os.environ, "PYTHONPATH": ""})
+    runs = PytestRunner(tmp_path, tmp_path, {**os.environ, "PYTHONPATH": ""})
     with pytest.raises(RuntimeError, match="has ended"):
         runs.test(("x.py",), limit_s=60)
     runs.end()
@@ -152,8 +154,8 @@ def test_a_name_of_the_project_that_is_loaded_beforehand_is_refused(tmp_path: Pa
 def test_runs_end_with_whoever_asked_for_them(checkout: Path, tmp_path: Path) -> None:
     (checkout / "left").unlink(missing_ok=True)
     code = (
-        "import os, pathlib, sys; from mutatelib.runs import Runs; "
-        "Runs(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), os.environ)"
+        "import os, pathlib, sys; from mutatelib.runs import PytestRunner; "
+        "PytestRunner(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), os.environ)"
         ".test(('test_it.py::test_hang',), limit_s=600)"
     )
     scripts = str(Path(__file__).resolve().parents[2] / "scripts")

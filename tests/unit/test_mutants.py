@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from mutatelib import cli, run
 from mutatelib.mutant import REPOSITORY, ListError, Mutant, _read, load
-from mutatelib.run import control, try_mutant
-from mutatelib.runs import Ended, Red
-from mutatelib.verdicts import Result, Verdict, judged
+from mutatelib.run import check_controls, try_mutant
+from mutatelib.runs import FailedTest, RunOutcome
+from mutatelib.verdicts import Result, Verdict, judge
 
 MUTANTS = load()
 HOLES = range(1, 23)
@@ -53,10 +53,10 @@ class FakeCopy:
     """A copy whose tests end as a test says."""
 
     root: Path
-    ends: list[Ended]
+    ends: list[RunOutcome]
     seen: list[tuple[str, tuple[str, ...]]] = field(default_factory=list)
 
-    def test(self, tests: tuple[str, ...], *options: str, limit_s: float) -> Ended:
+    def test(self, tests: tuple[str, ...], *options: str, limit_s: float) -> RunOutcome:
         file = self.root / MUTANT.path
         self.seen.append((file.read_text() if file.exists() else "", tests))
         return self.ends.pop(0)
@@ -67,11 +67,11 @@ TEXT, CHANGED = "if careful:\n    pass\n", "if False:\n    pass\n"
 NODE = "unit/test_x.py::test_y"
 
 
-def red(phase: str = "call", error: str = "AssertionError", text: str = "", line: str = "assert x") -> Ended:
-    return Ended(1, 2.0, "F", (Red(f"tests/{NODE}", phase, error, text, line),))
+def red(phase: str = "call", error: str = "AssertionError", text: str = "", line: str = "assert x") -> RunOutcome:
+    return RunOutcome(1, 2.0, "F", (FailedTest(f"tests/{NODE}", phase, error, text, line),))
 
 
-GREEN = Ended(0, 1.0, "9 passed")
+GREEN = RunOutcome(0, 1.0, "9 passed")
 BY_PLUGIN = "Timeout (>150.0s) from pytest-timeout."
 
 
@@ -87,7 +87,7 @@ BY_PLUGIN = "Timeout (>150.0s) from pytest-timeout."
         (red(error="Failed", text=BY_PLUGIN), "took too long", NODE),
         (red(line="assert time.monotonic() < deadline, 'nobody came'"), "took too long", NODE),
         (red("setup", "Failed", BY_PLUGIN), "took too long", NODE),
-        (Ended(None, 9.0, ""), "took too long", ""),
+        (RunOutcome(None, 9.0, ""), "took too long", ""),
         (replace(red("setup", "StackError"), code=None), "took too long", ""),
         (replace(red(error="TimeoutError"), code=None), "took too long", NODE),
         # It was red before what cleans up behind it hung.
@@ -95,13 +95,17 @@ BY_PLUGIN = "Timeout (>150.0s) from pytest-timeout."
         (red("setup", "StackError"), "errored", NODE),
         (red("teardown", "OperationalError"), "errored", NODE),
         # The tests were not run: a mutant that cannot be imported, a test that is not there, a crash.
-        (Ended(2, 1.0, "ERROR", (Red("tests/unit/test_x.py", "collect", "", "SyntaxError", ""),)), "not testable", ""),
-        (Ended(4, 1.0, "file not found"), "not testable", ""),
-        (Ended(5, 1.0, "no tests ran"), "not testable", ""),
-        (Ended(-11, 1.0, ""), "not testable", ""),
+        (
+            RunOutcome(2, 1.0, "ERROR", (FailedTest("tests/unit/test_x.py", "collect", "", "SyntaxError", ""),)),
+            "not testable",
+            "",
+        ),
+        (RunOutcome(4, 1.0, "file not found"), "not testable", ""),
+        (RunOutcome(5, 1.0, "no tests ran"), "not testable", ""),
+        (RunOutcome(-11, 1.0, ""), "not testable", ""),
     ],
 )
-def test_a_mutant_is_made_judged_and_taken_back(tmp_path: Path, ended: Ended, verdict: str, killer: str) -> None:
+def test_a_mutant_is_made_judged_and_taken_back(tmp_path: Path, ended: RunOutcome, verdict: str, killer: str) -> None:
     path = tmp_path / MUTANT.path
     path.parent.mkdir()
     path.write_text(TEXT)
@@ -113,19 +117,19 @@ def test_a_mutant_is_made_judged_and_taken_back(tmp_path: Path, ended: Ended, ve
 
 def test_what_a_row_expects_is_a_kill_and_nothing_else_is() -> None:
     hangs, stops = replace(MUTANT, expects="took too long"), replace(MUTANT, expects="errored")
-    assert judged(hangs, Ended(None, 9.0, ""))[0] == "killed" == judged(stops, red("setup", "OSError"))[0]
-    assert judged(hangs, red("setup", "OSError"))[0] == "errored"
-    assert judged(stops, red(error="TimeoutError"))[0] == "took too long"
-    assert judged(hangs, red())[0] == "killed" and judged(hangs, GREEN)[0] == "survived"
+    assert judge(hangs, RunOutcome(None, 9.0, ""))[0] == "killed" == judge(stops, red("setup", "OSError"))[0]
+    assert judge(hangs, red("setup", "OSError"))[0] == "errored"
+    assert judge(stops, red(error="TimeoutError"))[0] == "took too long"
+    assert judge(hangs, red())[0] == "killed" and judge(hangs, GREEN)[0] == "survived"
 
 
 @pytest.mark.parametrize(
     ("ends", "verdict", "cpu_s"),
-    [([red()], "killed", 2.0), ([GREEN, red()], "killed", 3.0), ([Ended(4, 1.0, ""), GREEN], "survived", 2.0)],
+    [([red()], "killed", 2.0), ([GREEN, red()], "killed", 3.0), ([RunOutcome(4, 1.0, ""), GREEN], "survived", 2.0)],
     ids=["it does again", "it does not", "it is no longer there"],
 )
 def test_the_test_that_killed_it_comes_first_and_all_follow(
-    tmp_path: Path, ends: list[Ended], verdict: str, cpu_s: float
+    tmp_path: Path, ends: list[RunOutcome], verdict: str, cpu_s: float
 ) -> None:
     path = tmp_path / MUTANT.path
     path.parent.mkdir()
@@ -145,7 +149,7 @@ def test_a_test_that_is_red_without_the_mutant_kills_nothing(tmp_path: Path) -> 
         Result(hung, "killed"),
     ]
     copy: Any = FakeCopy(tmp_path, [red()])
-    found = {r.mutant.name: r for r in control(copy, results)}
+    found = {r.mutant.name: r for r in check_controls(copy, results)}
     assert copy.seen == [("", (NODE, f"{NODE}z", "unit/test_x.py"))]
     assert {name: r.verdict for name, r in found.items()} == {
         "n": "red without it",
@@ -153,8 +157,8 @@ def test_a_test_that_is_red_without_the_mutant_kills_nothing(tmp_path: Path) -> 
         "hung": "red without it",
     }
     assert found["other"].controlled and not found["n"].controlled
-    copy = FakeCopy(tmp_path, [Ended(4, 1.0, "not found")])
-    assert [r.verdict for r in control(copy, results[:1])] == ["red without it"]
+    copy = FakeCopy(tmp_path, [RunOutcome(4, 1.0, "not found")])
+    assert [r.verdict for r in check_controls(copy, results[:1])] == ["red without it"]
 
 
 @dataclass

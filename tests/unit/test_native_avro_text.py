@@ -19,9 +19,9 @@ from airflow_provider_mysql_cdc.cdc.avro.avro_binary import varint
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
-from airflow_provider_mysql_cdc.cdc.formats import avro_rows, wiring
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.formats import avro_rows, table_options
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
@@ -47,9 +47,9 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKernel]:
 
 def rows_of(made: Table = T, options: DecoderOptions | None = None, tally: Any = None) -> avro_rows.TextRows:
     cfg = ConnectorConfig.from_properties(BASE | avro("http://r:1"))
-    given = options or wiring.table_options(cfg, made)
-    form = Forms(cfg, lambda *_: SchemaId(7)).of_table(made, given, "topic")
-    return avro_rows.text_rows(cfg, form, made, given, tally=tally)
+    given = options or table_options.table_options(cfg, made)
+    form = RecordFormats(cfg, lambda *_: SchemaId(7)).table_format(made, given, "topic")
+    return avro_rows.create_text_rows(cfg, form, made, given, tally=tally)
 
 
 def native(fake: FakeKernel, options: DecoderOptions = PLAIN) -> tuple[Any, Sides]:
@@ -73,7 +73,7 @@ def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
 
 
 def test_a_constant_is_told_as_avro(fake: FakeKernel) -> None:
-    mask = ColumnTreatment(change=ValueChange(Change.CONSTANT, text="*é"))
+    mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     native(fake, replace(PLAIN, treatments=(("name", mask),)))
     assert fake.plans[0][1][1] == (b"", None, b"\2\6*\xc3\xa9")
 
@@ -108,7 +108,7 @@ def test_the_marked_tail_is_the_tail_of_a_time() -> None:
         assert text == block.op_tail(ns)
 
 
-CUT = ColumnTreatment(change=ValueChange(Change.CUT_TEXT, length=3))
+CUT = ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3))
 POINT = table(column("id", "INT", nullable=False), column("p", "POINT"), key=("id",))
 
 
@@ -123,10 +123,10 @@ POINT = table(column("id", "INT", nullable=False), column("p", "POINT"), key=("i
 def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
     made: Table, options: DecoderOptions, why: str, fake: FakeKernel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tally, out = kernel().tally(), list[Any]()
+    tally, out = kernel().new_tally(), list[Any]()
     with caplog.at_level(logging.INFO):
         found = rows_of(made, replace(options, prefix="p"), tally)
-    assert found.direct and fake.plans == []
+    assert found.writes_avro and fake.plans == []
     assert f"rows of db.t are written as Avro in Python: {why}" in caplog.text
     values = {"INT": b"1", "TINYINT": b"1", "VARCHAR": b"a", "DATE": b"2026-01-02", "TIME": b"00:00:01", "POINT": None}
     ctx = Sides(made, options).contexts("true")[1]
@@ -136,7 +136,7 @@ def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
 
 def test_a_row_by_way_of_json_is_counted_once(fake: FakeKernel) -> None:
     """What neither the kernel nor Python writes at once, Python reads as JSON: the kernel has been asked already."""
-    tally, out = kernel().tally(), list[Any]()
+    tally, out = kernel().new_tally(), list[Any]()
     assert tally is not None
     found, fake.answer = rows_of(tally=tally), -1
     ctx = Sides(T, PLAIN).contexts("true")[1]

@@ -15,14 +15,14 @@ from decode_builder import body, column, image, table, table_map
 from fake_kernel import FakeKernel, installed
 from ticdc_identity import AT, FlatSides
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import NotDirect
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import wire_types
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import KEY_CHANGE, kernel
-from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import around_of
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import row_context
 from airflow_provider_mysql_cdc.cdc.formats import native_ticdc_rows as native_flat
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PlainFlat
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
@@ -42,7 +42,7 @@ COLUMNS = {"partition": "columns", "columns": ["name", "at"]}
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKernel]:
-    with installed(monkeypatch, native_flat, "NativeFlat") as made:
+    with installed(monkeypatch, native_flat, "NativeTicdcDecoder") as made:
         yield made
 
 
@@ -50,7 +50,7 @@ def made(count: int = 1, rule: dict[str, Any] | None = None, **changed: Any) -> 
     """Return both ways of a table, and what writes its rows at once."""
     both = FlatSides(T, WIRES, count, rule, **{"enable-tidb-extension": "true"})
     text = replace(both.text, options=replace(both.text.options, **changed))
-    return both, native_flat.flat_decoder(T, WIRES, text, kernel().tally())
+    return both, native_flat.create_ticdc_decoder(T, WIRES, text, kernel().new_tally())
 
 
 def test_what_the_kernel_writes_is_not_written_again(fake: FakeKernel) -> None:
@@ -69,7 +69,7 @@ def test_what_it_declines_is_written_in_python_or_by_way_of_json(fake: FakeKerne
     assert found.write(*body(ROW, columns=5), both.context(), out) == 1
     assert out[0][0] == b"\x00\x00\x00\x00\x01\x02" and out[0][4] == 0
     other = image(5, struct.pack("<i", 2) + ROW[5:], nulls=16)
-    with pytest.raises(NotDirect):
+    with pytest.raises(FallbackToJson):
         found.update(*body(ROW, other, columns=5, images=2), both.context(), out)
 
 
@@ -118,16 +118,16 @@ def test_a_time_that_values_cannot_hold_is_told_by_way_of_json(fake: FakeKernel)
     both, found = made()
     at = SimpleNamespace(gtid=None, commit_us=(1 << 55) - 1, thread=9, query=None)
     given = body(ROW, columns=5)
-    for direct in (found, PlainFlat(T, WIRES, both.text)):
-        with pytest.raises(NotDirect):
+    for direct in (found, PythonTicdcDecoder(T, WIRES, both.text)):
+        with pytest.raises(FallbackToJson):
             direct.write(*given, both.context(at=at), [])
     assert fake.asked == []
     outcome = both.event(found, "write", *given, both.context(at=at))
     assert outcome is not None and outcome[0] == "ValueDecodeError" and "OverflowError" in outcome[1]
 
 
-CUT = ColumnTreatment(change=ValueChange(Change.CUT_TEXT, length=3))
-MASKED = ColumnTreatment(change=ValueChange(Change.CONSTANT, text="***"))
+CUT = ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3))
+MASKED = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="***"))
 CUSTOM = CustomColumn("name", "converter x", str, "string")
 
 
@@ -145,7 +145,7 @@ def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
 ) -> None:
     with caplog.at_level(logging.INFO):
         _, found = made(7, rule, **changed)
-    assert type(found) is PlainFlat and fake.plans == []
+    assert type(found) is PythonTicdcDecoder and fake.plans == []
     assert [r.getMessage() for r in caplog.records] == [
         f"rows of db.t are written in TiCDC's protocol in Python: {why}"
     ]
@@ -160,8 +160,8 @@ def test_its_events_are_counted(fake: FakeKernel) -> None:
 @pytest.mark.parametrize(("rule", "walks"), [(None, True), (COLUMNS, True), ({"partition": "ts"}, False)])
 def test_transactions_are_walked_where_they_do_not_decide(rule: Any, walks: bool) -> None:
     both, found = made(7, rule)
-    around = around_of(SimpleNamespace(source=both.source, decoder=found))  # type: ignore[arg-type]
+    around = row_context(SimpleNamespace(source=both.source, decoder=found))  # type: ignore[arg-type]
     assert (around is not None) is walks
     if around is not None:
-        assert found.texts_around(around.ctx, "u") == ("\x02u", "\u0100commit_ts\u0100\u0100millis\u0100")
-        assert found.texts_around(around.ctx, "d") == ("", "")
+        assert found.row_texts(around.ctx, "u") == ("\x02u", "\u0100commit_ts\u0100\u0100millis\u0100")
+        assert found.row_texts(around.ctx, "d") == ("", "")

@@ -13,7 +13,7 @@ import pytest
 from fake_kernel import FakeKernel, installed
 
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_rows
-from airflow_provider_mysql_cdc.cdc.decode.native_kernel import FORM, MODULE, VARIABLE, kernel
+from airflow_provider_mysql_cdc.cdc.decode.native_kernel import ENV_VARIABLE, FORM, MODULE, kernel
 
 # An extension cannot be made here; what stands beside it is compared in the same way.
 NAME, BYTES = f"{MODULE}.abi3.so", b"machine code"
@@ -21,7 +21,7 @@ NAME, BYTES = f"{MODULE}.abi3.so", b"machine code"
 
 @pytest.fixture
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKernel]:
-    with installed(monkeypatch, native_rows, "NativeDecoder") as made:
+    with installed(monkeypatch, native_rows, "NativeRowDecoder") as made:
         yield made
 
 
@@ -37,33 +37,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (about / "METADATA").write_text("Name: airflow-provider-mysql-cdc-native\nVersion: 9.9\n")
     (about / "RECORD").write_text(f"{MODULE}/__init__.py,,\n{MODULE}/{NAME},sha256={digest},{len(BYTES)}\n")
     kept = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == MODULE}
-    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.delenv(ENV_VARIABLE, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
     importlib.invalidate_caches()
-    native_kernel._installed.cache_clear()
+    native_kernel._load_kernel.cache_clear()
     yield package
     sys.modules.pop(MODULE, None)
     sys.modules.update(kept)
-    native_kernel._installed.cache_clear()
+    native_kernel._load_kernel.cache_clear()
 
 
 @pytest.mark.parametrize("value", ["off", "OFF", " off ", "0", "false", "no"])
 def test_words_that_forbid_the_kernel(value: str, fake: FakeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, value)
-    assert kernel() == (None, f"Python ({VARIABLE}={value.strip()})")
+    monkeypatch.setenv(ENV_VARIABLE, value)
+    assert kernel() == (None, f"Python ({ENV_VARIABLE}={value.strip()})")
 
 
 @pytest.mark.parametrize("value", ["on", "1", "True", "", " "])
 def test_words_that_allow_the_kernel(value: str, fake: FakeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(VARIABLE, value)
+    monkeypatch.setenv(ENV_VARIABLE, value)
     assert kernel().module is fake
 
 
 def test_a_word_that_is_neither_leaves_the_kernel_out_and_is_told(
     fake: FakeKernel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(VARIABLE, "python")
-    assert kernel() == (None, f"Python ({VARIABLE}=python, which is neither on nor off)")
+    monkeypatch.setenv(ENV_VARIABLE, "python")
+    assert kernel() == (None, f"Python ({ENV_VARIABLE}=python, which is neither on nor off)")
 
 
 def test_a_kernel_that_is_as_it_was_installed(folder: Path) -> None:

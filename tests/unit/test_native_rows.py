@@ -19,17 +19,17 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel, native_rows
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import HiddenRow
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import UnnumberedRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import FORM, KEY_CHANGE, PANIC, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import op_of
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
 T = table(column("id", "INT", nullable=False), column("name", "VARCHAR", charset="utf8mb4"), key=("id",))
 MAP = table_map((wt.LONG, 0), (wt.VARCHAR, 80))
@@ -38,7 +38,7 @@ ROW, NEXT = image(2, b"\1\0\0\0\1a"), image(2, b"\2\0\0\0\1b")
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKernel]:
-    with installed(monkeypatch, native_rows, "NativeDecoder") as made:
+    with installed(monkeypatch, native_rows, "NativeRowDecoder") as made:
         yield made
 
 
@@ -87,7 +87,7 @@ def test_a_kernel_with_a_defect_is_not_asked_again(fake: FakeKernel, caplog: pyt
 
 
 def test_a_row_number_without_a_text_is_one_for_python(fake: FakeKernel) -> None:
-    (record,) = decoded("write", ROW, first_row=HiddenRow(0))
+    (record,) = decoded("write", ROW, first_row=UnnumberedRow(0))
     assert fake.asked == [] and b'"row":}' in record[1]
 
 
@@ -97,7 +97,7 @@ def test_operations_that_are_left_out(fake: FakeKernel) -> None:
 
 
 def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
-    mask = ColumnTreatment(change=ValueChange(Change.CONSTANT, text="*é"))
+    mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), tombstones=False, key_fields=(("k", "v"),))
     compile_decoder(T, MAP, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))
     ((columns, keys, around, binary, tombstones, _, owned),) = fake.plans
@@ -115,7 +115,7 @@ def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
     ]
 
 
-CUT = ColumnTreatment(change=ValueChange(Change.CUT_TEXT, length=3))
+CUT = ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3))
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_a_kernel_that_refuses_the_plan_leaves_the_table_to_python(fake: FakeKer
 def test_which_kernel_there_is(fake: FakeKernel, monkeypatch: pytest.MonkeyPatch) -> None:
     assert kernel() == (fake, "native kernel 9.9")
     monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
-    assert kernel() == (None, "Python (MYSQL_CDC_NATIVE=off)") and kernel().tally() is None
+    assert kernel() == (None, "Python (MYSQL_CDC_NATIVE=off)") and kernel().new_tally() is None
 
 
 def test_a_kernel_of_another_version_is_left_alone(fake: FakeKernel) -> None:
@@ -176,13 +176,13 @@ def test_a_kernel_that_is_not_there(error: str | None, text: str, monkeypatch: p
 )
 def test_what_dates_and_times_are_told_as(kind: str, code: int, mode: str, wanted: tuple[str, Any]) -> None:
     made = column("c", kind, length=3)
-    op = op_of(Request(made, WireType(code, 3), replace(DEFAULT, time_mode=mode), "null"))
+    op = binlog_op(ColumnRequest(made, WireType(code, 3), replace(DEFAULT, time_mode=mode), "null"))
     assert op is not None and (op.name, op.numbers) == wanted
 
 
 def test_what_the_kernel_decoded_is_told_in_marker_tally_and_log() -> None:
     offset, seven = BinlogOffset("binlog.000001", 4), NativeCounts(7, {"key_change": 2})
-    marker = Marker(1, 0, offset, offset, Reached(offset), native=seven)
+    marker = Marker(1, 0, offset, offset, ResumePosition(offset), native=seven)
     assert Marker.from_json(marker.to_json()) == marker
     assert not {"native_rows", "native_declined"} & replace(marker, native=NativeCounts()).to_json().keys()
     tally = RunTally("r", native=NativeCounts(3, {"key_change": 1, "table": 1}))
@@ -195,21 +195,21 @@ def test_what_the_kernel_decoded_is_told_in_marker_tally_and_log() -> None:
 
 
 def test_why_events_are_left_to_python_is_counted(fake: FakeKernel) -> None:
-    tally = kernel().tally()
+    tally = kernel().new_tally()
     assert tally is not None
     decoder, out = compile_decoder(T, MAP, DEFAULT, NO_SCHEMA, tally), list[Any]()
-    decoder.write(*body(ROW, columns=2), context(first_row=HiddenRow(0)), out)
+    decoder.write(*body(ROW, columns=2), context(first_row=UnnumberedRow(0)), out)
     fake.answer = PANIC
     decoder.write(*body(ROW, columns=2), context(), out)
     decoder.write(*body(ROW, columns=2), context(), out)
     tally.native.rows, tally.native.declined = 5, [0, 4, 0, 0, 1]
     assert tally.counts() == NativeCounts(5, {"key_change": 4, "defect": 2, "row_number": 1})
-    assert tally.counting(lambda *given: len(given), "format")(1, 2) == 2
+    assert tally.counting_fallbacks(lambda *given: len(given), "format")(1, 2) == 2
     assert tally.counts().declined["format"] == 1
 
 
 def test_operations_that_are_left_out_are_not_counted(fake: FakeKernel) -> None:
-    tally = kernel().tally()
+    tally = kernel().new_tally()
     assert tally is not None
     decoder = compile_decoder(T, MAP, replace(DEFAULT, skipped_ops=frozenset("dt")), NO_SCHEMA, tally)
     decoder.delete(*body(ROW, columns=2), context(), [])

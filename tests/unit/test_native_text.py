@@ -14,13 +14,13 @@ from native_identity import TABLES
 
 from airflow_provider_mysql_cdc.cdc.decode import native_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import HiddenRow
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import UnnumberedRow
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeText
+from airflow_provider_mysql_cdc.cdc.decode.native_text import NativeTextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.native_transactions import mark
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnTreatment, ValueChange
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnTreatment, ValueChange, ValueChangeKind
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 
@@ -30,7 +30,7 @@ ROW = packet(b"1", b"a")
 
 @pytest.fixture(autouse=True)
 def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKernel]:
-    with installed(monkeypatch, native_text, "NativeText") as made:
+    with installed(monkeypatch, native_text, "NativeTextDecoder") as made:
         yield made
 
 
@@ -63,7 +63,7 @@ def test_the_errors_are_those_of_python(fake: FakeKernel) -> None:
 
 
 def test_a_kernel_with_a_defect_is_not_asked_again(fake: FakeKernel, caplog: pytest.LogCaptureFixture) -> None:
-    fake.answer, tally, out = PANIC, kernel().tally(), list[Any]()
+    fake.answer, tally, out = PANIC, kernel().new_tally(), list[Any]()
     decode = compile_text_decoder(T, DEFAULT, NO_SCHEMA, tally=tally)
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
@@ -77,7 +77,7 @@ def test_a_kernel_with_a_defect_is_not_asked_again(fake: FakeKernel, caplog: pyt
 
 def at_once(fake: FakeKernel, rows: int, tail: str = "}", **more: Any) -> tuple[int, int]:
     decode, fake.many = compile_text_decoder(T, DEFAULT, NO_SCHEMA), rows
-    assert isinstance(decode, native_text.NativeText)
+    assert isinstance(decode, native_text.NativeTextDecoder)
     ctx = context(**more)
     ctx.tail = tail
     return decode.many(b"data", 7, 5, ctx, [])
@@ -94,12 +94,12 @@ def test_rows_at_once_are_those_that_the_kernel_says(fake: FakeKernel) -> None:
 @pytest.mark.parametrize("answer", [-1, -4, PANIC])
 def test_what_the_kernel_declines_at_once_is_no_row(fake: FakeKernel, answer: int) -> None:
     assert at_once(fake, answer) == (0, 7)
-    assert at_once(fake, 3, first_row=HiddenRow(0)) == (0, 7) and len(fake.asked) == 1
+    assert at_once(fake, 3, first_row=UnnumberedRow(0)) == (0, 7) and len(fake.asked) == 1
 
 
 def test_a_kernel_that_failed_at_many_rows_is_not_asked_again(fake: FakeKernel) -> None:
     decode, fake.many = compile_text_decoder(T, DEFAULT, NO_SCHEMA), PANIC
-    assert isinstance(decode, native_text.NativeText)
+    assert isinstance(decode, native_text.NativeTextDecoder)
     for _ in range(3):
         assert decode.many(b"data", 7, 5, context(), []) == (0, 7)
     decode(ROW, 0, context(), [])
@@ -107,7 +107,7 @@ def test_a_kernel_that_failed_at_many_rows_is_not_asked_again(fake: FakeKernel) 
 
 
 def test_a_row_number_without_a_text_is_one_for_python(fake: FakeKernel) -> None:
-    (record,) = read(first_row=HiddenRow(0))
+    (record,) = read(first_row=UnnumberedRow(0))
     assert fake.asked == [] and b'"row":}' in record[1]
 
 
@@ -121,7 +121,7 @@ def test_text_around_the_row_is_given_as_bytes_are(fake: FakeKernel) -> None:
 
 
 def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
-    mask = ColumnTreatment(change=ValueChange(Change.CONSTANT, text="*é"))
+    mask = ColumnTreatment(change=ValueChange(ValueChangeKind.CONSTANT, text="*é"))
     options = replace(DEFAULT, treatments=(("name", mask),), key_fields=(("k", "v"),))
     compile_text_decoder(T, options, replace(NO_SCHEMA, key_schema='{"s":1}', value_schema='{"v":"é"}'))
     ((columns, value, key, around, _),) = fake.plans
@@ -135,7 +135,7 @@ def test_what_the_kernel_is_told_of_a_table(fake: FakeKernel) -> None:
     ]
 
 
-CUT = ColumnTreatment(change=ValueChange(Change.CUT_TEXT, length=3))
+CUT = ColumnTreatment(change=ValueChange(ValueChangeKind.TRUNCATE_TEXT, length=3))
 CUSTOM = CustomColumn("name", "converter x", str, "string")
 
 
@@ -150,10 +150,10 @@ CUSTOM = CustomColumn("name", "converter x", str, "string")
 def test_a_table_that_the_kernel_does_not_know_is_one_for_python(
     options: DecoderOptions, why: str, fake: FakeKernel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    tally, out = kernel().tally(), list[Any]()
+    tally, out = kernel().new_tally(), list[Any]()
     with caplog.at_level(logging.INFO):
         decode = compile_text_decoder(T, options, NO_SCHEMA, tally=tally)
-    assert not isinstance(decode, NativeText) and fake.plans == [] and TABLES.fullmatch(why)
+    assert not isinstance(decode, NativeTextDecoder) and fake.plans == [] and TABLES.fullmatch(why)
     assert [r.getMessage() for r in caplog.records] == [f"rows of db.t are decoded in Python: {why}"]
     decode(ROW, 0, context(), out)
     assert len(out) == 1 and tally is not None and tally.counts() == NativeCounts(0, {"table": 1})

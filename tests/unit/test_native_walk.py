@@ -17,8 +17,14 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CUT, LEFT, OVER, Marked, Walked
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
+    BATCH_FULL,
+    DECLINED,
+    TRUNCATED,
+    MarkedContext,
+    NativeTransactions,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.murmur2 import partition
 
@@ -44,16 +50,16 @@ class Walk:
         self.walker = BothWalks(module, self.tally, by_event=by_event)
         envelope = EnvelopeText(None, None)
         owned = None if mine is None else OwnedKeys(partitions, mine, partition)
-        self.decoder = NativeDecoder(T, WIRES, DecoderOptions(**options), envelope, module, self.tally, owned=owned)
+        self.decoder = NativeRowDecoder(T, WIRES, DecoderOptions(**options), envelope, module, self.tally, owned=owned)
         self.route = route(self.decoder)
         learn(self.walker, MAP, self.route, partitions)
         skipped = route(self.decoder)
         skipped.decoder = skipped.source = None
         self.walker.learn(SKIPPED, skipped, None, None)
 
-    def of(self, sent: Sent | bytes, *, limit: int = NO_LIMIT, at: int = 0, tail: int = 4) -> Walked:
+    def of(self, sent: Sent | bytes, *, limit: int = NO_LIMIT, at: int = 0, tail: int = 4) -> NativeTransactions:
         data = sent if isinstance(sent, bytes) else bytes(sent.data)
-        return self.walker.walk(data, at, "b.000001", 1000, limit, tail)
+        return self.walker.decode_transactions(data, at, "b.000001", 1000, limit, tail)
 
 
 def insert(sent: Sent, *keys: int, number: int = 1, table: bytes = MAP) -> Sent:
@@ -62,7 +68,7 @@ def insert(sent: Sent, *keys: int, number: int = 1, table: bytes = MAP) -> Sent:
     return sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(90, c.WRITE_ROWS_EVENT_V2, 2, rows)).end()
 
 
-def keys(found: Walked) -> list[bytes]:
+def keys(found: NativeTransactions) -> list[bytes]:
     return [record[0] for _, records, *_ in found.segments for record in records]
 
 
@@ -71,12 +77,12 @@ def test_transactions_of_a_known_table(crc: bool) -> None:
     sent, walk = Sent(crc=crc), Walk()
     insert(insert(insert(sent, 1), 2, 3, number=2), 4, number=9)
     found = walk.of(sent, tail=sent.tail())
-    assert (found.at, found.pos, found.why) == (len(sent.data), sent.pos, CUT)
+    assert (found.at, found.pos, found.end_reason) == (len(sent.data), sent.pos, TRUNCATED)
     assert keys(found) == [b'{"id":%d}' % key for key in (1, 2, 3, 4)]
     size = sum(len(key) + len(value) for _, records, *_ in found.segments for key, value, *_ in records)
     assert [(of is walk.route, *rest) for of, _, *rest in found.segments] == [(True, 0, None, 0, size)]
     assert found.gtids == [(UUID_TEXT, 1, 3), (UUID_TEXT, 9, 10)]
-    assert found.last == (7, f"{UUID_TEXT}:9", COMMIT_US, 11)
+    assert found.last_transaction == (7, f"{UUID_TEXT}:9", COMMIT_US, 11)
     assert walk.tally.counts().rows == 4
     value = found.segments[0][1][0][1]
     assert b'"gtid":"%s:1","file":"b.000001","pos":' % UUID_TEXT.encode() in value and b'"thread":11' in value
@@ -87,29 +93,29 @@ def test_the_end_of_the_batch_is_not_passed() -> None:
     insert(insert(sent, 1), 2, number=2)
     at, pos = sent.ends[0]
     found = walk.of(sent, limit=pos)
-    assert (found.at, found.pos, found.why) == (at, pos, OVER)
-    assert walk.of(sent, limit=pos - 1).last is None
+    assert (found.at, found.pos, found.end_reason) == (at, pos, BATCH_FULL)
+    assert walk.of(sent, limit=pos - 1).last_transaction is None
 
 
 def test_a_transaction_that_is_cut_off_is_waited_for() -> None:
     sent = insert(Sent(), 1)
     for size in range(len(sent.data)):
         found = Walk().of(bytes(sent.data[:size]))
-        assert (found.at, found.why, found.last) == (0, CUT, None), size
+        assert (found.at, found.end_reason, found.last_transaction) == (0, TRUNCATED, None), size
 
 
 def test_a_large_transaction_is_not_waited_for() -> None:
     sent = Sent().begin().add(c.TABLE_MAP_EVENT, map_body(90, MAP))
     sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(90, c.WRITE_ROWS_EVENT_V2, 2, row(1) * 8000))
-    assert Walk().of(sent).why == LEFT
-    assert Walk().of(sent.end()).why == LEFT
+    assert Walk().of(sent).end_reason == DECLINED
+    assert Walk().of(sent.end()).end_reason == DECLINED
 
 
 def test_what_a_statement_brings_is_not_waited_for() -> None:
     """Nothing has to follow a statement in the binlog for a long time."""
     sent = Sent().add(c.GTID_LOG_EVENT, gtid_body()).add(c.QUERY_EVENT, begin_body(sql=b"CREATE TABLE x (i INT)"))
     found = Walk().of(sent)
-    assert (found.at, found.why) == (0, LEFT)
+    assert (found.at, found.end_reason) == (0, DECLINED)
 
 
 def test_an_error_of_the_server_is_not_waited_for() -> None:
@@ -117,7 +123,7 @@ def test_an_error_of_the_server_is_not_waited_for() -> None:
     for cut in (sent.ends[0][0] - 36, sent.ends[0][0]):
         data = bytes(sent.data[:cut]) + error_packet(1236, "gone")
         found = Walk().of(data)
-        assert found.why == LEFT
+        assert found.end_reason == DECLINED
 
 
 def changed_byte(sent: Sent, at: int) -> bytes:
@@ -132,7 +138,7 @@ def test_damage_is_left_to_python() -> None:
     for at in range(len(sent.data)):
         found = Walk().of(changed_byte(sent, at))
         # The length of a packet, or its number, which nobody looks at.
-        assert found.last is None or at in frames, at
+        assert found.last_transaction is None or at in frames, at
 
 
 def starts(data: bytes) -> list[int]:
@@ -183,8 +189,8 @@ def test_what_is_left_to_python(what: str) -> None:
     insert(sent, 2, number=3)
     found = walk.of(sent)
     assert (found.at, found.pos) == sent.ends[0]
-    assert found.why == LEFT and keys(found) == [b'{"id":1}'] and walk.tally.counts().declined == {}
-    assert walk.of(bytes(sent.data), at=found.at).last is None
+    assert found.end_reason == DECLINED and keys(found) == [b'{"id":1}'] and walk.tally.counts().declined == {}
+    assert walk.of(bytes(sent.data), at=found.at).last_transaction is None
 
 
 def test_events_are_told_apart_by_gtid_and_number() -> None:
@@ -204,7 +210,7 @@ def test_events_without_a_gtid_are_not_told_apart() -> None:
     sent = Sent().add(c.ANONYMOUS_GTID_LOG_EVENT, gtid_body()).add(c.QUERY_EVENT, begin_body())
     sent.add(c.TABLE_MAP_EVENT, map_body(90, MAP))
     sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(90, c.WRITE_ROWS_EVENT_V2, 2, row(1))).end()
-    assert Walk().of(sent).last is not None and Walk(by_event=True).of(sent).last is None
+    assert Walk().of(sent).last_transaction is not None and Walk(by_event=True).of(sent).last_transaction is None
 
 
 def test_rows_that_nobody_wants_are_passed_over() -> None:
@@ -239,7 +245,7 @@ def test_an_update_that_changes_a_key_is_left_to_python_whoever_has_it() -> None
     for mine in (frozenset[int](), frozenset({0, 1})):
         sent = Sent().begin().add(c.TABLE_MAP_EVENT, map_body(90, MAP))
         sent.add(c.UPDATE_ROWS_EVENT_V2, rows_body(90, c.UPDATE_ROWS_EVENT_V2, 2, row(1) + row(2))).end()
-        assert Walk(partitions=2, mine=mine).of(sent).last is None
+        assert Walk(partitions=2, mine=mine).of(sent).last_transaction is None
 
 
 def test_updates_deletes_and_tombstones() -> None:
@@ -249,7 +255,7 @@ def test_updates_deletes_and_tombstones() -> None:
     sent.add(c.DELETE_ROWS_EVENT_V2, rows_body(90, c.DELETE_ROWS_EVENT_V2, 2, row(1) + row(2))).end()
     found = Walk().of(sent)
     assert [record[2:4] for record in found.segments[0][1]] == [(0, 0), (0, 0), (0, 1), (1, 0), (1, 1)]
-    assert found.last == (7, f"{UUID_TEXT}:1", COMMIT_US - 5, 11)
+    assert found.last_transaction == (7, f"{UUID_TEXT}:1", COMMIT_US - 5, 11)
 
 
 def test_transactions_without_a_gtid_and_without_times() -> None:
@@ -257,24 +263,24 @@ def test_transactions_without_a_gtid_and_without_times() -> None:
     sent.add(c.TABLE_MAP_EVENT, map_body(90, MAP))
     sent.add(c.WRITE_ROWS_EVENT_V2, rows_body(90, c.WRITE_ROWS_EVENT_V2, 2, row(1))).end()
     found = Walk().of(sent)
-    assert found.last == (7, None, 0, 0) and found.gtids == []
+    assert found.last_transaction == (7, None, 0, 0) and found.gtids == []
     assert b'"ts_us":1700000000000000,' in found.segments[0][1][0][1]
 
 
 def test_a_position_that_jumps_is_left_to_python() -> None:
     sent = insert(Sent(pos=2000), 1)
-    assert Walk().of(sent).last is None
+    assert Walk().of(sent).last_transaction is None
 
 
 def test_positions_beyond_four_gigabytes() -> None:
     sent = insert(Sent(pos=(1 << 32) - 20), 1)
-    found = Walk().walker.walk(bytes(sent.data), 0, "b.000001", (1 << 32) - 20, NO_LIMIT, 4)
+    found = Walk().walker.decode_transactions(bytes(sent.data), 0, "b.000001", (1 << 32) - 20, NO_LIMIT, 4)
     assert (found.at, found.pos) == sent.ends[0]
 
 
 def test_an_operation_that_is_left_out_is_left_to_python() -> None:
     sent = insert(Sent(), 1)
-    assert Walk(skipped_ops=frozenset("c")).of(sent).last is None
+    assert Walk(skipped_ops=frozenset("c")).of(sent).last_transaction is None
 
 
 def test_a_walk_ends_when_its_records_are_many() -> None:
@@ -282,34 +288,34 @@ def test_a_walk_ends_when_its_records_are_many() -> None:
     for number in range(1, 5000):
         insert(sent, *range(number, number + 3), number=number)
     found = Walk().of(sent)
-    assert found.why == OVER and found.at < len(sent.data)
+    assert found.end_reason == BATCH_FULL and found.at < len(sent.data)
     assert sum(len(record[1]) for record in found.segments[0][1]) < (1 << 20) + 10_000
 
 
 def test_forgotten_tables_are_left_to_python() -> None:
     walk, sent = Walk(), insert(Sent(), 1)
     walk.walker.forget()
-    assert walk.of(sent).last is None
+    assert walk.of(sent).last_transaction is None
 
 
 def test_tables_that_cannot_be_walked_are_not_learnt() -> None:
     walk, sent = Walk(), insert(Sent(), 1, table=b"other")
-    walk.walker.learn(b"other", walk.route, object(), Marked(EventContext()))
+    walk.walker.learn(b"other", walk.route, object(), MarkedContext(EventContext()))
     walk.walker.learn(b"other", walk.route, walk.decoder, None)
-    assert walk.of(sent).last is None
+    assert walk.of(sent).last_transaction is None
 
 
 def test_a_table_is_learnt_once_and_no_more_than_there_is_room_for() -> None:
     walker = Walk().walker
-    assert not walker.wants(MAP) and walker.wants(b"other")
+    assert not walker.needs_table(MAP) and walker.needs_table(b"other")
     for number in range(5000):
-        if walker.wants(b"%d" % number):
+        if walker.needs_table(b"%d" % number):
             walker.learn(b"%d" % number, None, None, None)
-    assert not walker.wants(b"other")
+    assert not walker.needs_table(b"other")
     walker.forget()
-    assert walker.wants(b"other") and walker.wants(MAP)
+    assert walker.needs_table(b"other") and walker.needs_table(MAP)
 
 
 def test_a_packet_of_another_kind_is_left_to_python() -> None:
     for data in (packets(b"\0"), packets(b""), packets(b"\0" + event_bytes(33, b"", 1019)), b"\xff\xff\xff\0\0" * 9):
-        assert Walk().of(data).last is None
+        assert Walk().of(data).last_transaction is None

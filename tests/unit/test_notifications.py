@@ -9,11 +9,15 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
 from airflow_provider_mysql_cdc.cdc.signals import notification_record as notify
-from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, notification, refusal
+from airflow_provider_mysql_cdc.cdc.signals.notification_record import (
+    NotificationType,
+    notification_record,
+    refusal_record,
+)
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
 
 SINK = {"notification.enabled.channels": "sink", "notification.sink.topic.name": "notices"}
@@ -31,7 +35,7 @@ def config(**given: str) -> ConnectorConfig:
 
 
 def progress(cfg: ConnectorConfig) -> tuple[str, bytes | None, bytes | None] | None:
-    return notification(cfg, notify.INCREMENTAL, NotificationType.IN_PROGRESS, "ad-hoc-1", TABLES, 1695817046353)
+    return notification_record(cfg, notify.INCREMENTAL, NotificationType.IN_PROGRESS, "ad-hoc-1", TABLES, 1695817046353)
 
 
 def test_a_notification_without_schema_is_debeziums() -> None:
@@ -103,15 +107,15 @@ def test_both_channels_and_the_transforms_are_served(caplog: pytest.LogCaptureFi
 
 def test_the_topic_is_made_and_no_table_may_have_it() -> None:
     cfg = config(**SINK)
-    assert "notices" in wiring.reserved_topics(cfg)
+    assert "notices" in topic_routing.reserved_topics(cfg)
     job = JobLedger.__new__(JobLedger)
     job._cfg = cfg
-    assert job.wanted_topics(SchemaState())["notices"].partitions == 1
-    assert "notices" not in wiring.reserved_topics(config(notification__sink__topic__name="notices"))
+    assert job.required_topics(SchemaState())["notices"].partitions == 1
+    assert "notices" not in topic_routing.reserved_topics(config(notification__sink__topic__name="notices"))
 
 
 def test_the_list_of_very_many_tables_does_not_make_a_record_too_large() -> None:
-    found = notification(
+    found = notification_record(
         config(**SINK), notify.INCREMENTAL, NotificationType.STARTED, "i", {"data_collections": "d.table," * 200_000}, 1
     )
     assert found is not None and len(found[2] or b"") < 100_000
@@ -125,9 +129,9 @@ def test_a_refused_signal_is_told_of_in_the_log_and_as_a_notification(
     type_: str, aggregate: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     signal = Signal("ad-hoc-1", type_, "{", "kafka")
-    assert refusal(config(), signal, "its data is not JSON", 5) is None
+    assert refusal_record(config(), signal, "its data is not JSON", 5) is None
     assert caplog.messages == [f"signal ad-hoc-1 ({type_}, channel kafka) is refused: its data is not JSON"]
-    found = refusal(config(**SINK), signal, "its data is not JSON", 5)
+    found = refusal_record(config(**SINK), signal, "its data is not JSON", 5)
     assert found is not None
     payload = json.loads(found[2] or b"")["payload"]
     assert (payload["type"], payload["aggregate_type"], payload["id"]) == ("ABORTED", aggregate, "ad-hoc-1")

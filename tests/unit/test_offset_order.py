@@ -11,17 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import NOT_KNOWN, CommittedBy, ReadAt, passed
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import (
+    UNKNOWN_TRANSACTION,
+    ChunkVisibility,
+    CommittingTransaction,
+    is_passed,
+)
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import (
     BinlogOffset,
     comparable,
-    lowest,
+    compare_offsets,
+    earliest_offset,
     moves_back,
-    order,
-    same_place,
+    same_position,
 )
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
@@ -43,17 +48,17 @@ offsets = st.builds(
 def test_an_order_has_two_sides_and_foreign_offsets_have_none(a: BinlogOffset, b: BinlogOffset) -> None:
     assert comparable(a, b) == comparable(b, a)
     if comparable(a, b):
-        assert order(a, b) == -order(b, a)
-        assert same_place(a, b) == (order(a, b) == 0)
-        assert moves_back(a, b) == (order(b, a) < 0)
-        assert lowest([a, b]) == (a if order(a, b) <= 0 else b)
+        assert compare_offsets(a, b) == -compare_offsets(b, a)
+        assert same_position(a, b) == (compare_offsets(a, b) == 0)
+        assert moves_back(a, b) == (compare_offsets(b, a) < 0)
+        assert earliest_offset([a, b]) == (a if compare_offsets(a, b) <= 0 else b)
         return
     assert not moves_back(a, b) and not moves_back(b, a)
     with pytest.raises(StateError):
-        order(a, b)
+        compare_offsets(a, b)
     with pytest.raises(StateError):
-        lowest([a, b])
-    if same_place(a, b):
+        earliest_offset([a, b])
+    if same_position(a, b):
         assert a.server_uuid != b.server_uuid and a.gtids and a.gtids == b.gtids
 
 
@@ -86,10 +91,10 @@ READ = place(500, f"{A}:1-20")
 def test_what_a_chunk_contains_is_told_by_what_means_the_same(
     start: BinlogOffset, contained: Any, not_contained: Any
 ) -> None:
-    read = ReadAt.after(start, READ, 5000)
+    read = ChunkVisibility.for_stream(start, READ, 5000)
     assert read is not None
     assert [
-        read.contains(SimpleNamespace(file="binlog.000001", end_pos=pos), CommittedBy(gtid, us))  # type: ignore[arg-type]
+        read.contains(SimpleNamespace(file="binlog.000001", end_pos=pos), CommittingTransaction(gtid, us))  # type: ignore[arg-type]
         for pos, gtid, us in (contained, not_contained)
     ] == [True, False]
 
@@ -105,15 +110,15 @@ def test_what_a_chunk_contains_is_told_by_what_means_the_same(
     ids=["read before", "reset", "reset and loaded again", "failed over to a server that has it all"],
 )
 def test_a_chunk_that_contains_nothing_of_the_stream_holds_nothing_back(start: BinlogOffset) -> None:
-    assert ReadAt.after(start, READ, 5000) is None
+    assert ChunkVisibility.for_stream(start, READ, 5000) is None
 
 
 def test_without_gtids_nothing_is_held_back_on_another_server() -> None:
-    assert ReadAt.after(place(4, None, B), place(500, None), 5000) is None
+    assert ChunkVisibility.for_stream(place(4, None, B), place(500, None), 5000) is None
 
 
 def test_without_the_time_of_its_view_a_chunk_holds_nothing_back_on_another_server() -> None:
-    assert ReadAt.after(place(100, f"{A}:1-10", B), READ) is None
+    assert ChunkVisibility.for_stream(place(100, f"{A}:1-10", B), READ) is None
 
 
 def at(pos: int, number: int = 1) -> Any:
@@ -122,23 +127,33 @@ def at(pos: int, number: int = 1) -> Any:
 
 def test_a_name_counts_from_where_to_where_it_was_the_tables() -> None:
     chunk = SnapshotChunk(TableId("d", "t"), 0)
-    read = ReadAt(READ)
-    since_then = HeldChunks([chunk], read, (1, 100), (1, 300))
-    assert [since_then.contains(at(pos), NOT_KNOWN) for pos in (100, 101, 300, 301)] == [False, True, True, False]
-    to_the_view = HeldChunks([chunk], read, (1, 100))
-    assert [to_the_view.contains(at(pos), NOT_KNOWN) for pos in (100, 101, 500, 501)] == [False, True, True, False]
-    always = HeldChunks([chunk], read)
-    assert [always.contains(at(pos), NOT_KNOWN) for pos in (4, 500, 501)] == [True, True, False]
+    read = ChunkVisibility(READ)
+    since_then = ChunkLookup([chunk], read, (1, 100), (1, 300))
+    assert [since_then.contains(at(pos), UNKNOWN_TRANSACTION) for pos in (100, 101, 300, 301)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    to_the_view = ChunkLookup([chunk], read, (1, 100))
+    assert [to_the_view.contains(at(pos), UNKNOWN_TRANSACTION) for pos in (100, 101, 500, 501)] == [
+        False,
+        True,
+        True,
+        False,
+    ]
+    always = ChunkLookup([chunk], read)
+    assert [always.contains(at(pos), UNKNOWN_TRANSACTION) for pos in (4, 500, 501)] == [True, True, False]
 
 
 def test_where_a_table_was_renamed_means_nothing_on_another_server() -> None:
-    read = ReadAt(READ, GtidSet.parse(READ.gtids), 2)
+    read = ChunkVisibility(READ, GtidSet.parse(READ.gtids), 2)
     chunk = SnapshotChunk(TableId("d", "t"), 0)
-    assert HeldChunks([chunk], read).contains(at(9000), CommittedBy(f"{A}:20", 1))
-    renamed = HeldChunks([chunk], read, (1, 100))
+    assert ChunkLookup([chunk], read).contains(at(9000), CommittingTransaction(f"{A}:20", 1))
+    renamed = ChunkLookup([chunk], read, (1, 100))
     with pytest.raises(StateError, match="cannot be told"):
-        renamed.contains(at(9000), CommittedBy(f"{A}:20", 1))
-    assert not renamed.contains(at(9000), CommittedBy(f"{A}:21", 1))
+        renamed.contains(at(9000), CommittingTransaction(f"{A}:20", 1))
+    assert not renamed.contains(at(9000), CommittingTransaction(f"{A}:21", 1))
 
 
 @pytest.mark.parametrize(
@@ -153,11 +168,14 @@ def test_where_a_table_was_renamed_means_nothing_on_another_server() -> None:
     ],
 )
 def test_a_filter_is_kept_until_the_stream_has_passed_it(end: BinlogOffset, done: bool) -> None:
-    assert passed({"offset": READ.to_json()}, end) == done
+    assert is_passed({"offset": READ.to_json()}, end) == done
 
 
 def test_raw_positions_are_compared_in_one_place_only() -> None:
-    """Everywhere else ``order``, ``same_place``, ``moves_back``, ``lowest`` and ``covers`` ask whose they are."""
+    """Everywhere else the functions of ``model/offset.py`` and ``covers`` ask whose they are.
+
+    These are ``compare_offsets``, ``same_position``, ``moves_back`` and ``earliest_offset``.
+    """
     found = []
     for path in sorted(PACKAGE.rglob("*.py")):
         if path.relative_to(PACKAGE) != Path("cdc/model/offset.py"):

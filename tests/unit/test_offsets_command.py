@@ -18,7 +18,7 @@ from store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, DamagedRecordError, NoOffsetError, StateError
-from airflow_provider_mysql_cdc.cdc.operate.export_offsets import document, past_offsets, read_document
+from airflow_provider_mysql_cdc.cdc.operate.export_offsets import export_document, past_offsets, read_document
 from airflow_provider_mysql_cdc.commands.program import command_line, main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ def committed(store: Any) -> StoredState:
     """Store two batches, the second one pending."""
     state = store.save(StoredState().with_plan(plan()), None)
     state = store.save(state.commit(END, 1_700_000_000_000), state)
-    saved: StoredState = store.save(state.with_plan(plan(2, END, END.at("binlog.000011", 4))), state)
+    saved: StoredState = store.save(state.with_plan(plan(2, END, END.with_position("binlog.000011", 4))), state)
     return saved
 
 
@@ -103,9 +103,9 @@ def test_a_store_without_rows_of_history_gives_those_inside_its_state() -> None:
     store = MemoryOffsetStore()
     state = committed(store)
     assert past_offsets(store) == [state.history[0]]
-    assert read_document(document(store, "shop")).history == state.history
+    assert read_document(export_document(store, "shop")).history == state.history
     with pytest.raises(NoOffsetError):
-        document(MemoryOffsetStore(), "shop")
+        export_document(MemoryOffsetStore(), "shop")
     assert past_offsets(MemoryOffsetStore()) == []
 
 
@@ -123,7 +123,7 @@ def test_a_store_without_rows_of_history_gives_those_inside_its_state() -> None:
 def test_what_is_no_document_is_named(store: SqlOffsetStore, change: dict[str, Any], kind: type[CdcError]) -> None:
     committed(store)
     with pytest.raises(kind):
-        read_document({**document(store, "shop"), **change}, "shop.json")
+        read_document({**export_document(store, "shop"), **change}, "shop.json")
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_the_packed_environment_is_one_of_its_commands(tmp_path: Path, capsys: p
 def test_the_start_of_a_stream_stays_known(store: SqlOffsetStore) -> None:
     """A plan that nobody carried out yet is carried as well, or its batch would be planned twice."""
     first = store.save(StoredState().with_plan(plan(start=START)), None)
-    assert read_document(document(store, "shop")).state == first
+    assert read_document(export_document(store, "shop")).state == first
 
 
 def test_the_commands_in_the_docs_are_taken_as_they_stand() -> None:

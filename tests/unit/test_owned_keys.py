@@ -13,10 +13,10 @@ from decode_builder import DEFAULT, NO_SCHEMA, body, column, context, image, tab
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import VARIANTS
+from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import MAX_BITMAPS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
@@ -56,7 +56,7 @@ def rows_of(kind: str, numbers: range) -> list[bytes]:
 def test_only_rows_of_the_writers_partitions_become_records(kind: str, more: dict[str, Any]) -> None:
     rows = rows_of(kind, range(60))
     every = decoded(kind, *rows, owned=None, **more)
-    mine = [record for record in every if partition_python(record[0], PARTS) in MINE.mine]
+    mine = [record for record in every if partition_python(record[0], PARTS) in MINE.own_partitions]
     assert decoded(kind, *rows, **more) == mine and 0 < len(mine) < len(every)
 
 
@@ -65,7 +65,7 @@ def test_rows_of_all_combinations_of_nulls_by_the_function_of_any_bitmap() -> No
     made = table(*many, column("id", "INT", nullable=False), key=("id",))
     wires = table_map(*[(wt.LONG, 0)] * 10)
     rows = []
-    for nulls in range(2 * VARIANTS):
+    for nulls in range(2 * MAX_BITMAPS):
         values = [n for n in range(9) if not nulls >> n & 1]
         rows.append(image(10, b"".join(struct.pack("<i", n) for n in (*values, nulls)), nulls))
     found = []
@@ -74,7 +74,7 @@ def test_rows_of_all_combinations_of_nulls_by_the_function_of_any_bitmap() -> No
         buf, pos, end = body(*rows, columns=10)
         compile_decoder(made, wires, DEFAULT, NO_SCHEMA, owned=owned).write(buf, pos, end, context(), out)
         found.append(out)
-    assert found[1] == [record for record in found[0] if partition_python(record[0], PARTS) in MINE.mine]
+    assert found[1] == [record for record in found[0] if partition_python(record[0], PARTS) in MINE.own_partitions]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -155,11 +155,11 @@ def test_rows_are_selected_where_nothing_looks_at_those_of_others(
 ) -> None:
     cfg = ConnectorConfig.from_properties({**PROPERTIES, **more})
     plan = BatchPlan(1, "drain", START, START, 1)
-    found = Routes(cfg, plan, 0, "")._owned(share)
-    assert found == (OwnedKeys(2, share.mine, partition_of(found)) if selects else None)
+    found = TableRoutes(cfg, plan, 0, "")._owned_keys(share)
+    assert found == (OwnedKeys(2, share.assigned, partition_of(found)) if selects else None)
     filters: Any = SimpleNamespace()
-    assert Routes(cfg, plan, 0, "", filters=filters)._owned(share) is None
+    assert TableRoutes(cfg, plan, 0, "", snapshot_filter=filters)._owned_keys(share) is None
 
 
 def partition_of(owned: OwnedKeys | None) -> Any:
-    return None if owned is None else owned.partition
+    return None if owned is None else owned.partitioner

@@ -20,17 +20,19 @@ from airflow_provider_mysql_cdc.spark.errors import executor_error
 
 def test_the_core_needs_what_is_declared_without_airflow_spark_and_what_only_the_worker_uses() -> None:
     declared = {
-        re.split(r"[<>=\[;! ]", r)[0] for r in metadata.requires(distributions.OWN) or () if "extra ==" not in r
+        re.split(r"[<>=\[;! ]", r)[0]
+        for r in metadata.requires(distributions.OWN_DISTRIBUTION) or ()
+        if "extra ==" not in r
     }
     # The kernel is packed where it is installed.
-    found = set(distributions.needed()) - {f"{distributions.OWN}-native"}
+    found = set(distributions.required_distributions()) - {f"{distributions.OWN_DISTRIBUTION}-native"}
     assert {n for n in declared if not n.startswith("apache-airflow")} - found == {"sqlalchemy"}
     assert {"pymysql", "confluent-kafka", "regex", "cffi"} <= found
     assert not [name for name in found if "airflow" in name or "spark" in name]
 
 
 def test_the_registrys_client_is_packed_where_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"authlib", "cachetools", "certifi"} <= set(distributions.needed())
+    assert {"authlib", "cachetools", "certifi"} <= set(distributions.required_distributions())
     installed = distributions._installed
 
     def without(name: str) -> metadata.Distribution:
@@ -39,16 +41,18 @@ def test_the_registrys_client_is_packed_where_it_is_installed(monkeypatch: pytes
         return installed(name)
 
     monkeypatch.setattr(distributions, "_installed", without)
-    assert "cachetools" not in distributions.needed()
+    assert "cachetools" not in distributions.required_distributions()
 
 
 def test_a_further_package_comes_with_what_it_needs() -> None:
-    assert {"click"} <= set(distributions.needed(["uvicorn"])) - set(distributions.needed())
+    assert {"click"} <= set(distributions.required_distributions(["uvicorn"])) - set(
+        distributions.required_distributions()
+    )
 
 
 def test_a_package_that_is_not_there_is_named() -> None:
     with pytest.raises(ConfigError, match="my-converters is not installed"):
-        distributions.needed(["My_Converters"])
+        distributions.required_distributions(["My_Converters"])
 
 
 def test_only_the_core_of_this_package_is_packed_with_its_applications() -> None:
@@ -59,10 +63,10 @@ def test_only_the_core_of_this_package_is_packed_with_its_applications() -> None
 
 
 def test_an_interpreter_of_a_virtual_environment_answers_for_its_base() -> None:
-    found = interpreter.ask(sys.executable)
+    found = interpreter.describe_interpreter(sys.executable)
     assert found.version == sys.version_info[:3]
     assert found.stdlib.is_relative_to(Path(sys.base_prefix).resolve())
-    names = dict(interpreter.files(found))
+    names = dict(interpreter.interpreter_files(found))
     assert f"bin/python{found.minor}" in names
     stdlib = f"lib/python{found.minor}" if "lib/" in "".join(names) else ""
     assert f"{stdlib}/os.py" in names

@@ -10,7 +10,7 @@ import pymysql
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.binlog import query_deadline as patience
-from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import PatientReads, whereabouts
+from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import DeadlineReader, connection_lost_reason
 
 
 @pytest.fixture
@@ -30,16 +30,16 @@ def test_a_server_at_work_is_waited_for(ends: tuple[socket.socket, socket.socket
             servers.sendall(b"answer")
 
     buffer = bytearray(9)
-    assert PatientReads(mine, 0.01, 0, gone).readinto(buffer) == 6 and buffer[:6] == b"answer"
+    assert DeadlineReader(mine, 0.01, 0, gone).readinto(buffer) == 6 and buffer[:6] == b"answer"
     assert len(asked) == 3
 
 
 def test_a_server_that_is_gone_is_given_up(
     ends: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(patience, "LAST_LOOK_S", 0.01)
+    monkeypatch.setattr(patience, "FINAL_READ_S", 0.01)
     with pytest.raises(TimeoutError, match="the server has ended the connection"):
-        PatientReads(ends[0], 0.01, 1.0, lambda: "the server has ended the connection").readinto(bytearray(9))
+        DeadlineReader(ends[0], 0.01, 1.0, lambda: "the server has ended the connection").readinto(bytearray(9))
 
 
 def test_an_answer_that_came_while_the_server_was_asked_counts(ends: tuple[socket.socket, socket.socket]) -> None:
@@ -49,7 +49,7 @@ def test_an_answer_that_came_while_the_server_was_asked_counts(ends: tuple[socke
         servers.sendall(b"answer")
         return "the server has answered"
 
-    assert PatientReads(mine, 0.01, 0, gone).readinto(bytearray(9)) == 6
+    assert DeadlineReader(mine, 0.01, 0, gone).readinto(bytearray(9)) == 6
 
 
 def test_the_limit_holds_although_the_server_is_at_work(ends: tuple[socket.socket, socket.socket]) -> None:
@@ -60,7 +60,7 @@ def test_the_limit_holds_although_the_server_is_at_work(ends: tuple[socket.socke
         assert len(asked) < 20, "nobody looks at the limit"
 
     with pytest.raises(TimeoutError, match=r"database\.query\.timeout\.ms"):
-        PatientReads(ends[0], 0.01, 0.05, gone).readinto(bytearray(9))
+        DeadlineReader(ends[0], 0.01, 0.05, gone).readinto(bytearray(9))
 
 
 class Other:
@@ -105,5 +105,5 @@ def test_where_a_server_is_is_asked_on_another_connection(answer: Any, why: str 
             raise answer
         return answer
 
-    found = whereabouts(open_another, 7)
+    found = connection_lost_reason(open_another, 7)
     assert (found is None) == (why is None) and (why or "") in (found or "")

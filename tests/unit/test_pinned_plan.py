@@ -8,11 +8,11 @@ from memory_kafka import MemoryKafka
 from store_contract import START, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned
+from airflow_provider_mysql_cdc.cdc.job.config_guard import begin_pinned_plan
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 
 BEFORE, AFTER = config(), config(message__key__columns="d.t:a")
 
@@ -23,33 +23,33 @@ def job(monkeypatch: pytest.MonkeyPatch) -> JobLedger:
 
 
 def of_before() -> BatchPlan:
-    return plan(pins=pins(BEFORE, snapshot=False))
+    return plan(pins=property_pins(BEFORE, snapshot=False))
 
 
 def mark(job: JobLedger, *done: bool) -> None:
-    records = [Marker(1, n, START, START, Reached(START, 0), d) for n, d in enumerate(done)]
+    records = [Marker(1, n, START, START, ResumePosition(START, 0), d) for n, d in enumerate(done)]
     job.commit([m.record(BEFORE.ledger_topic) for m in records])
 
 
 def test_a_plan_of_which_nothing_is_committed_takes_todays_settings(job: JobLedger) -> None:
-    begin_pinned(BEFORE, job, of_before())
-    ledger, taken = begin_pinned(AFTER, job, of_before())
-    assert taken.pins == pins(AFTER, snapshot=False) != pins(BEFORE, snapshot=False)
+    begin_pinned_plan(BEFORE, job, of_before())
+    ledger, taken = begin_pinned_plan(AFTER, job, of_before())
+    assert taken.pins == property_pins(AFTER, snapshot=False) != property_pins(BEFORE, snapshot=False)
     assert job.read().plan_in_force().pins == ledger.plan_in_force().pins == taken.pins
     assert job.read().plan_in_force().attempt == taken.attempt
 
 
 def test_a_plan_of_which_a_part_is_committed_goes_on_under_its_own_settings_only(job: JobLedger) -> None:
-    begin_pinned(BEFORE, job, of_before())
+    begin_pinned_plan(BEFORE, job, of_before())
     mark(job, False)
     with pytest.raises(ConfigError, match=r"message\.key\.columns"):
-        begin_pinned(AFTER, job, of_before())
-    _, taken = begin_pinned(BEFORE, job, of_before())
-    assert taken.pins == pins(BEFORE, snapshot=False)
+        begin_pinned_plan(AFTER, job, of_before())
+    _, taken = begin_pinned_plan(BEFORE, job, of_before())
+    assert taken.pins == property_pins(BEFORE, snapshot=False)
 
 
 def test_a_plan_that_is_complete_asks_for_nothing(job: JobLedger) -> None:
-    begin_pinned(BEFORE, job, of_before())
+    begin_pinned_plan(BEFORE, job, of_before())
     mark(job, True, True)
-    ledger, _ = begin_pinned(AFTER, job, of_before())
+    ledger, _ = begin_pinned_plan(AFTER, job, of_before())
     assert ledger.complete()

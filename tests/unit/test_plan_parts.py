@@ -15,9 +15,10 @@ from memory_ledger import MemoryLedger
 from store_contract import END, START
 
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, encode, topics_digest
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode, topics_digest
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records, stored_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, FencedError, StateError
@@ -41,7 +42,7 @@ def plan_of(topics: int, writers: int = 8, **more: Any) -> BatchPlan:
 
 
 def read(records: dict[str, bytes | None]) -> BatchPlan:
-    return ledger_state(records).plan_in_force()
+    return build_ledger_state(records).plan_in_force()
 
 
 @pytest.mark.parametrize("topics", [10_000, 100_000])
@@ -157,10 +158,10 @@ def ledger() -> MemoryLedger:
 
 def test_a_plan_takes_the_parts_of_the_one_before_away(narrow: None, ledger: MemoryLedger) -> None:
     assert ledger.begin(plan_of(60)).plan_in_force().same_work(plan_of(60))
-    assert ledger.begin(plan_of(60)).parts > 5, "another attempt at the same plan"
+    assert ledger.begin(plan_of(60)).plan_parts > 5, "another attempt at the same plan"
     reset = BatchPlan(2, "reset", END, END, 0, owner="somebody")
     state = ledger.begin(reset)
-    assert state.parts == 0 and state.plan_in_force().same_work(reset)
+    assert state.plan_parts == 0 and state.plan_in_force().same_work(reset)
     larger = replace(plan_of(20), epoch=3, start=END)
     assert ledger.begin(larger).plan_in_force().assignment == larger.assignment
 
@@ -192,7 +193,7 @@ def stored(plan: BatchPlan, **more: Any) -> StoredState:
 
 def test_the_ledgers_plan_is_carried_on_whole(narrow: None, ledger: MemoryLedger) -> None:
     pending = stored(plan_of(60))
-    assert pending.pending is not None and pending.pending.topics is not None and not pending.pending.partitions
+    assert pending.pending is not None and pending.pending.omitted_topics is not None and not pending.pending.partitions
     result = reconcile(pending, ledger.begin(plan_of(60)))
     assert result.action == "resume" and "another run" not in result.reason
     assert result.state.pending is not None and result.state.pending.partitions == plan_of(60).partitions
@@ -209,7 +210,7 @@ def test_a_plan_that_never_reached_the_ledger_is_dealt_out_anew(narrow: None) ->
     assert reconcile(state, None).action == "resume"
     assert state.pending is not None
     dealt = state.pending.with_topics(plan_of(70).partitions, plan_of(70).assignment)
-    assert dealt.topics is None and state.with_plan(dealt).pending == dealt
+    assert dealt.omitted_topics is None and state.with_plan(dealt).pending == dealt
     with pytest.raises(StateError, match="cannot begin"):
         state.with_plan(replace(dealt, writers=3))
     whole = StoredState().with_plan(plan_of(60))

@@ -116,7 +116,7 @@ def test_asking_for_it_imports_no_airflow_driver_or_client(tmp_path: Path) -> No
 
 def test_the_form_offers_every_property_marked_for_it(connection_type: dict[str, Any]) -> None:
     standard = {"database.hostname", "database.port", "database.user", "database.password"}
-    wanted = {field.name for field in fields.ALL if field.form} - standard
+    wanted = {field.name for field in fields.ALL if field.in_connection_form} - standard
     assert set(connection_type["conn-fields"]) == wanted | OTHERS
     assert "topic.prefix" in wanted
 

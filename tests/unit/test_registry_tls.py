@@ -8,7 +8,7 @@ import pytest
 from fake_registry import running_registry
 from tls_files import KEY_PASSWORD, Files, make_files
 
-from airflow_provider_mysql_cdc.cdc.avro.schema_registry import Registry
+from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
 from airflow_provider_mysql_cdc.cdc.errors import RegistryConnectionError
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
@@ -28,9 +28,9 @@ def url(files: Files) -> Iterator[str]:
 
 
 def ask(url: str, **more: object) -> int:
-    registry = Registry(RegistrySettings(url=url, retries=0, **more))  # type: ignore[arg-type]
+    registry = SchemaRegistry(RegistrySettings(url=url, retries=0, **more))  # type: ignore[arg-type]
     try:
-        return registry.id_of("t-key", '"string"', "table a.t").number
+        return registry.schema_id("t-key", '"string"', "table a.t").number
     finally:
         registry.close()
 

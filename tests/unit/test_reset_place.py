@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.operate import reset_offset
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
 
 CFG = config(table__include__list="d[.]t")
-HERE = END.at(END.file, 9000)
+HERE = END.with_position(END.file, 9000)
 
 
 def given(monkeypatch: pytest.MonkeyPatch, *statements: str) -> None:
@@ -73,14 +73,14 @@ def test_structures_are_written_for_a_place_behind_which_nothing_changed(monkeyp
             raise SchemaError("a captured table changed", where="the statement")
 
     monkeypatch.setattr(structures, "require_no_ddl", require_no_ddl)
-    monkeypatch.setattr(structures, "_read", lambda cfg: (SimpleNamespace(tables={1: 1, 2: 2}), HERE))
-    monkeypatch.setattr(structures, "describe", lambda definitions: None)
+    monkeypatch.setattr(structures, "_read_definitions", lambda cfg: (SimpleNamespace(tables={1: 1, 2: 2}), HERE))
+    monkeypatch.setattr(structures, "build_snapshot_schema", lambda definitions: None)
     monkeypatch.setattr(structures, "history_records", lambda *_: ["records"])
     monkeypatch.setattr(structures, "history_id_record", lambda *_: "id")
     with pytest.raises(SchemaError, match="structures at this place are not known") as caught:
-        structures.write_structures(CFG, job, START, 3)
+        structures.write_schemas(CFG, job, START, 3)
     assert caught.value.where == "the statement" and job.written == []
-    assert structures.write_structures(CFG, job, END, 3) == 2
+    assert structures.write_schemas(CFG, job, END, 3) == 2
     assert job.written == [["records", "id"]] and looked == [(START, HERE), (END, HERE)]
 
 
@@ -96,8 +96,8 @@ def test_the_history_counts_for_what_was_drained(
         monkeypatch.setattr(structures, name, lambda *_: None)
     monkeypatch.setattr(structures, "partition_counts", lambda *_: {CFG.history_topic: 1})
     monkeypatch.setattr(structures, "check_available", lambda conn, settings, offset: offset)
-    monkeypatch.setattr(structures, "reaches", lambda *_: reaches)
-    assert structures.known_at(CFG, None, END, drained) == known
+    monkeypatch.setattr(structures, "covers_offset", lambda *_: reaches)
+    assert structures.history_covers(CFG, None, END, drained) == known
 
 
 def test_a_history_of_another_binlog_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,9 +107,9 @@ def test_a_history_of_another_binlog_does_not_count(monkeypatch: pytest.MonkeyPa
     for name in ("make_admin", "read_history"):
         monkeypatch.setattr(structures, name, lambda *_: None)
     monkeypatch.setattr(structures, "partition_counts", lambda *_: {CFG.history_topic: 1})
-    monkeypatch.setattr(structures, "reaches", lambda *_: True)
+    monkeypatch.setattr(structures, "covers_offset", lambda *_: True)
     monkeypatch.setattr(structures, "check_available", purged)
-    assert not structures.known_at(CFG, None, END, END)
+    assert not structures.history_covers(CFG, None, END, END)
 
 
 @pytest.mark.parametrize(("to", "written"), [("current", 1), ("binlog.000010:157", 1), ("stored", 0)])
@@ -118,15 +118,15 @@ def test_a_place_that_the_history_does_not_know_gets_structures_of_its_own(
 ) -> None:
     """The stored offset is one that was drained to."""
     job, places = Job(), list[BinlogOffset]()
-    monkeypatch.setattr(reset_offset, "known_at", lambda *_: False)
-    monkeypatch.setattr(reset_offset, "write_structures", lambda cfg, job, offset, epoch: places.append(offset) or 1)
+    monkeypatch.setattr(reset_offset, "history_covers", lambda *_: False)
+    monkeypatch.setattr(reset_offset, "write_schemas", lambda cfg, job, offset, epoch: places.append(offset) or 1)
 
     def call() -> BinlogOffset:
         given: Any = (CFG, None, job, END, lambda: HERE, 3, START, to, lambda line: None)
-        return reset_offset._with_structures(*given)
+        return reset_offset._ensure_structures(*given)
 
     assert call() == END and places == [END] * written
-    monkeypatch.setattr(reset_offset, "known_at", lambda *_: True)
+    monkeypatch.setattr(reset_offset, "history_covers", lambda *_: True)
     assert call() == END and places == [END] * written
 
 
@@ -138,13 +138,13 @@ def test_the_end_is_taken_anew_when_a_table_changed_before_it_and_a_named_place_
             raise SchemaError("changed")
         return 1
 
-    monkeypatch.setattr(reset_offset, "known_at", lambda *_: False)
-    monkeypatch.setattr(reset_offset, "write_structures", write)
+    monkeypatch.setattr(reset_offset, "history_covers", lambda *_: False)
+    monkeypatch.setattr(reset_offset, "write_schemas", write)
     job: Any = Job()
-    moved = reset_offset._with_structures(CFG, None, job, END, lambda: HERE, 3, START, "current", lambda _: None)
+    moved = reset_offset._ensure_structures(CFG, None, job, END, lambda: HERE, 3, START, "current", lambda _: None)
     assert moved == HERE
     with pytest.raises(SchemaError):
-        reset_offset._with_structures(CFG, None, job, END, lambda: HERE, 3, START, str(END), lambda _: None)
+        reset_offset._ensure_structures(CFG, None, job, END, lambda: HERE, 3, START, str(END), lambda _: None)
 
 
 def test_a_history_that_may_not_be_deleted_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

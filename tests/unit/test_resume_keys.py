@@ -12,9 +12,9 @@ from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import ddl_between
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import Between, follow
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk, require_same_keys
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import TableLives
+from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import LoggedStatement, follow_tables
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk, require_same_keys
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import TableLineages
 
 T = TableId("db", "t")
 CHUNK = SnapshotChunk(T, 1, ("id", "n"), (5, "x"), None, kinds=("SIGNED", "utf8mb4 utf8mb4_bin"))
@@ -23,7 +23,7 @@ NAME = column("n", "VARCHAR", charset="utf8mb4", collation="utf8mb4_bin", length
 
 
 def require(*columns: Column) -> None:
-    require_same_keys([PlacedChunk.at_home(CHUNK)], {T: table(*columns, key=("id", "n"))})
+    require_same_keys([ResolvedChunk.unmoved(CHUNK)], {T: table(*columns, key=("id", "n"))})
 
 
 def test_columns_beside_the_key_may_change() -> None:
@@ -51,14 +51,16 @@ def test_bounds_of_a_key_that_was_changed_mean_other_rows(columns: tuple[Column,
 
 
 def test_a_statement_that_is_not_understood_counts_where_it_can_be_about_a_captured_table() -> None:
-    def between(sql: str) -> Between:
-        return Between(sql, DdlContext("db"), (1, 100), "binlog.000001:80")
+    def between(sql: str) -> LoggedStatement:
+        return LoggedStatement(sql, DdlContext("db"), (1, 100), "binlog.000001:80")
 
     told: list[str] = []
     given = ["RENAME TABLE t NACH z", "ALTER TABLE other.t FROBNICATE x", "RENAME TABLE t TO z"]
-    lives = follow(TableLives.of([T]), map(between, given), lambda t: t.db == "db", lambda s: told.append(s.sql))
+    lives = follow_tables(
+        TableLineages.of([T]), map(between, given), lambda t: t.db == "db", lambda s: told.append(s.sql)
+    )
     assert told == given[:1]
-    assert lives.lives[0].name == TableId("db", "z")
+    assert lives.lineages[0].name == TableId("db", "z")
 
 
 def test_tables_that_came_after_the_list_was_read_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -71,11 +73,11 @@ def test_tables_that_came_after_the_list_was_read_are_found(monkeypatch: pytest.
         "DROP TABLE short",
         "ALTER TABLE t FROBNICATE x",
     ]
-    found = (Between(sql, DdlContext("d"), (1, 100), "binlog.000001:80") for sql in given)
-    monkeypatch.setattr(ddl_between, "statements", lambda *_: found)
+    found = (LoggedStatement(sql, DdlContext("d"), (1, 100), "binlog.000001:80") for sql in given)
+    monkeypatch.setattr(ddl_between, "statements_between", lambda *_: found)
     cfg = config(database__include__list="d")
     start, listed = BinlogOffset("binlog.000001", 4), [TableId("d", "t")]
-    assert ddl_between.born_unseen(cfg, listed, start, start.at(start.file, 900), 0) == [
+    assert ddl_between.tables_created_since(cfg, listed, start, start.with_position(start.file, 900), 0) == [
         "d.born",
         "d.moved",
         "binlog.000001:80: ALTER TABLE t FROBNICATE x",

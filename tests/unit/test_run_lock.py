@@ -101,7 +101,7 @@ def test_an_older_attempt_of_the_same_owner_is_ended() -> None:
 def run(monkeypatch: pytest.MonkeyPatch, server: Server, inside: Callable[[RunLock], object], lease_s: float) -> None:
     monkeypatch.setattr(run_lock, "connect", lambda _: contextlib.nullcontext(server))
     settings = SimpleNamespace(silence_timeout_s=lease_s)
-    with run_lock.held(settings, "p", "dag/run/task/-1") as lock:  # type: ignore[arg-type]
+    with run_lock.hold_run_lock(settings, "p", "dag/run/task/-1") as lock:  # type: ignore[arg-type]
         inside(lock)
 
 

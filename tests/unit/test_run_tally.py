@@ -9,26 +9,26 @@ from memory_job import config, memory_job
 from memory_kafka import MemoryKafka
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPORTED_KEY
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
-from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_COUNTS, OTHERS, BatchPlan, Marker, reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_COUNTS, OTHERS_LABEL, BatchPlan, Marker, reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
-    TOLD_KEY,
     RunTally,
-    counted,
-    new_run,
-    teller,
-    told_record,
-    untold,
+    current_tally,
+    reported_by,
+    reported_record,
+    taskless_run_id,
+    unreported_tally,
 )
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
-from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.operate import ledger_follower as following
-from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow, tally_of
+from airflow_provider_mysql_cdc.cdc.operate.ledger_follower import follow_ledger, tally_of
 
 CFG = config()
-SECOND = END.at(END.file, END.pos + 500)
-THIRD = END.at(END.file, END.pos + 900)
+SECOND = END.with_position(END.file, END.pos + 500)
+THIRD = END.with_position(END.file, END.pos + 900)
 PLANS = [plan(1, START, END, writers=1), plan(2, END, SECOND, writers=1), plan(3, SECOND, THIRD, writers=1)]
 
 
@@ -51,13 +51,15 @@ class Drivers:
         """Let the batch's writer reach its end."""
         counts = {f"p.{name}": n for name, n in tables.items()}
         paths = {f"d.{name}": n for name, n in tables.items()}
-        marker = Marker(batch.epoch, 0, batch.start, batch.end, Reached(batch.end, 0), True, counts, tables=paths)
+        marker = Marker(
+            batch.epoch, 0, batch.start, batch.end, ResumePosition(batch.end, 0), True, counts, tables=paths
+        )
         self.job.commit([marker.record(CFG.ledger_topic)])
 
     def close(self, batch: BatchPlan) -> None:
         """Write the outcome of a batch whose writer is done."""
         marker = self.job.read().markers[0]
-        self.job.note_tables(marker.tables)
+        self.job.add_table_counts(marker.tables)
         self.job.write_outcome(batch, counts=dict(marker.counts))
 
     def batch(self, batch: BatchPlan, **tables: int) -> None:
@@ -67,10 +69,10 @@ class Drivers:
 
     def tell(self, by: str) -> None:
         """Let a task succeed that has told of what is written."""
-        self.job.put(TOLD_KEY, told_record(self.tally(), by))
+        self.job.put(REPORTED_KEY, reported_record(self.tally(), by))
 
     def tally(self) -> RunTally:
-        found = counted(self.job.read())
+        found = current_tally(self.job.read())
         assert found is not None
         return found
 
@@ -139,20 +141,20 @@ def test_what_another_task_has_told_of_is_not_the_run_s_any_more(drivers: Driver
     """A deferred task learns of its driver's end seconds later; meanwhile a run that finds nothing to do has told."""
     drivers.start("a")
     drivers.batch(PLANS[0], orders=3)
-    assert untold(drivers.job.read()) == drivers.tally()
+    assert unreported_tally(drivers.job.read()) == drivers.tally()
     drivers.tell("b")
     ledger = drivers.job.read()
-    assert untold(ledger) is None and teller(ledger, drivers.tally()) == "b"
+    assert unreported_tally(ledger) is None and reported_by(ledger, drivers.tally()) == "b"
     drivers.start("b")  # its events replace those that it has added before
     drivers.batch(PLANS[1], items=2)
     assert drivers.tally().tables == {"d.orders": 3, "d.items": 2}
 
 
 def test_a_run_without_a_task_has_nobody_who_tells(drivers: Drivers) -> None:
-    run = new_run()
+    run = taskless_run_id()
     drivers.start(run)
     drivers.batch(PLANS[0], orders=3)
-    assert untold(drivers.job.read()) is None
+    assert unreported_tally(drivers.job.read()) is None
     drivers.start("b")
     drivers.batch(PLANS[1], items=2)
     assert drivers.tally().tables == {"d.items": 2}
@@ -185,7 +187,7 @@ def test_a_reset_is_no_batch_and_an_error_changes_nothing(drivers: Drivers) -> N
 
 def test_a_ledger_of_an_older_version_tells_nothing(drivers: Drivers) -> None:
     drivers.batch(PLANS[0], orders=3)
-    assert counted(drivers.job.read()) is None
+    assert current_tally(drivers.job.read()) is None
 
 
 def test_counts_are_bounded_and_damage_is_named() -> None:
@@ -193,7 +195,7 @@ def test_counts_are_bounded_and_damage_is_named() -> None:
     tally = RunTally("a").add(PLANS[0], many, many)
     assert len(tally.counts) == len(tally.tables) == MAX_COUNTS
     assert sum(tally.counts.values()) == sum(many.values())
-    assert OTHERS in tally.tables
+    assert OTHERS_LABEL in tally.tables
     assert RunTally.from_json(tally.to_json()) == tally
     with pytest.raises(DamagedRecordError, match="tables"):
         RunTally.from_json({**tally.to_json(), "tables": {"d.t": -1}})
@@ -205,21 +207,21 @@ def test_counts_are_bounded_and_damage_is_named() -> None:
 def test_the_stored_offset_follows_each_batch_while_the_driver_goes_on(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following.wiring, "ledger", lambda cfg: drivers.job._ledger)
+    monkeypatch.setattr(following.kafka_clients, "ledger", lambda cfg: drivers.job._ledger)
     store, lines = MemoryOffsetStore(), list[str]()
     store.save(StoredState().with_plan(PLANS[0]), None)
     drivers.start("a")
     drivers.begin(PLANS[0])
-    assert follow(CFG, store, lines.append) is None
+    assert follow_ledger(CFG, store, lines.append) is None
     drivers.write(PLANS[0], orders=1)
-    assert follow(CFG, store, lines.append) == END
+    assert follow_ledger(CFG, store, lines.append) == END
     drivers.close(PLANS[0])
     drivers.begin(PLANS[1])
-    assert follow(CFG, store, lines.append) is None
+    assert follow_ledger(CFG, store, lines.append) is None
     drivers.write(PLANS[1], orders=1)
     drivers.close(PLANS[1])
     drivers.begin(PLANS[2])
-    assert follow(CFG, store, lines.append) == SECOND
+    assert follow_ledger(CFG, store, lines.append) == SECOND
     state = store.load()
     assert state is not None and state.pending is not None
     assert (state.epoch, state.committed, state.pending.epoch) == (3, SECOND, 3)
@@ -231,11 +233,11 @@ def test_the_stored_offset_follows_each_batch_while_the_driver_goes_on(
 def test_a_plan_that_the_ledger_does_not_know_yet_stays_stored(
     drivers: Drivers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(following.wiring, "ledger", lambda cfg: drivers.job._ledger)
+    monkeypatch.setattr(following.kafka_clients, "ledger", lambda cfg: drivers.job._ledger)
     store = MemoryOffsetStore()
     drivers.start("a")
     drivers.batch(PLANS[0])
     state = store.save(StoredState().with_plan(PLANS[0]).commit(END, 1), None)
     state = store.save(state.with_plan(PLANS[1]), state)
-    assert follow(CFG, store, lambda line: None) is None
+    assert follow_ledger(CFG, store, lambda line: None) is None
     assert store.load() == state

@@ -42,7 +42,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(position, "binary_logs", lambda _: [(READ.file, says["size"])])
     for module in (position, origin):
         monkeypatch.setattr(module, "fetch_all", fetch_all)
-    monkeypatch.setattr(origin, "read_origin", lambda *_: says["origin"])
+    monkeypatch.setattr(origin, "read_fingerprint", lambda *_: says["origin"])
     return says
 
 
@@ -83,12 +83,12 @@ def test_a_file_without_a_transaction_is_a_second_old_before_its_mark_counts(
 ) -> None:
     """Its successor would be told from it by nothing else than the second."""
     server["origin"] = mark
-    assert origin.stamp(None, SETTINGS, READ.at(READ.file, 4)).origin == mark
+    assert origin.with_fingerprint(None, SETTINGS, READ.with_position(READ.file, 4)).origin == mark
     assert server["slept"] == ([(100,)] if waits else [])
 
 
 def test_a_stream_begins_in_the_file_that_its_start_was_read_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stream, "require_origin", purged)
+    monkeypatch.setattr(stream, "require_same_file", purged)
     monkeypatch.setattr(stream, "connect", lambda *_, **__: pytest.fail("another file of that name is read"))
     with pytest.raises(BinlogPurgedError, match="gone"):
         stream.open_stream(SETTINGS, READ, server_id=1)
@@ -128,12 +128,12 @@ def test_a_plans_end_takes_the_mark_of_its_start_where_it_is_of_the_same_file(
         steps.append("start")
         return replace(offset, origin=origin_)
 
-    for name, made in (("stamp", stamp), ("choose_end", choose_end), ("current_offset", choose_end)):
+    for name, made in (("with_fingerprint", stamp), ("choose_end", choose_end), ("current_offset", choose_end)):
         monkeypatch.setattr(batch, name, made)
     monkeypatch.setattr(batch, "check_available", check)
     monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
     drain = batch.plan_drain(CFG, None, READ, 2, "someone", {})
-    round_ = batch.plan_round(CFG, None, READ, 2, "someone", {}, (), 1)
+    round_ = batch.plan_window_batch(CFG, None, READ, 2, "someone", {}, (), 1)
     assert steps == ["end", "start", *["stamp"] * stamps] * 2
     assert drain is not None and drain.end.origin == round_.end.origin == ("stamped" if stamps else "100.aa.bb")
 
@@ -164,21 +164,21 @@ def test_the_views_of_a_snapshot_are_all_of_one_binlog(monkeypatch: pytest.Monke
     ledger = LedgerState(chunks={"d.t/0": chunk})
     seen: list[BinlogOffset] = []
     monkeypatch.setattr(one_binlog, "check_available", lambda conn, settings, offset: seen.append(offset))
-    one_binlog.require_one_binlog(CFG, None, ledger, 1)
-    one_binlog.require_one_binlog(CFG, None, ledger, 2)
+    one_binlog.require_same_binlog(CFG, None, ledger, 1)
+    one_binlog.require_same_binlog(CFG, None, ledger, 2)
     assert seen == [READ]
     monkeypatch.setattr(one_binlog, "check_available", purged)
     with pytest.raises(BinlogPurgedError, match="snapshot 1 cannot be finished: gone") as caught:
-        one_binlog.require_one_binlog(CFG, None, ledger, 1)
+        one_binlog.require_same_binlog(CFG, None, ledger, 1)
     assert "mysql_cdc_reset_offset" in caught.value.remedy
 
 
 def test_a_filter_whose_binlog_is_gone_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the server logs since a reset is newer than the rows."""
     record = {"offset": READ.to_json()}
-    start, lines = READ.at(READ.file, 4), list[str]()
+    start, lines = READ.with_position(READ.file, 4), list[str]()
     monkeypatch.setattr(read_at, "check_available", lambda *_: READ)
-    assert read_at.filters_in_force(CFG, None, [record], start, lines.append) == [record] and lines == []
+    assert read_at.active_filters(CFG, None, [record], start, lines.append) == [record] and lines == []
     monkeypatch.setattr(read_at, "check_available", purged)
-    assert read_at.filters_in_force(CFG, None, [record], start, lines.append) == []
+    assert read_at.active_filters(CFG, None, [record], start, lines.append) == []
     assert "it was reset" in lines[0]

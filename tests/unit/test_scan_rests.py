@@ -8,10 +8,10 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import anew
-from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import Basis, form_of
-from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneStretch, Stretch, TableScan
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import restart_scans
+from airflow_provider_mysql_cdc.cdc.incremental.scan_validity import ScanValidity, record_format_digest
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, KeyRange, TableScan
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
@@ -19,7 +19,7 @@ from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 T = TableId("shop", "t")
 SINCE = BinlogOffset("binlog.000002", 500, None, "u")
 AT = BinlogOffset("binlog.000004", 100, None, "u")
-SCAN = TableScan(T, "s", 0).begin(("id",), ("SIGNED",), (99,), 1).resting_on(SINCE, "f")
+SCAN = TableScan(T, "s", 0).begin(("id",), ("SIGNED",), (99,), 1).with_validity(SINCE, "f")
 
 
 def said(ddl: str, pos: int = 700, *, snapshot: bool = False, db: str = "shop", server: str = "u") -> HistoryRecord:
@@ -28,10 +28,10 @@ def said(ddl: str, pos: int = 700, *, snapshot: bool = False, db: str = "shop", 
 
 
 def found(*records: HistoryRecord, scan: TableScan = SCAN) -> dict[int, str]:
-    basis = Basis(AT, "f", [scan])
+    basis = ScanValidity(AT, "f", [scan])
     for record in records:
-        basis.look(record)
-    return basis.found
+        basis.check_record(record)
+    return basis.invalid_reasons
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_only_what_stands_behind_its_beginning_and_before_the_stream_counts() ->
 @pytest.mark.req("INC-17")
 def test_a_new_description_a_jump_and_another_form_count() -> None:
     assert found(said("SET character_set_server=utf8mb4", snapshot=True)) != {}
-    assert found(scan=replace(SCAN, form="g")) != {}
-    assert found(scan=replace(SCAN, since=replace(SINCE, server_uuid="v"))) != {}
-    assert found(scan=replace(SCAN, since=replace(AT, pos=101))) != {}
-    assert found(scan=replace(SCAN, since=None)) != {}
-    assert found(scan=SCAN.anew()) == found(scan=SCAN.finish()) == {}
+    assert found(scan=replace(SCAN, format_digest="g")) != {}
+    assert found(scan=replace(SCAN, start_offset=replace(SINCE, server_uuid="v"))) != {}
+    assert found(scan=replace(SCAN, start_offset=replace(AT, pos=101))) != {}
+    assert found(scan=replace(SCAN, start_offset=None)) != {}
+    assert found(scan=SCAN.restart()) == found(scan=SCAN.finish()) == {}
 
 
 def test_what_a_scan_rests_on_comes_back_from_its_record() -> None:
@@ -104,7 +104,7 @@ def test_the_form_is_what_decides_how_records_look() -> None:
 
     def form(**more: str) -> str:
         named = {name.replace("__", "."): text for name, text in more.items()}
-        return form_of(ConnectorConfig.from_properties(given | named))
+        return record_format_digest(ConnectorConfig.from_properties(given | named))
 
     same = [
         form(table__include__list="shop.t"),
@@ -127,9 +127,11 @@ def test_the_form_is_what_decides_how_records_look() -> None:
 
 @pytest.mark.req("INC-17")
 def test_scans_that_begin_anew_leave_no_stretch_behind() -> None:
-    done = DoneStretch(Stretch(T, 0, 1, ("id",), ("SIGNED",), (10,), (20,), False), 10)
-    books = anew(
-        Books({0: SCAN, 1: SCAN.finish()}, (done,)).with_scans([replace(SCAN, order=2, cursor=(5,), number=1)])
+    done = DoneKeyRange(KeyRange(T, 0, 1, ("id",), ("SIGNED",), (10,), (20,), False), 10)
+    books = restart_scans(
+        IncrementalState({0: SCAN, 1: SCAN.finish()}, (done,)).with_scans(
+            [replace(SCAN, order=2, cursor=(5,), next_number=1)]
+        )
     )
-    assert books.done == ()
-    assert [(s.state, s.cursor, s.number) for s in books.active] == [("waiting", None, 0)] * 2
+    assert books.done_ranges == ()
+    assert [(s.state, s.cursor, s.next_number) for s in books.active_scans] == [("waiting", None, 0)] * 2

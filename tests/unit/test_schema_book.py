@@ -11,13 +11,14 @@ import pytest
 from avro_rig import avro
 from fake_registry import FakeRegistry, guid_of, running_registry
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import PLAN_KEY, BatchPlan, encode
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import KnownSchema, schema_name
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId, schema_key_name
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, SchemaIdChangedError
-from airflow_provider_mysql_cdc.cdc.job.schema_ids import OPERATION, SchemaBook
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import OPERATION, SchemaIds
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 
@@ -48,7 +49,7 @@ class Ledger:
         return self.state()
 
     def state(self) -> LedgerState:
-        return ledger_state(self.records)
+        return build_ledger_state(self.records)
 
 
 @pytest.fixture
@@ -59,9 +60,9 @@ def fake() -> Iterator[FakeRegistry]:
 
 def book(
     fake: FakeRegistry, ledger: Ledger, kind: str = "drain", epoch: int = 2, more: Mapping[str, str] = {}
-) -> SchemaBook:
+) -> SchemaIds:
     cfg = ConnectorConfig.from_properties({**BASE, **avro(fake.url), **more})
-    made = SchemaBook(cfg, ledger.commit, ledger.state)
+    made = SchemaIds(cfg, ledger.commit, ledger.state)
     made.begin(ledger.begin(kind, epoch))
     return made
 
@@ -69,8 +70,8 @@ def book(
 def test_the_id_of_a_key_stands_in_the_ledger_before_it_is_told(fake):
     ledger = Ledger()
     assert book(fake, ledger).id_of("key", "t-key", KEY, "table a.t") == SchemaId(1)
-    assert ledger.state().schemas == {schema_name("t-key", KEY): KnownSchema(1, 2)}
-    assert not ledger.state().begun()  # it is no part of a batch
+    assert ledger.state().schemas == {schema_key_name("t-key", KEY): RecordedSchemaId(1, 2)}
+    assert not ledger.state().has_commits()  # it is no part of a batch
     # The next job finds it there and writes nothing.
     assert book(fake, ledger, epoch=3).id_of("key", "t-key", KEY, "table a.t") == SchemaId(1)
     assert ledger.commits == 1
@@ -93,7 +94,7 @@ def test_a_key_with_another_id_stops_with_both_ids_and_the_way_out(fake):
     assert "table a.t, subject t-key" in found.value.where
     assert "mysql_cdc_reset_offset" in found.value.remedy
     assert not found.value.can_retry
-    assert ledger.state().schemas[schema_name("t-key", KEY)].id == 1
+    assert ledger.state().schemas[schema_key_name("t-key", KEY)].id == 1
 
 
 def test_a_newer_version_of_the_subject_gives_keys_another_id(fake):
@@ -119,7 +120,7 @@ def test_a_new_snapshot_takes_the_registry_as_it_is(fake):
     book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
     fake.wipe(first_id=40)
     assert book(fake, ledger, "snapshot", 3).id_of("key", "t-key", KEY, "table a.t") == SchemaId(40)
-    assert ledger.state().schemas == {schema_name("t-key", KEY): KnownSchema(40, 3)}
+    assert ledger.state().schemas == {schema_key_name("t-key", KEY): RecordedSchemaId(40, 3)}
 
 
 def test_a_snapshot_that_is_begun_does_not(fake):
@@ -152,7 +153,7 @@ def test_the_ids_of_keys_are_kept_where_the_guids_of_values_are_in_headers(fake)
     made = book(fake, ledger, more=only)
     assert made.id_of("key", "t-key", KEY, "table a.t") == SchemaId(1)
     assert made.id_of("value", "t-value", KEY, "table a.t") == SchemaId(1, guid_of(KEY))
-    assert ledger.state().schemas == {schema_name("t-key", KEY): KnownSchema(1, 2)}
+    assert ledger.state().schemas == {schema_key_name("t-key", KEY): RecordedSchemaId(1, 2)}
     made.close()
 
 

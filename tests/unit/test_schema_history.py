@@ -10,23 +10,23 @@ import pytest
 from memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext, SchemaState
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset, SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema import history
-from airflow_provider_mysql_cdc.cdc.schema.history import reaches, replay
+from airflow_provider_mysql_cdc.cdc.schema.history import covers_offset, replay
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import (
-    context_of,
-    describe,
+    build_snapshot_schema,
+    captured_state,
+    ddl_context,
     history_records,
     schema_change_records,
-    state_of,
 )
-from airflow_provider_mysql_cdc.cdc.schema.table_discovery import Definitions
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import TableDefinitions
 
 T = TableId("d", "t")
 
@@ -81,7 +81,7 @@ def test_the_session_decides_what_a_statement_means() -> None:
 
 
 def test_a_record_reads_back_as_written() -> None:
-    changes = apply(SchemaState(), CREATE.ddl, CREATE.context).changes
+    changes = apply_ddl(SchemaState(), CREATE.ddl, CREATE.context).changes
     query = SimpleNamespace(db="d", sql="CREATE TABLE t (id INT PRIMARY KEY) COMMENT 'ü😀'", sql_mode=0)
     made = HistoryRecord.of_statement(place(7), 3, 5, query, changes, prefix="p")
     assert HistoryRecord.from_bytes(made.to_bytes()) == made
@@ -145,11 +145,11 @@ def test_a_description_behind_the_offset_does_not_count() -> None:
 
 def test_a_history_reaches_what_it_followed_in_one_piece() -> None:
     first, second = described(100, "", epoch=1, origin="1.a"), described(300, "", epoch=3, origin="1.a")
-    assert reaches([], place(50)) and reaches([CREATE, ADD_A], place(50))
-    assert [reaches([*first, ADD_A], place(pos)) for pos in (99, 100, 250)] == [False, True, True]
-    assert [reaches([*first, ADD_A, *second], place(pos)) for pos in (250, 300)] == [False, True]
-    assert not reaches(first, BinlogOffset("binlog.000001", 500, None, "s1", "2.b"))
-    assert not reaches(first, place(500, server="s2"))
+    assert covers_offset([], place(50)) and covers_offset([CREATE, ADD_A], place(50))
+    assert [covers_offset([*first, ADD_A], place(pos)) for pos in (99, 100, 250)] == [False, True, True]
+    assert [covers_offset([*first, ADD_A, *second], place(pos)) for pos in (250, 300)] == [False, True]
+    assert not covers_offset(first, BinlogOffset("binlog.000001", 500, None, "s1", "2.b"))
+    assert not covers_offset(first, place(500, server="s2"))
 
 
 @pytest.mark.req("SCH-09", "FAULT-15")
@@ -172,7 +172,7 @@ def test_a_person_may_let_the_next_batch_begin_without_a_statement(monkeypatch: 
     def load(**given: str) -> list[str]:
         cfg = config(table__include__list="d[.]t")
         cfg = ConnectorConfig.from_properties({**cfg.properties(), **given})
-        return columns(history.load_state(cfg, until=place(200), epoch=2))
+        return columns(history.load_schema_state(cfg, until=place(200), epoch=2))
 
     for stops in ({}, {name: "false"}):
         with pytest.raises(DdlParseError, match=r"binlog\.000001:150"):
@@ -180,7 +180,7 @@ def test_a_person_may_let_the_next_batch_begin_without_a_statement(monkeypatch: 
     assert load(**{name: "true"}) == ["id", "a"]
 
 
-DEFINITIONS = Definitions(
+DEFINITIONS = TableDefinitions(
     "latin1",
     "latin1_swedish_ci",
     {
@@ -211,24 +211,26 @@ CFG = ConnectorConfig.from_properties(
 
 
 def test_a_snapshots_definitions_become_structures() -> None:
-    state = state_of(DEFINITIONS)
-    assert state.server == DbDefaults("latin1", "latin1_swedish_ci")
-    assert state.databases["e"] == DbDefaults("utf8mb4", "utf8mb4_bin")
+    state = captured_state(DEFINITIONS)
+    assert state.server_defaults == DefaultCharset("latin1", "latin1_swedish_ci")
+    assert state.database_defaults["e"] == DefaultCharset("utf8mb4", "utf8mb4_bin")
     assert [state.tables[t].columns[-1].charset for t in DEFINITIONS.tables] == ["gbk", "latin1"]
-    assert context_of(Definitions("", "", {}, {}, "ANSI_QUOTES,PIPES_AS_CONCAT", 1)).sql_mode == ANSI_QUOTES
+    assert ddl_context(TableDefinitions("", "", {}, {}, "ANSI_QUOTES,PIPES_AS_CONCAT", 1)).sql_mode == ANSI_QUOTES
 
 
 @pytest.mark.req("SCH-02", "SNAP-15")
 def test_the_snapshots_history_replays_to_the_same_structures() -> None:
-    written = history_records(CFG, describe(DEFINITIONS), place(100), 1)
+    written = history_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1)
     assert {(topic, key) for topic, key, _ in written} == {("history.p", None)}
     log = [HistoryRecord.from_bytes(value or b"") for _, _, value in written]
     assert all(r.snapshot for r in log)
     state = replay(log, until=place(100), epoch=1)
-    assert dict(state.tables) == dict(state_of(DEFINITIONS).tables)
-    assert dict(state.databases) == dict(state_of(DEFINITIONS).databases)
+    assert dict(state.tables) == dict(captured_state(DEFINITIONS).tables)
+    assert dict(state.database_defaults) == dict(captured_state(DEFINITIONS).database_defaults)
     log.append(record(200, "ALTER TABLE t ADD w VARCHAR(2)", epoch=2))
-    assert state_of(DEFINITIONS).tables[T].column("v") == replay(log, until=place(200), epoch=3).tables[T].column("v")
+    assert captured_state(DEFINITIONS).tables[T].column("v") == replay(log, until=place(200), epoch=3).tables[T].column(
+        "v"
+    )
     added = replay(log, until=place(200), epoch=3).tables[T].column("w")
     assert added is not None
     assert added.charset == "gbk"
@@ -236,10 +238,12 @@ def test_the_snapshots_history_replays_to_the_same_structures() -> None:
 
 def test_a_second_snapshot_replaces_the_first() -> None:
     first = [
-        HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(DEFINITIONS), place(100), 1)
+        HistoryRecord.from_bytes(v or b"")
+        for _, _, v in history_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1)
     ]
     second = [
-        HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(DEFINITIONS), place(500), 4)
+        HistoryRecord.from_bytes(v or b"")
+        for _, _, v in history_records(CFG, build_snapshot_schema(DEFINITIONS), place(500), 4)
     ]
     log = [*first, record(200, "ALTER TABLE t ADD w INT", epoch=2), *second]
     assert columns(replay(log, until=place(200), epoch=3)) == ["id", "v", "w"]
@@ -251,11 +255,18 @@ def test_the_history_knows_databases_without_tables_and_the_schema_changes_do_no
     """A table created there later gets the database's character set, not the server's."""
     databases = {**DEFINITIONS.databases, "empty": "CREATE DATABASE `empty` CHARSET latin2 COLLATE latin2_general_ci"}
     definitions = replace(DEFINITIONS, databases=databases)
-    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(definitions), place(100), 1)]
-    assert replay(log, until=place(100), epoch=1).databases["empty"] == DbDefaults("latin2", "latin2_general_ci")
-    assert schema_change_records(CFG, describe(definitions), place(100), 1)
+    log = [
+        HistoryRecord.from_bytes(v or b"")
+        for _, _, v in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+    ]
+    assert replay(log, until=place(100), epoch=1).database_defaults["empty"] == DefaultCharset(
+        "latin2", "latin2_general_ci"
+    )
+    assert schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
     assert not [
-        v for _, _, v in schema_change_records(CFG, describe(definitions), place(100), 1) if b"empty" in (v or b"")
+        v
+        for _, _, v in schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+        if b"empty" in (v or b"")
     ]
 
 
@@ -266,12 +277,18 @@ def test_tables_that_are_not_captured_are_described_in_order_of_their_names() ->
         TableId("a", "first"): "CREATE TABLE `first` (\n  `id` int NOT NULL\n)",
         TableId("d", "odd"): "CREATE TABLE `odd` (\n  `id` frobnicated\n)",
     }
-    definitions = replace(DEFINITIONS, others=others, databases={**DEFINITIONS.databases, "a": "CREATE DATABASE `a`"})
+    definitions = replace(
+        DEFINITIONS, uncaptured=others, databases={**DEFINITIONS.databases, "a": "CREATE DATABASE `a`"}
+    )
     records = [
-        json.loads(v or b"")["payload"] for _, _, v in schema_change_records(CFG, describe(definitions), place(100), 1)
+        json.loads(v or b"")["payload"]
+        for _, _, v in schema_change_records(CFG, build_snapshot_schema(definitions), place(100), 1)
     ]
     assert [r["source"]["table"] for r in records if r["ddl"].startswith("CREATE TABLE")] == ["first", "t", "u`x"]
-    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(definitions), place(100), 1)]
+    log = [
+        HistoryRecord.from_bytes(v or b"")
+        for _, _, v in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+    ]
     assert set(replay(log, until=place(100), epoch=1).tables) == {TableId("a", "first"), *DEFINITIONS.tables}
 
 
@@ -295,17 +312,20 @@ OTHERS = {
 def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
     statement: str, captured: str, expected: list[str]
 ) -> None:
-    definitions = replace(DEFINITIONS, others=OTHERS)
-    log = [HistoryRecord.from_bytes(v or b"") for _, _, v in history_records(CFG, describe(definitions), place(100), 1)]
+    definitions = replace(DEFINITIONS, uncaptured=OTHERS)
+    log = [
+        HistoryRecord.from_bytes(v or b"")
+        for _, _, v in history_records(CFG, build_snapshot_schema(definitions), place(100), 1)
+    ]
 
     def captures(table: TableId) -> bool:
         return table in DEFINITIONS.tables
 
     before = replay(log, until=place(100), epoch=1, captures=captures)
-    assert set(before.unread) == set(OTHERS) and set(before.tables) == set(DEFINITIONS.tables)
-    after = apply(before, statement, DdlContext(default_db="d"), captures).state
+    assert set(before.unparsed) == set(OTHERS) and set(before.tables) == set(DEFINITIONS.tables)
+    after = apply_ddl(before, statement, DdlContext(default_db="d"), captures).state
     wanted = TableId("d", captured)
-    assert columns(after, wanted) == expected if wanted in after.tables else wanted in after.unread
+    assert columns(after, wanted) == expected if wanted in after.tables else wanted in after.unparsed
     # With the table captured all along, the history gives the same.
     log.append(record(150, statement, epoch=2))
     assert columns(replay(log, until=place(150), epoch=3), wanted) == expected
@@ -314,7 +334,7 @@ def test_a_table_nobody_captures_is_read_when_a_statement_needs_it(
 @pytest.mark.req("SNAP-48")
 def test_the_last_schema_change_of_a_snapshot_without_rows_is_marked() -> None:
     for final, expected in ((True, "last"), (False, "true")):
-        written = schema_change_records(CFG, describe(DEFINITIONS), place(100), 1, final=final)
+        written = schema_change_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1, final=final)
         markers = [json.loads(value or b"")["payload"]["source"]["snapshot"] for _, _, value in written]
         assert (set(markers[:-1]), markers[-1]) == ({"true"}, expected)
 
@@ -324,7 +344,7 @@ def test_what_the_history_and_the_schema_changes_describe() -> None:
     def described(**given: str) -> list[bool]:
         properties = {**CFG.properties(), "table.include.list": "d.t", "database.include.list": "d", **given}
         cfg = ConnectorConfig.from_properties(properties)
-        return [cfg.describes(TableId(*n)) for n in (("d", "t"), ("d", "x"), ("e", "t"), ("mysql", "user"))]
+        return [cfg.stores_ddl(TableId(*n)) for n in (("d", "t"), ("d", "x"), ("e", "t"), ("mysql", "user"))]
 
     store = "schema.history.internal.store.only.captured"
     assert described() == [True, True, True, False]
@@ -344,7 +364,7 @@ def test_a_statement_not_understood_about_tables_nobody_captures_does_not_stop_t
 
 @pytest.mark.req("SCH-26")
 def test_the_snapshots_schema_changes_name_every_step() -> None:
-    written = schema_change_records(CFG, describe(DEFINITIONS), place(100), 1)
+    written = schema_change_records(CFG, build_snapshot_schema(DEFINITIONS), place(100), 1)
     assert {topic for topic, _, _ in written} == {"p"}
     ddls = [json.loads(value or b"")["payload"]["ddl"].split("\n")[0] for _, _, value in written]
     assert ddls == [

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.ddl_events import SchemaLog
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import DdlEventHandler
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
 GIVEN = {
@@ -26,9 +26,9 @@ AT = SimpleNamespace(gtid=None, commit_us=0, thread=0, query=None, begun=False)
 
 
 def noise(sql: str, db: str = "d", *, temporary: bool = False, **given: str) -> list[dict[str, Any]]:
-    log = SchemaLog(ConnectorConfig.from_properties({**GIVEN, **given}), 1, {})
+    log = DdlEventHandler(ConnectorConfig.from_properties({**GIVEN, **given}), 1, {})
     query: Any = SimpleNamespace(sql=sql, db=db, sql_mode=0, temporary=temporary)
-    return [json.loads(value or b"")["payload"] for _, _, value in log.noise(EVENT, query, AT)]
+    return [json.loads(value or b"")["payload"] for _, _, value in log.non_structural_records(EVENT, query, AT)]
 
 
 @pytest.mark.parametrize(
@@ -78,11 +78,11 @@ def test_the_properties_of_schema_changes_hold_for_statements_without_effect() -
 @pytest.mark.req("SCH-10", "SCH-19")
 def test_which_changes_get_a_record_when_only_those_of_captured_tables_shall() -> None:
     def written(sql: str, **given: str) -> list[str]:
-        log = SchemaLog(ConnectorConfig.from_properties({**GIVEN, "table.include.list": "d.t.*", **given}), 1, {})
+        log = DdlEventHandler(ConnectorConfig.from_properties({**GIVEN, "table.include.list": "d.t.*", **given}), 1, {})
         state = SchemaState()
         for before in ("CREATE TABLE t (a INT)", "CREATE TABLE x (a INT)"):
-            state = apply(state, before, DdlContext("d")).state
-        records = log.schema_changes(apply(state, sql, DdlContext("d")).changes, EVENT, AT)
+            state = apply_ddl(state, before, DdlContext("d")).state
+        records = log.schema_changes(apply_ddl(state, sql, DdlContext("d")).changes, EVENT, AT)
         return [json.loads(value or b"")["payload"]["ddl"] for _, _, value in records]
 
     only = {"schema.history.internal.store.only.captured.tables.ddl": "true"}
@@ -101,15 +101,15 @@ def test_which_changes_get_a_record_when_only_those_of_captured_tables_shall() -
 
 @pytest.mark.req("FAULT-15", "SCH-09")
 def test_a_statement_that_is_not_understood_stops_by_name_unless_it_may_be_skipped() -> None:
-    state = apply(SchemaState(), "CREATE TABLE t (a INT)", DdlContext("d")).state
+    state = apply_ddl(SchemaState(), "CREATE TABLE t (a INT)", DdlContext("d")).state
     query: Any = SimpleNamespace(sql="ALTER TABLE t FROBNICATE COLUMN a", db="d", sql_mode=0, updated_dbs=("d",))
     server = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
 
     def applied(**given: str) -> Any:
-        log = SchemaLog(ConnectorConfig.from_properties({**GIVEN, **given}), 1, server)
+        log = DdlEventHandler(ConnectorConfig.from_properties({**GIVEN, **given}), 1, server)
         monkey = pytest.MonkeyPatch()
         with monkey.context() as patch:
-            patch.setattr(SchemaLog, "context", lambda *_: DdlContext("d"))
+            patch.setattr(DdlEventHandler, "context", lambda *_: DdlContext("d"))
             return log.apply(state, query, "binlog.000002:99")
 
     with pytest.raises(DdlParseError) as caught:

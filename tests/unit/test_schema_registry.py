@@ -12,8 +12,8 @@ import pytest
 from confluent_kafka.schema_registry import SchemaRegistryClient
 from fake_registry import FakeRegistry, guid_of, running_registry
 
-from airflow_provider_mysql_cdc.cdc.avro.schema_registry import Registry, client_settings
-from airflow_provider_mysql_cdc.cdc.avro.schema_shape import differences, same_meaning, shape
+from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry, client_settings
+from airflow_provider_mysql_cdc.cdc.avro.schema_shape import canonical_form, differences, equivalent_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     IncompatibleSchemaError,
@@ -67,9 +67,9 @@ def ask(fake: FakeRegistry, text: str = OLD, **more: Any) -> int:
 
 
 def identify(fake: FakeRegistry, text: str = OLD, **more: Any) -> SchemaId:
-    registry = Registry(settings(fake, **more))
+    registry = SchemaRegistry(settings(fake, **more))
     try:
-        return registry.id_of("t-value", text, "table shop.t")
+        return registry.schema_id("t-value", text, "table shop.t")
     finally:
         registry.close()
 
@@ -158,10 +158,12 @@ def unsigned(*, yes: bool) -> dict[str, Any]:
 
 def test_the_latest_version_is_refused_when_its_numbers_stand_for_something_else(fake):
     millis, micros = "io.debezium.time.Timestamp", "io.debezium.time.MicroTimestamp"
-    assert same_meaning(named(millis), named(millis)) and same_meaning(unsigned(yes=True), unsigned(yes=True))
+    assert equivalent_schemas(named(millis), named(millis)) and equivalent_schemas(
+        unsigned(yes=True), unsigned(yes=True)
+    )
     # Somebody who registers schemas may leave the names of Connect out.
-    assert same_meaning(named(None), named(micros)) and same_meaning(named(micros), named(None))
-    assert not same_meaning(unsigned(yes=False), unsigned(yes=True))
+    assert equivalent_schemas(named(None), named(micros)) and equivalent_schemas(named(micros), named(None))
+    assert not equivalent_schemas(unsigned(yes=False), unsigned(yes=True))
     ask(fake, json.dumps(named(millis)))
     with pytest.raises(
         IncompatibleSchemaError, match=f"column at was null or long {millis}.*, is null or long {micros}"
@@ -175,7 +177,7 @@ def test_names_deep_inside_a_schema_count():
         kind = {"type": "int", "connect.name": name}
         return record(("a", {"type": "array", "items": kind}), ("m", {"type": "map", "values": ["null", kind]}))
 
-    assert same_meaning(nested("x"), nested("x")) and not same_meaning(nested("x"), nested("y"))
+    assert equivalent_schemas(nested("x"), nested("x")) and not equivalent_schemas(nested("x"), nested("y"))
 
 
 @pytest.mark.req("FAULT-28")
@@ -254,8 +256,8 @@ def test_tokens_are_fetched_for_client_credentials_and_again_when_they_run_out(f
     assert fake.bodies[0] == {"grant_type": "client_credentials", "scope": "schemas"}
     assert fake.headers["Authorization"] == "Bearer t0ken-1"
     assert fake.headers["target-sr-cluster"] == "lsrc-1"
-    with closing(Registry(settings(fake, oauth=client))) as registry:
-        assert [registry.subjects(), registry.subjects()] == [1, 1]
+    with closing(SchemaRegistry(settings(fake, oauth=client))) as registry:
+        assert [registry.subject_count(), registry.subject_count()] == [1, 1]
     assert fake.headers["Authorization"] == "Bearer t0ken-3"
     fake.broken = [(401, {"error": "invalid_client"})]
     with pytest.raises(RegistryConnectionError, match="the token server gives no token") as found:
@@ -272,17 +274,17 @@ def test_tls_files_are_handed_over_and_checked(fake, tmp_path):
         "/ca.pem", "/c.pem", "/k.pem", "p",
     ]  # fmt: skip
     with pytest.raises(ConfigError, match="cannot be made"):
-        Registry(settings(fake, ssl_ca=str(tmp_path / "none.pem")))
+        SchemaRegistry(settings(fake, ssl_ca=str(tmp_path / "none.pem")))
 
 
 def test_the_shape_is_what_a_reader_sees():
     one = record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2, "connect.version": 1}))
     two = record(("d", {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}))
-    assert shape(one) == shape(two)
+    assert canonical_form(one) == canonical_form(two)
     two["fields"][0]["type"]["scale"] = 3
-    assert shape(one) != shape(two)
-    assert not same_meaning(one, two)
+    assert canonical_form(one) != canonical_form(two)
+    assert not equivalent_schemas(one, two)
     assert differences(one, two) == ["column d was decimal(5,2), is decimal(5,3)"]
     assert differences(one, record()) == ["column d is gone, it was decimal(5,2)"]
     # A name is the same with its namespace around it or before it.
-    assert shape(envelope(("id", "long")))["fields"][1]["type"] == ["null", "p.t.Value"]
+    assert canonical_form(envelope(("id", "long")))["fields"][1]["type"] == ["null", "p.t.Value"]

@@ -14,10 +14,10 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.job.sealed_properties import seal, unseal
-from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config, sealed_properties
+from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties, encrypt_properties
+from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties, load_task_config
 from airflow_provider_mysql_cdc.cdc.model.job_names import KEY_VARIABLE
-from airflow_provider_mysql_cdc.spark.main import key_of_the_spec
+from airflow_provider_mysql_cdc.spark.main import spec_key
 
 pytestmark = pytest.mark.quick
 
@@ -33,37 +33,37 @@ BASE = {
 
 @pytest.mark.parametrize("properties", [{}, BASE, {"a": "ä" * 100_000, "n": 7}])
 def test_a_text_is_opened_by_its_own_key_only(properties: dict[str, Any]) -> None:
-    text, key = seal(properties)
-    assert unseal(text, key) == properties
+    text, key = encrypt_properties(properties)
+    assert decrypt_properties(text, key) == properties
     with pytest.raises(ConfigError, match="does not open"):
-        unseal(text, seal(properties)[1])
+        decrypt_properties(text, encrypt_properties(properties)[1])
     with pytest.raises(DamagedRecordError, match="key"):
-        unseal(text, "")
+        decrypt_properties(text, "")
 
 
 def test_neither_half_tells_anything() -> None:
-    first, second = seal(BASE), seal(BASE)
+    first, second = encrypt_properties(BASE), encrypt_properties(BASE)
     assert first[0] != second[0] and first[1] != second[1]
     assert MARK not in "".join((*first, *second))
 
 
 @pytest.mark.parametrize("at", [0, 20, -12])
 def test_a_changed_text_is_found_out(at: int) -> None:
-    text, key = seal(BASE)
+    text, key = encrypt_properties(BASE)
     wrong = list(text)
     wrong[at] = "A" if wrong[at] != "A" else "B"
     with pytest.raises((ConfigError, DamagedRecordError)):
-        unseal("".join(wrong), key)
+        decrypt_properties("".join(wrong), key)
     for noise in ("", "?", "é"):
         with pytest.raises((ConfigError, DamagedRecordError)):
-            unseal(noise, key)
+            decrypt_properties(noise, key)
         with pytest.raises((ConfigError, DamagedRecordError)):
-            unseal(text, noise)
+            decrypt_properties(text, noise)
 
 
 def test_a_sealed_spec_file_tells_no_secret_and_is_its_owner_s_alone(tmp_path: Path) -> None:
     spec = JobSpec("drain", BASE, {"epoch": 1}, "o", 3.0, "id")
-    key = spec.write_sealed(tmp_path / "spec")
+    key = spec.write_encrypted(tmp_path / "spec")
     text = (tmp_path / "spec").read_text()
     assert MARK not in text and key not in text and json.loads(text)["properties"] == {}
     assert stat.S_IMODE((tmp_path / "spec").stat().st_mode) == 0o600
@@ -75,17 +75,17 @@ def test_a_sealed_spec_file_tells_no_secret_and_is_its_owner_s_alone(tmp_path: P
 def test_a_driver_takes_its_key_out_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
     monkeypatch.setenv(KEY_VARIABLE, "ab")
-    assert key_of_the_spec() == "ab" and KEY_VARIABLE not in os.environ
-    assert key_of_the_spec() is None
+    assert spec_key() == "ab" and KEY_VARIABLE not in os.environ
+    assert spec_key() is None
 
 
 def test_a_task_gets_the_key_from_its_driver() -> None:
     cfg = ConnectorConfig.from_properties(BASE)
-    sealed, hand_over = sealed_properties(cfg)
+    sealed, hand_over = encrypted_properties(cfg)
     assert MARK not in sealed
     coordinator = Coordinator(hand_over)
     try:
         with CoordinatorClient(coordinator.address, coordinator.token, 0) as channel:
-            assert handed_config(channel, {"properties": sealed}).properties() == cfg.properties()
+            assert load_task_config(channel, {"properties": sealed}).properties() == cfg.properties()
     finally:
         coordinator.close()

@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config import kafka_names
 from airflow_provider_mysql_cdc.cdc.config import property_sources as sources
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.converters import load
+from airflow_provider_mysql_cdc.cdc.config.converters import load_converter
 from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, holds_secret, is_secret, salt_of, scrub
 from airflow_provider_mysql_cdc.cdc.config.read_properties import ALIASES
 from airflow_provider_mysql_cdc.cdc.config.reference import render
@@ -81,7 +81,7 @@ def test_one_function_knows_every_secret() -> None:
         assert is_secret(declared.name) is declared.secret, declared.name
     for alias, (declared, _) in ALIASES.items():
         assert is_secret(alias) is declared.secret, alias
-    found = {name for name in kafka_names.ALL if is_secret(name)}
+    found = {name for name in kafka_names.ALL_SETTINGS if is_secret(name)}
     assert found == {
         "sasl.oauthbearer.assertion.private.key.passphrase", "sasl.oauthbearer.assertion.private.key.pem",
         "sasl.oauthbearer.client.credentials.client.secret", "sasl.oauthbearer.client.secret",
@@ -129,7 +129,8 @@ def test_a_salt_is_all_that_stands_behind_the_algorithm(name: str, salt: str) ->
 def everything(cfg: ConnectorConfig) -> str:
     """Return every text that a configuration and what is made of it show."""
     objects: list[Any] = [
-        cfg, cfg.shown(), cfg.notes, cfg.families, cfg.families.columns, cfg.connection_settings(), cfg.values,
+        cfg, cfg.redacted_properties(), cfg.notes, cfg.families, cfg.families.columns,
+        cfg.connection_settings(), cfg.values,
         JobSpec("drain", cfg.properties(), {}, "o"), cfg.families.columns.rules, [cfg[f] for f in F.ALL],
         *(cfg.kafka_settings(role) for role in (None, "producer", "consumer", "admin")),
         clients.common_settings(cfg.kafka_settings()), clients.producer_settings(cfg.kafka_settings(), "t", 60_000),
@@ -141,8 +142,8 @@ def test_no_secret_shows_in_anything_made_of_a_configuration() -> None:
     cfg = ConnectorConfig.from_properties({**BASE, **SECRETS})
     assert MARK not in everything(cfg)
     assert MARK not in everything(pickle.loads(pickle.dumps(cfg)))
-    source = sources.params(SECRETS)
-    assert MARK not in f"{source!r} {sources.resolve([source])!r}"
+    source = sources.params_source(SECRETS)
+    assert MARK not in f"{source!r} {sources.merge_sources([source])!r}"
 
 
 @pytest.mark.parametrize("name", sorted(WRONG))
@@ -152,7 +153,7 @@ def test_no_error_shows_a_secret(name: str) -> None:
 
 def test_no_error_of_many_problems_shows_a_secret() -> None:
     with pytest.raises(ConfigError) as caught:
-        sources.load([sources.params({**BASE, **SECRETS, **WRONG, "database.port": "x"})])
+        sources.load_config([sources.params_source({**BASE, **SECRETS, **WRONG, "database.port": "x"})])
     assert len(caught.value.why.splitlines()) > 15
     assert MARK not in f"{caught.value} {caught.value.to_json()} {caught.value!r}"
     for name in SECRETS:
@@ -197,7 +198,7 @@ def test_the_client_gets_secrets_in_clear_and_its_complaints_hide_them(
 
 def test_a_converter_that_fails_does_not_tell_its_secrets() -> None:
     with pytest.raises(ValueError, match="cannot be configured") as caught:
-        load("c", {"type": f"{__name__}.Telling", "api.password": MARK})
+        load_converter("c", {"type": f"{__name__}.Telling", "api.password": MARK})
     assert MARK not in str(caught.value)
     assert caught.value.__cause__ is None
 

@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from memory_job import config
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.wiring import decoder_options, side_topics
+from airflow_provider_mysql_cdc.cdc.formats.table_options import decoder_options
+from airflow_provider_mysql_cdc.cdc.formats.topic_routing import side_topics
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.schema import history, internal_topics
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
@@ -105,10 +106,10 @@ def test_topic_settings_that_a_person_has_verified_need_not_be_readable(
         )
     monkeypatch.setattr(internal_topics, "describe_topics", lambda admin, topics, at: dict.fromkeys(topics, INFO))
     monkeypatch.setattr(internal_topics, "broker_count", lambda admin: 1)
-    monkeypatch.setattr(history, "topics_there", lambda admin, topics: dict.fromkeys(topics, INFO))
+    monkeypatch.setattr(history, "existing_topics", lambda admin, topics: dict.fromkeys(topics, INFO))
     monkeypatch.setattr(history, "first_offsets", lambda admin, topic, partitions: {0: 0})
     cfg = config(topic__settings__verified=str(verified).lower())
-    internal_topics.require_kept(cfg, pytest.fail)
+    internal_topics.require_durable_topics(cfg, pytest.fail)
     history.require_history(cfg)
     assert looked == [(cfg.ledger_topic, verified), (cfg.history_topic, verified), (cfg.history_topic, verified)]
-    assert wiring.ledger(cfg)._verified is verified
+    assert kafka_clients.ledger(cfg)._verified is verified

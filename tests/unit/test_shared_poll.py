@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription, polls
+from airflow_provider_mysql_cdc.triggers.shared_poll import Subscription, active_polls
 
 SOON_S, NEVER_S = 0.01, 3600.0
 
@@ -39,7 +39,7 @@ async def first_at_least(read: Callable[[], int], number: int, every_s: float = 
 def run(*waiting: Awaitable[Any]) -> list[Any]:
     async def together() -> list[Any]:
         found = await asyncio.gather(*waiting, return_exceptions=True)
-        assert polls() == 0, "the last one to leave ends the poll"
+        assert active_polls() == 0, "the last one to leave ends the poll"
         return found
 
     return asyncio.run(together())
@@ -128,9 +128,9 @@ def test_cancelling_one_leaves_the_others_waiting_and_the_last_ends_the_poll() -
         seen = read.reads
         while read.reads < seen + 2:
             await asyncio.sleep(SOON_S)
-        assert polls() == 1
+        assert active_polls() == 1
         second.cancel()
         await asyncio.wait([second])
-        assert polls() == 0
+        assert active_polls() == 0
 
     asyncio.run(cancelled())

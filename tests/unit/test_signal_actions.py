@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
@@ -23,10 +23,10 @@ from airflow_provider_mysql_cdc.cdc.signals.signal import (
     Signal,
     SignalRefused,
     StopSnapshot,
+    build_signal,
     match_tables,
+    pending_signals,
     read_action,
-    received,
-    waiting,
 )
 
 NOBODY: frozenset[str] = frozenset()
@@ -102,7 +102,7 @@ def test_snapshots_are_stopped_as_a_whole_or_by_table_and_rest_and_go_on() -> No
 def test_a_message_shows_the_offset_in_place_of_its_braces() -> None:
     found = action("log", {"message": "Signal message at offset {} {}"})
     assert isinstance(found, LogMessage)
-    assert found.line("b.000001:4") == "Signal message at offset b.000001:4 {}"
+    assert found.render("b.000001:4") == "Signal message at offset b.000001:4 {}"
     assert "message is missing" in refusal("log", {"message": ""})
 
 
@@ -209,7 +209,7 @@ def test_structures_and_places_come_from_trusted_channels_only() -> None:
 
 def test_what_a_channel_could_not_make_out_is_refused_with_its_reason() -> None:
     with pytest.raises(SignalRefused, match="no JSON at all"):
-        read_action(received(None, None, None, "kafka", "no JSON at all"), NOBODY)
+        read_action(build_signal(None, None, None, "kafka", "no JSON at all"), NOBODY)
 
 
 @pytest.mark.parametrize(
@@ -224,12 +224,12 @@ def test_what_a_channel_could_not_make_out_is_refused_with_its_reason() -> None:
     ],
 )
 def test_what_no_record_can_hold_is_cut_and_refused(given: tuple[str, str, str], why: str) -> None:
-    found = received(*given, channel="source")
+    found = build_signal(*given, channel="source")
     assert len(encode(found.to_json())) < 4000
     with pytest.raises(SignalRefused, match=why):
         read_action(found, NOBODY)
-    largest = received("i", "log", "x" * MAX_DATA, "source")
-    assert not largest.refused and len(encode(largest.to_json())) < 1_000_000
+    largest = build_signal("i", "log", "x" * MAX_DATA, "source")
+    assert not largest.invalid_reason and len(encode(largest.to_json())) < 1_000_000
 
 
 # -- which tables they mean ----------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_an_expression_that_takes_too_long_is_refused_and_stops_nothing_else() -
 
 
 def ledger(records: dict[str, Any]) -> LedgerState:
-    return ledger_state({key: encode(value) for key, value in records.items()})
+    return build_ledger_state({key: encode(value) for key, value in records.items()})
 
 
 def test_signals_wait_in_the_ledger_in_the_order_of_their_channels() -> None:
@@ -289,13 +289,13 @@ def test_signals_wait_in_the_ledger_in_the_order_of_their_channels() -> None:
         for key in [*reversed(keys[:5]), *keys[5:]]
     }
     state = ledger(given)
-    assert state.others == {}
-    found = waiting(state.signals)
+    assert state.other_records == {}
+    found = pending_signals(state.signals)
     assert {key: one.to_json() for key, one in found} == given
     for channel in ("source", "kafka", "airflow"):
         assert [one.id for _, one in found if one.channel == channel] == [k for k in keys if k.startswith(channel)]
-    refused = received("x", None, None, "kafka", "why")
-    assert Signal.from_json(refused.to_json()) == refused and refused.key("3") == "signal/kafka/3"
+    refused = build_signal("x", None, None, "kafka", "why")
+    assert Signal.from_json(refused.to_json()) == refused and refused.ledger_key("3") == "signal/kafka/3"
 
 
 @pytest.mark.parametrize(
@@ -314,4 +314,4 @@ def test_a_damaged_signal_is_named(change: dict[str, Any]) -> None:
 def test_a_damaged_place_in_the_signal_topic_is_named(damaged: dict[str, Any]) -> None:
     with pytest.raises(DamagedRecordError, match="signal-offset"):
         ledger({"signal-offset": damaged})
-    assert ledger({"signal-offset": {"topic": "t", "id": None, "offset": 1}}).others
+    assert ledger({"signal-offset": {"topic": "t", "id": None, "offset": 1}}).other_records

@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, LedgerMissingError, SinkConnectionError
 from airflow_provider_mysql_cdc.cdc.signals import airflow_channel, kafka_channel
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaChannel, Polled, read_record
-from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, SignalRefused, read_action, waiting
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import KafkaSignalChannel, PollResult, signal_from_record
+from airflow_provider_mysql_cdc.cdc.signals.signal import ExecuteSnapshot, SignalRefused, pending_signals, read_action
 from airflow_provider_mysql_cdc.cdc.sink.clients import plain_producer_settings
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord
 
@@ -66,9 +66,9 @@ class Topic:
         yield from [r for r in self.records if start <= r.offset < end]
 
 
-def poll(cfg: ConnectorConfig | None = None, place: dict[str, Any] | None = None) -> Polled:
-    ledger = ledger_state({} if place is None else {"signal-offset": encode(place)})
-    return KafkaChannel(cfg or config()).poll(ledger)
+def poll(cfg: ConnectorConfig | None = None, place: dict[str, Any] | None = None) -> PollResult:
+    ledger = build_ledger_state({} if place is None else {"signal-offset": encode(place)})
+    return KafkaSignalChannel(cfg or config()).poll(ledger)
 
 
 def at(offset: int, id_: str | None = "T1", topic: str = TOPIC) -> dict[str, Any]:
@@ -92,20 +92,20 @@ def test_a_signal_of_the_topic_has_the_connectors_name_as_key_and_no_id(monkeypa
     assert read_action(found.signals[1][1], frozenset()) == ExecuteSnapshot(
         "kafka-3", "kafka", "incremental", ("schema1.table1", "schema1.table2")
     )
-    assert found.place == at(7)
-    assert found.notes == [f"2 records of topic {TOPIC} are passed over: their key is not test_connector"]
+    assert found.new_offset == at(7)
+    assert found.log_lines == [f"2 records of topic {TOPIC} are passed over: their key is not test_connector"]
     assert topic.admins == [{"bootstrap.servers": "k:1"}]
 
 
 def test_each_poll_begins_where_the_ledger_says(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(monkeypatch, LOG, LOG, LOG)
     found = poll(place=at(2))
-    assert [key for key, _ in found.signals] == ["signal/kafka/2"] and found.place == at(3)
-    again = poll(place=found.place)
-    assert again.signals == [] and again.place is None and again.notes == []
+    assert [key for key, _ in found.signals] == ["signal/kafka/2"] and found.new_offset == at(3)
+    again = poll(place=found.new_offset)
+    assert again.signals == [] and again.new_offset is None and again.log_lines == []
     topic.records.append(topic.record(3, (b"other", LOG)))
-    passed = poll(place=found.place)
-    assert passed.signals == [] and passed.place == at(4), "what is passed over is not read again"
+    passed = poll(place=found.new_offset)
+    assert passed.signals == [] and passed.new_offset == at(4), "what is passed over is not read again"
 
 
 @pytest.mark.parametrize("reset, place", [("", 0), ("earliest", 0), ("latest", 2), ("END", 2)])
@@ -115,7 +115,7 @@ def test_the_first_poll_begins_with_the_topic_or_where_it_is_told_to(
     Topic(monkeypatch, LOG, LOG)
     cfg = config(**{"signal.consumer.auto.offset.reset": reset} if reset else {})
     found = poll(cfg)
-    assert len(found.signals) == 2 - place and found.place == at(2)
+    assert len(found.signals) == 2 - place and found.new_offset == at(2)
     other = poll(cfg, at(1, topic="another"))
     assert len(other.signals) == 2 - place, "another topic is begun anew"
 
@@ -123,9 +123,9 @@ def test_the_first_poll_begins_with_the_topic_or_where_it_is_told_to(
 def test_a_topic_made_anew_is_read_from_its_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(monkeypatch, LOG, LOG, id_="T2")
     found = poll(place=at(1))
-    assert len(found.signals) == 2 and found.place == at(2, "T2") and "made anew" in found.notes[0]
+    assert len(found.signals) == 2 and found.new_offset == at(2, "T2") and "made anew" in found.log_lines[0]
     topic.id = None  # brokers before Kafka 3.1
-    assert poll(place=at(1, None)).place == at(2, None)
+    assert poll(place=at(1, None)).new_offset == at(2, None)
     topic.id = "T2"
     assert len(poll(place=at(1, None)).signals) == 1, "an upgrade of the brokers makes nothing anew"
 
@@ -133,33 +133,33 @@ def test_a_topic_made_anew_is_read_from_its_beginning(monkeypatch: pytest.Monkey
 def test_what_was_deleted_unread_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     Topic(monkeypatch, LOG, first=10)
     found = poll(place=at(4))
-    assert [key for key, _ in found.signals] == ["signal/kafka/10"] and found.place == at(11)
-    assert "signals from 4 on were deleted" in found.notes[0]
-    assert poll(place=at(50)).place == at(11), "behind the end after an unclean election"
+    assert [key for key, _ in found.signals] == ["signal/kafka/10"] and found.new_offset == at(11)
+    assert "signals from 4 on were deleted" in found.log_lines[0]
+    assert poll(place=at(50)).new_offset == at(11), "behind the end after an unclean election"
 
 
 def test_a_poll_reads_a_bounded_part(monkeypatch: pytest.MonkeyPatch) -> None:
     Topic(monkeypatch, *[LOG, (b"other", LOG)] * 5)
-    monkeypatch.setattr(kafka_channel, "MOST_AT_ONCE", 4)
+    monkeypatch.setattr(kafka_channel, "MAX_POLL_RECORDS", 4)
     first = poll()
-    assert [key for key, _ in first.signals] == ["signal/kafka/0", "signal/kafka/2"] and first.place == at(4)
-    second = poll(place=first.place)
-    assert [key for key, _ in second.signals] == ["signal/kafka/4", "signal/kafka/6"] and second.place == at(8)
-    monkeypatch.setattr(kafka_channel, "MOST_BYTES", 1)
-    assert poll().place == at(1)
+    assert [key for key, _ in first.signals] == ["signal/kafka/0", "signal/kafka/2"] and first.new_offset == at(4)
+    second = poll(place=first.new_offset)
+    assert [key for key, _ in second.signals] == ["signal/kafka/4", "signal/kafka/6"] and second.new_offset == at(8)
+    monkeypatch.setattr(kafka_channel, "MAX_POLL_BYTES", 1)
+    assert poll().new_offset == at(1)
 
 
 def test_a_topic_that_cannot_be_read_is_a_line_in_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
     topic = Topic(monkeypatch, LOG)
     topic.error = SinkConnectionError("Kafka is silent", where="k:1")
     found = poll()
-    assert (found.signals, found.place) == ([], None)
-    assert "cannot be read now: Kafka is silent [k:1]" in found.notes[0]
+    assert (found.signals, found.new_offset) == ([], None)
+    assert "cannot be read now: Kafka is silent [k:1]" in found.log_lines[0]
     topic.error = HiddenByTransaction("partition 0: 1 of 2")
-    assert "an open transaction hides the rest" in poll().notes[0]
+    assert "an open transaction hides the rest" in poll().log_lines[0]
     topic.there = False
     missing = poll(place=at(1))
-    assert missing.place is None and "does not exist (signal.kafka.topic)" in missing.notes[0]
+    assert missing.new_offset is None and "does not exist (signal.kafka.topic)" in missing.log_lines[0]
 
 
 def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,7 +184,7 @@ def test_a_poll_without_signals_waits_for_one(monkeypatch: pytest.MonkeyPatch) -
     ],
 )
 def test_a_malformed_record_is_a_refused_signal(value: bytes, why: str) -> None:
-    signal = read_record(TopicRecord(0, 7, b"p", value))
+    signal = signal_from_record(TopicRecord(0, 7, b"p", value))
     assert signal.id == "kafka-7" and signal.channel == "kafka"
     with pytest.raises(SignalRefused) as refused:
         read_action(signal, frozenset({"kafka"}))
@@ -214,7 +214,7 @@ def test_a_signal_from_airflow_waits_in_the_ledger(sent: dict[str, bytes]) -> No
     id_ = airflow_channel.send(config(), "execute-snapshot", {"data-collections": ["d.ä"]})
     other = airflow_channel.send(config(), "pause-snapshot", id_="mine")
     assert other == "mine" and id_ != other
-    found = [signal for _, signal in waiting(ledger_state(dict(sent)).signals)]
+    found = [signal for _, signal in pending_signals(build_ledger_state(dict(sent)).signals)]
     assert [(s.id, s.type, s.channel) for s in found] == [
         (id_, "execute-snapshot", "airflow"), ("mine", "pause-snapshot", "airflow"),
     ]  # fmt: skip
@@ -226,7 +226,7 @@ def test_signals_from_airflow_keep_their_order(sent: dict[str, bytes]) -> None:
     ids = [str(n) for n in range(20)]
     for id_ in ids:
         airflow_channel.send(config(), "pause-snapshot", id_=id_)
-    assert [s.id for _, s in waiting(ledger_state(dict(sent)).signals)] == ids
+    assert [s.id for _, s in pending_signals(build_ledger_state(dict(sent)).signals)] == ids
 
 
 def test_a_repeated_attempt_sends_nothing_more(sent: dict[str, bytes]) -> None:
@@ -262,11 +262,11 @@ def test_a_drain_has_something_to_do_when_signals_wait(
     monkeypatch: pytest.MonkeyPatch, place: int | None, waits: bool
 ) -> None:
     topic = Topic(monkeypatch, LOG, LOG)
-    ledger = ledger_state({} if place is None else {"signal-offset": encode(at(place))})
-    assert kafka_channel.signals_wait(config(), ledger) is waits
+    ledger = build_ledger_state({} if place is None else {"signal-offset": encode(at(place))})
+    assert kafka_channel.has_new_signals(config(), ledger) is waits
     topic.there = False
-    assert not kafka_channel.signals_wait(config(), ledger)
+    assert not kafka_channel.has_new_signals(config(), ledger)
     topic.there = True
     off = config(**{"signal.enabled.channels": "source"})
-    assert not kafka_channel.signals_wait(off, ledger) and kafka_channel.poll(off, ledger) == Polled()
-    assert len(kafka_channel.poll(config(), ledger).signals) == 2 - (place or 0)
+    assert not kafka_channel.has_new_signals(off, ledger) and kafka_channel.poll_signals(off, ledger) == PollResult()
+    assert len(kafka_channel.poll_signals(config(), ledger).signals) == 2 - (place or 0)

@@ -9,7 +9,7 @@ import pytest
 
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES
 from airflow_provider_mysql_cdc.cdc.incremental import signal_processor as taking
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.signals import conditions
@@ -65,8 +65,10 @@ def test_where_a_text_ends_is_a_matter_of_the_servers_mode() -> None:
 def sound(monkeypatch: pytest.MonkeyPatch, condition: str, count: int) -> None:
     """Ask whether a condition is taken for so many tables."""
     monkeypatch.setattr(taking, "quoting_mode", lambda conn: 0)
-    asked: Any = SimpleNamespace(conn=None, books=Books({9: TableScan(TableId("d", "x"), "s", 9, condition="x" * 10)}))
-    taking.Taking._require_sound(asked, {TableId("d", f"t{n}"): condition for n in range(count)})
+    asked: Any = SimpleNamespace(
+        conn=None, state=IncrementalState({9: TableScan(TableId("d", "x"), "s", 9, condition="x" * 10)})
+    )
+    taking.SignalProcessor._check_conditions(asked, {TableId("d", f"t{n}"): condition for n in range(count)})
 
 
 @pytest.mark.req("INC-29")
@@ -75,7 +77,7 @@ def test_a_signals_conditions_are_looked_at_and_counted(monkeypatch: pytest.Monk
     sound(monkeypatch, "id > 5", 1000)
     with pytest.raises(SignalRefused, match="no expression of its own"):
         sound(monkeypatch, "1) OR (1", 1)
-    large = "1" * (taking.MAX_CONDITIONS // 1000 + 1)
+    large = "1" * (taking.MAX_CONDITION_BYTES // 1000 + 1)
     sound(monkeypatch, large, 999)
     with pytest.raises(SignalRefused, match="one for each of 1000"):
         sound(monkeypatch, large, 1000)

@@ -15,15 +15,15 @@ from signal_stream import BINARY, FILE, LATIN1, Binlog, log_signals, rows_body
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import Routes
-from airflow_provider_mysql_cdc.cdc.drain.window_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SchemaError
-from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.signals import table_rows
-from airflow_provider_mysql_cdc.cdc.signals.signal import SignalRefused, read_action, waiting
+from airflow_provider_mysql_cdc.cdc.signals.signal import SignalRefused, pending_signals, read_action
 
 LEDGER = "ledger.p"
 GIVEN = {
@@ -41,7 +41,7 @@ def run(
     monkeypatch: pytest.MonkeyPatch,
     log: Binlog,
     *,
-    resume: Reached | None = None,
+    resume: ResumePosition | None = None,
     kafka: MemoryKafka | None = None,
     commit_at: frozenset[int] = frozenset(),
     kill_at: int | None = None,
@@ -52,7 +52,7 @@ def run(
     if kafka is not None:
         rig.sink._kafka = rig.kafka = kafka
         rig.sink.init()
-    rig.writer._log._server = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
+    rig.writer._ddl_handler._server_variables = {"lower_case_table_names": 0, "explicit_defaults_for_timestamp": 1}
     watermarks: list[tuple[str, str]] = []
     if rig.writer._routes.signals is not None:
         rig.writer._routes.signals.on_watermark = lambda id_, type_: watermarks.append((id_, type_))
@@ -60,7 +60,7 @@ def run(
     def events(on_wait: Any) -> Iterator[Any]:
         for number, event in enumerate(log.events):
             yield event
-            if number in commit_at and not rig.writer._at.behind():
+            if number in commit_at and not rig.writer._position.is_before_resume():
                 rig.sink.produce("p.shop.t", b"k", b"v", 0)
                 rig.clock.now += 1000
                 on_wait()
@@ -96,8 +96,8 @@ def test_inserted_rows_become_signals_that_wait_in_the_ledger(monkeypatch: pytes
     log.transaction(("ad-hoc-1", "execute-snapshot", snapshot), *log_signals("ö"))
     log.transaction(("", "stop-snapshot", None))
     rig, _ = run(monkeypatch, log)
-    state = ledger_state({r.key.decode(): r.value for r in rig.kafka.committed(LEDGER) if r.key})
-    found = waiting(state.signals)
+    state = build_ledger_state({r.key.decode(): r.value for r in rig.kafka.committed(LEDGER) if r.key})
+    found = pending_signals(state.signals)
     assert [key for key, _ in found] == ["signal/source/1-000001-4-1", "signal/source/1-000001-4-2",
                                          "signal/source/1-000001-404-1"]  # fmt: skip
     assert [signal.id for _, signal in found] == ["ad-hoc-1", "ö", ""]
@@ -129,9 +129,9 @@ def test_only_writer_0_hands_over_and_only_where_the_channel_is_on(monkeypatch: 
     off, _ = run(monkeypatch, log, **{"signal.enabled.channels": "kafka"})
     assert handed_over(off.kafka) == []
     cfg, plan = off.writer.cfg, BatchPlan(1, "drain", START, START, 2)
-    assert Routes(cfg, plan, 0, "").signals is None, "nobody wants anything of the table"
-    waits = Routes(cfg, plan, 1, "", touched=TouchedKeys((), low_row="x-open")).signals
-    assert waits is not None and waits.side is None
+    assert TableRoutes(cfg, plan, 0, "").signals is None, "nobody wants anything of the table"
+    waits = TableRoutes(cfg, plan, 1, "", window_keys=WindowKeys((), low_watermark_id="x-open")).signals
+    assert waits is not None and waits.side_records is None
 
 
 @pytest.mark.parametrize("strategy, closed", [("insert_insert", 1), ("insert_delete", 2)])
@@ -156,7 +156,7 @@ def test_watermarks_are_no_signals_and_go_to_whoever_waits(
             ("u2-close", "snapshot-window-close"),
         ][: 1 + closed]
     )
-    rig, again = run(monkeypatch, log, resume=Reached(START.at(FILE, 3000), 0))
+    rig, again = run(monkeypatch, log, resume=ResumePosition(START.with_position(FILE, 3000), 0))
     assert again == watermarks[:2], "a retry learns of them again, whatever is committed"
 
 
@@ -213,7 +213,7 @@ def test_no_signal_is_visible_before_its_transaction_has_ended(monkeypatch: pyte
 
 def one_refusal(rig: Rig) -> str:
     (record,) = handed_over(rig.kafka)
-    (found,) = waiting({record[0].removeprefix("signal/"): record[1]})
+    (found,) = pending_signals({record[0].removeprefix("signal/"): record[1]})
     with pytest.raises(SignalRefused) as refused:
         read_action(found[1], frozenset())
     return refused.value.reason
@@ -240,15 +240,15 @@ def test_missing_values_are_refused_and_not_an_error(monkeypatch: pytest.MonkeyP
 
 
 def test_a_flood_of_signals_in_one_transaction_is_cut_and_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_rows, "MOST_AT_ONCE", 3)
+    monkeypatch.setattr(table_rows, "MAX_TRANSACTION_SIGNALS", 3)
     log = Binlog()
     log.transaction(*log_signals(*map(str, range(5))))
     log.transaction(*log_signals("later"))
     rig, _ = run(monkeypatch, log)
     assert ids(rig.kafka) == ["0", "1", "2", "", "later"]
     assert "inserted 2 signals beyond the 3" in handed_over(rig.kafka)[3][1]["refused"]
-    monkeypatch.setattr(table_rows, "MOST_AT_ONCE", 100)
-    monkeypatch.setattr(table_rows, "MOST_BYTES", 10)
+    monkeypatch.setattr(table_rows, "MAX_TRANSACTION_SIGNALS", 100)
+    monkeypatch.setattr(table_rows, "MAX_TRANSACTION_BYTES", 10)
     rig, _ = run(monkeypatch, log)
     assert ids(rig.kafka) == ["0", "", "later"]
 

@@ -9,12 +9,20 @@ import pytest
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.signals import signal_table
-from airflow_provider_mysql_cdc.cdc.signals.signal_table import ColumnFact, TableFacts, problems
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import (
+    SignalTableColumn,
+    SignalTableFacts,
+    signal_table_problems,
+)
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 TABLE = {"signal.data.collection": "ops.signals"}
 READ_ONLY = {"read.only": "true"}
-COLUMNS = (ColumnFact("id", "varchar", 42), ColumnFact("type", "varchar", 32), ColumnFact("data", "varchar", 2048))
+COLUMNS = (
+    SignalTableColumn("id", "varchar", 42),
+    SignalTableColumn("type", "varchar", 32),
+    SignalTableColumn("data", "varchar", 2048),
+)
 SOUND = {
     "binlog_order_commits": "ON",
     "gtid_mode": "ON",
@@ -24,16 +32,16 @@ SOUND = {
 }
 
 
-def found(given: dict[str, str], facts: TableFacts) -> list[ConfigError]:
-    return list(problems(facts, ConnectorConfig.from_properties(BASE | given)))
+def found(given: dict[str, str], facts: SignalTableFacts) -> list[ConfigError]:
+    return list(signal_table_problems(facts, ConnectorConfig.from_properties(BASE | given)))
 
 
-def facts(columns: Any = COLUMNS, **more: Any) -> TableFacts:
+def facts(columns: Any = COLUMNS, **more: Any) -> SignalTableFacts:
     variables = {name: more.pop(name, value) for name, value in SOUND.items()}
-    return TableFacts({n: v for n, v in variables.items() if v is not None}, columns, **more)
+    return SignalTableFacts({n: v for n, v in variables.items() if v is not None}, columns, **more)
 
 
-def only(given: dict[str, str], given_facts: TableFacts) -> ConfigError:
+def only(given: dict[str, str], given_facts: SignalTableFacts) -> ConfigError:
     (problem,) = found(given, given_facts)
     assert problem.where and problem.why and problem.remedy and not problem.can_retry
     return problem
@@ -44,7 +52,7 @@ def test_a_sound_table_on_a_sound_server_needs_nothing() -> None:
     assert found(READ_ONLY, facts(())) == []
     assert found(TABLE | READ_ONLY, facts(())) == [], "signals may come from elsewhere"
     assert found({}, facts((), gtid_mode="OFF")) == []
-    wide = (*COLUMNS[:2], ColumnFact("data", "json", None), ColumnFact("at", "timestamp", None))
+    wide = (*COLUMNS[:2], SignalTableColumn("data", "json", None), SignalTableColumn("at", "timestamp", None))
     assert found(TABLE, facts(wide)) == []
 
 
@@ -59,12 +67,24 @@ def test_a_missing_table_is_named_with_what_to_do() -> None:
     "columns, what",
     [
         (COLUMNS[:2], "has 2 columns"),
-        ((ColumnFact("id", "bigint", None), *COLUMNS[1:]), "column id of the signal table is no column of characters"),
-        ((*COLUMNS[:2], ColumnFact("data", "blob", 65535)), "column data of the signal table is no column of char"),
-        ((ColumnFact("i", "varchar", 41), *COLUMNS[1:]), "column i of the signal table is too narrow"),
-        ((COLUMNS[0], ColumnFact("kind", "char", 20), COLUMNS[2]), "column kind of the signal table is too narrow"),
-        ((*COLUMNS[:2], ColumnFact("data", "varchar", 100)), "column data of the signal table is too narrow"),
-        ((*COLUMNS, ColumnFact("who", "varchar", 9, needed=True)), "column who of the signal table has no default"),
+        (
+            (SignalTableColumn("id", "bigint", None), *COLUMNS[1:]),
+            "column id of the signal table is no column of characters",
+        ),
+        (
+            (*COLUMNS[:2], SignalTableColumn("data", "blob", 65535)),
+            "column data of the signal table is no column of char",
+        ),
+        ((SignalTableColumn("i", "varchar", 41), *COLUMNS[1:]), "column i of the signal table is too narrow"),
+        (
+            (COLUMNS[0], SignalTableColumn("kind", "char", 20), COLUMNS[2]),
+            "column kind of the signal table is too narrow",
+        ),
+        ((*COLUMNS[:2], SignalTableColumn("data", "varchar", 100)), "column data of the signal table is too narrow"),
+        (
+            (*COLUMNS, SignalTableColumn("who", "varchar", 9, required=True)),
+            "column who of the signal table has no default",
+        ),
     ],
 )
 def test_a_table_of_another_shape_is_refused(columns: Any, what: str) -> None:
@@ -74,26 +94,26 @@ def test_a_table_of_another_shape_is_refused(columns: Any, what: str) -> None:
 @pytest.mark.req("INC-34")
 def test_the_account_must_be_able_to_write_what_the_strategy_writes() -> None:
     deleting = TABLE | {"incremental.snapshot.watermarking.strategy": "insert_delete"}
-    refused = facts(refused={"INSERT": "INSERT command denied", "DELETE": "DELETE command denied"})
+    refused = facts(denied_statements={"INSERT": "INSERT command denied", "DELETE": "DELETE command denied"})
     assert [p.what for p in found(TABLE, refused)] == ["the account may not INSERT in the signal table"]
     assert len(found(deleting, refused)) == 2
-    problem = only(deleting, facts(refused={"DELETE": "DELETE command denied"}))
+    problem = only(deleting, facts(denied_statements={"DELETE": "DELETE command denied"}))
     assert problem.remedy.startswith("GRANT INSERT, DELETE, SELECT ON `ops`.`signals` TO the account, or take")
     assert "DELETE command denied" in problem.why
-    assert found(TABLE, facts(refused={"DELETE": "denied"})) == []
+    assert found(TABLE, facts(denied_statements={"DELETE": "denied"})) == []
 
 
 @pytest.mark.req("INC-34")
 @pytest.mark.parametrize(
     "more, option",
     [
-        ({"ignore_db": frozenset({"ops"})}, "binlog_ignore_db"),
-        ({"do_db": frozenset({"shop"})}, "binlog_do_db"),
+        ({"binlog_ignore_db": frozenset({"ops"})}, "binlog_ignore_db"),
+        ({"binlog_do_db": frozenset({"shop"})}, "binlog_do_db"),
     ],
 )
 def test_the_table_must_be_written_to_the_binlog(more: dict[str, Any], option: str) -> None:
     assert option in only(TABLE, facts(**more)).why
-    assert found(TABLE, facts(ignore_db=frozenset({"shop"}), do_db=frozenset({"ops"}))) == []
+    assert found(TABLE, facts(binlog_ignore_db=frozenset({"shop"}), binlog_do_db=frozenset({"ops"}))) == []
 
 
 def test_commits_must_come_in_the_binlogs_order() -> None:
@@ -118,7 +138,9 @@ def test_without_writing_the_server_must_have_gtids() -> None:
 def test_without_writing_a_multi_threaded_replica_must_keep_the_order(
     name: str, workers: str, order: str, refused: bool
 ) -> None:
-    given = TableFacts({"gtid_mode": "ON", f"{name}_parallel_workers": workers, f"{name}_preserve_commit_order": order})
+    given = SignalTableFacts(
+        {"gtid_mode": "ON", f"{name}_parallel_workers": workers, f"{name}_preserve_commit_order": order}
+    )
     problems_found = found(READ_ONLY, given)
     assert bool(problems_found) is refused
     if refused:
@@ -128,9 +150,9 @@ def test_without_writing_a_multi_threaded_replica_must_keep_the_order(
 
 
 def test_whoever_asks_for_a_snapshot_is_told_why_there_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def reason(given: dict[str, str], found_facts: TableFacts) -> str | None:
-        monkeypatch.setattr(signal_table, "read_facts", lambda conn, cfg: found_facts)
-        return signal_table.unfit(None, ConnectorConfig.from_properties(BASE | given))
+    def reason(given: dict[str, str], found_facts: SignalTableFacts) -> str | None:
+        monkeypatch.setattr(signal_table, "read_table_facts", lambda conn, cfg: found_facts)
+        return signal_table.watermark_obstacle(None, ConnectorConfig.from_properties(BASE | given))
 
     assert reason(TABLE, facts()) is reason({}, facts(())) is None
     assert (reason(TABLE, facts(())) or "").startswith("the signal table does not exist: ")

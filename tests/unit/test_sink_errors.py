@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     SinkError,
 )
 from airflow_provider_mysql_cdc.cdc.sink.clients import common_settings, make_admin, producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import ClientLog, client_logger, named_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import ClientLogHandler, client_logger, to_sink_error
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 E = KafkaError
@@ -54,7 +54,7 @@ E = KafkaError
     ],
 )
 def test_each_code_has_its_leaf_with_place_cause_and_remedy(code: int, kind: type[SinkError], retriable: bool) -> None:
-    error = named_error(KafkaException(E(code, "told by the broker")), "while testing", where="topic t")
+    error = to_sink_error(KafkaException(E(code, "told by the broker")), "while testing", where="topic t")
     assert type(error) is kind
     assert error.can_retry is retriable
     assert "while testing" in error.what and error.where == "topic t"
@@ -63,32 +63,32 @@ def test_each_code_has_its_leaf_with_place_cause_and_remedy(code: int, kind: typ
 
 def test_a_record_of_another_time_than_the_brokers_names_the_clocks() -> None:
     """Since Kafka 4.0 a broker refuses what is an hour ahead; its word for it, invalid timestamp, tells nobody why."""
-    assert "clock" in named_error(E(E.INVALID_TIMESTAMP, "Broker: Invalid timestamp"), "x", where="w").remedy
+    assert "clock" in to_sink_error(E(E.INVALID_TIMESTAMP, "Broker: Invalid timestamp"), "x", where="w").remedy
 
 
 def test_a_timeout_is_explained_by_what_the_client_reported_on_the_side() -> None:
     timeout = KafkaError(E._TIMED_OUT, "timed out")
-    refused = named_error(timeout, "x", where="w", hint=KafkaError(E._AUTHENTICATION, "wrong password"))
+    refused = to_sink_error(timeout, "x", where="w", hint=KafkaError(E._AUTHENTICATION, "wrong password"))
     assert isinstance(refused, SinkAuthorizationError) and "wrong password" in refused.why
-    unknown = named_error(timeout, "x", where="w", hint=KafkaError(E.UNKNOWN, "something odd"))
+    unknown = to_sink_error(timeout, "x", where="w", hint=KafkaError(E.UNKNOWN, "something odd"))
     assert isinstance(unknown, SinkConnectionError) and "something odd" in unknown.why
     clear = KafkaError(E.TOPIC_AUTHORIZATION_FAILED, "no")
-    kept = named_error(clear, "x", where="w", hint=KafkaError(E._TRANSPORT, "down"))
+    kept = to_sink_error(clear, "x", where="w", hint=KafkaError(E._TRANSPORT, "down"))
     assert isinstance(kept, SinkAuthorizationError)
 
 
 def test_errors_that_are_no_kafka_errors_are_named_too() -> None:
-    assert "odd" in named_error(KafkaException("odd"), "x", where="w").why
+    assert "odd" in to_sink_error(KafkaException("odd"), "x", where="w").why
 
 
 def test_the_clients_log_is_bounded_and_masks_secrets(caplog: pytest.LogCaptureFixture) -> None:
     logger = client_logger({"sasl.password": "hunter2", "ssl.key.password": "s3cret"})
     handler = logger.handlers[0]
-    assert isinstance(handler, ClientLog)
+    assert isinstance(handler, ClientLogHandler)
     with caplog.at_level(logging.DEBUG, "airflow_provider_mysql_cdc"):
         for _ in range(500):
             logger.error("connect with hunter2 and %s", "s3cret")
-        handler._since -= 61
+        handler._minute_start -= 61
         logger.error("once more")
     texts = [record.getMessage() for record in caplog.records]
     assert len(texts) == 12
@@ -153,7 +153,7 @@ def test_a_transaction_that_outlived_its_timeout_is_named(code: int, age_s: floa
     """The broker aborts it and answers as it would to a writer that another one has fenced."""
     with TransactionalWriter({"bootstrap.servers": "127.0.0.1:1"}, "p.0", transaction_timeout_ms=60_000) as writer:
         writer._open, writer._began = is_open, time.monotonic() - age_s
-        found = writer._named(KafkaException(E(code)), "while committing")
+        found = writer._to_error(KafkaException(E(code)), "while committing")
         writer._open = False
     assert ("outlived its timeout" in found.what) == named
     if named:

@@ -13,22 +13,26 @@ from drain_rig import Rig
 from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
-from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import ALONE_MS, SHARED_MS, Pace
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import (
+    SHARED_LINGER_MS,
+    SINGLE_PARTITION_LINGER_MS,
+    AdaptiveLinger,
+)
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 LARGE, SMALL = 32 << 20, 1 << 20
 
 
-def waits(pace: Pace, *transactions: tuple[int, list[tuple[str, int]]]) -> list[int]:
+def waits(pace: AdaptiveLinger, *transactions: tuple[int, list[tuple[str, int]]]) -> list[int]:
     """Return how long the client waits behind each transaction, where it is replaced whenever that is due."""
     found = []
     for size, places in transactions:
         for place in places:
-            pace.meet(*place)
-        pace.ended(size)
-        due, before = pace.due, pace.linger_ms
-        pace.turn()
-        assert due is (pace.linger_ms != before) and not pace.due
+            pace.note_partition(*place)
+        pace.transaction_ended(size)
+        due, before = pace.switch_due, pace.linger_ms
+        pace.switch()
+        assert due is (pace.linger_ms != before) and not pace.switch_due
         found.append(pace.linger_ms)
     return found
 
@@ -37,19 +41,29 @@ ONE, OTHER, TWO = [("t", 0)] * 3, [("u", 0)], [("t", 0), ("t", 1)]
 
 
 def test_the_last_transaction_says_what_suits_the_next() -> None:
-    assert waits(Pace(), (LARGE, ONE), (LARGE, OTHER), (LARGE, TWO)) == [ALONE_MS, ALONE_MS, SHARED_MS]
-    assert waits(Pace(alone=True), (LARGE, [*ONE, *OTHER]), (LARGE, ONE)) == [SHARED_MS, ALONE_MS]
+    assert waits(AdaptiveLinger(), (LARGE, ONE), (LARGE, OTHER), (LARGE, TWO)) == [
+        SINGLE_PARTITION_LINGER_MS,
+        SINGLE_PARTITION_LINGER_MS,
+        SHARED_LINGER_MS,
+    ]
+    assert waits(AdaptiveLinger(single_partition=True), (LARGE, [*ONE, *OTHER]), (LARGE, ONE)) == [
+        SHARED_LINGER_MS,
+        SINGLE_PARTITION_LINGER_MS,
+    ]
 
 
 def test_what_says_little_changes_nothing() -> None:
     """Not a small transaction, nor one of records whose places nobody told."""
-    assert waits(Pace(), (SMALL, ONE), (LARGE, [])) == [SHARED_MS, SHARED_MS]
-    assert waits(Pace(alone=True), (SMALL, TWO), (LARGE, [])) == [ALONE_MS, ALONE_MS]
+    assert waits(AdaptiveLinger(), (SMALL, ONE), (LARGE, [])) == [SHARED_LINGER_MS, SHARED_LINGER_MS]
+    assert waits(AdaptiveLinger(single_partition=True), (SMALL, TWO), (LARGE, [])) == [
+        SINGLE_PARTITION_LINGER_MS,
+        SINGLE_PARTITION_LINGER_MS,
+    ]
 
 
 def test_a_stream_that_goes_to_and_fro_costs_few_clients() -> None:
-    found = waits(Pace(), *[(LARGE, ONE), (LARGE, TWO)] * 9)
-    assert found[:4] == [ALONE_MS, SHARED_MS] * 2 and set(found[4:]) == {SHARED_MS}
+    found = waits(AdaptiveLinger(), *[(LARGE, ONE), (LARGE, TWO)] * 9)
+    assert found[:4] == [SINGLE_PARTITION_LINGER_MS, SHARED_LINGER_MS] * 2 and set(found[4:]) == {SHARED_LINGER_MS}
 
 
 class Client:
@@ -103,26 +117,26 @@ def test_a_new_client_waits_as_suits_the_records_before(monkeypatch: pytest.Monk
     made = clients(monkeypatch)
     writer = TransactionalWriter({}, "p.0")
     transaction(writer, 7)
-    assert writer.unsuited
+    assert writer.renewal_due
     writer.renew()
     transaction(writer, 7, 7)
-    assert not writer.unsuited
+    assert not writer.renewal_due
     # Smaller batches do not change how long they wait.
-    assert writer.gather_less() == 100_000
+    assert writer.shrink_batches() == 100_000
     writer.produce_all("t", [(b"k", b"v", 0, 0, 3)], [])
     transaction(writer, 4)
-    assert writer.unsuited
+    assert writer.renewal_due
     writer.renew()
-    assert lingers(made) == [SHARED_MS, ALONE_MS, ALONE_MS, SHARED_MS]
+    assert lingers(made) == [SHARED_LINGER_MS, SINGLE_PARTITION_LINGER_MS, SINGLE_PARTITION_LINGER_MS, SHARED_LINGER_MS]
     assert [client.settings["batch.size"] for client in made] == [1_000_000] * 2 + [100_000] * 2
 
 
 def test_a_user_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("linger.ms", "queue.buffering.max.ms"):
         made = clients(monkeypatch)
-        writer = TransactionalWriter({name: "3"}, "p.0", alone=True)
+        writer = TransactionalWriter({name: "3"}, "p.0", single_partition=True)
         transaction(writer, 1, 2)
-        assert not writer.unsuited
+        assert not writer.renewal_due
         assert lingers(made) == ["3"]
 
 
@@ -132,7 +146,7 @@ def test_a_user_says_how_long(monkeypatch: pytest.MonkeyPatch) -> None:
         ({}, 500, 25),
         ({"delivery.timeout.ms": "1000"}, 600_000, 50),
         ({"message.timeout.ms": 1_000}, 600_000, 50),
-        ({"delivery.timeout.ms": "0"}, 600_000, ALONE_MS),
+        ({"delivery.timeout.ms": "0"}, 600_000, SINGLE_PARTITION_LINGER_MS),
         ({"delivery.timeout.ms": "1000", "linger.ms": "900"}, 600_000, "900"),
         ({"delivery.timeout.ms": "1000", "linger.ms": "1200"}, 600_000, 999),
     ],
@@ -142,7 +156,7 @@ def test_a_record_that_waited_for_others_has_time_left_to_be_delivered(
 ) -> None:
     """With 999 ms of 1,000 a broker that takes 300 ms to answer was too late for a record that no commit followed."""
     made = clients(monkeypatch)
-    TransactionalWriter(settings, "p.0", transaction_timeout_ms=timeout_ms, alone=True)
+    TransactionalWriter(settings, "p.0", transaction_timeout_ms=timeout_ms, single_partition=True)
     assert lingers(made) == [linger]
 
 
@@ -150,7 +164,7 @@ def test_a_record_that_waited_for_others_has_time_left_to_be_delivered(
 def test_records_that_find_no_room_wait_in_their_order(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     """Where nothing that waits fills a batch, the client is asked to send what there is."""
     made = clients(monkeypatch, room=2, full=9)
-    writer = TransactionalWriter({}, "p.0", alone=True)
+    writer = TransactionalWriter({}, "p.0", single_partition=True)
     records = [(b"%d" % n, b"v", 0, 0, None) for n in range(4)]
     if way == "all":
         writer.produce_all("t", records, [("h", b"1")], 5)
@@ -181,9 +195,9 @@ def test_a_queue_that_stays_full_is_named(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_a_drains_writer_asks_for_the_client_that_suits(monkeypatch: pytest.MonkeyPatch) -> None:
-    rig, sink = Rig(monkeypatch), SimpleNamespace(unsuited=False, produce=None)
-    made = DrainWriter(rig.writer.cfg, rig.writer.plan, 0, rig.writer.state, sink, {}, renew=lambda _: None)  # type: ignore[arg-type]
-    turn = made._committer.turn
+    rig, sink = Rig(monkeypatch), SimpleNamespace(renewal_due=False, produce=None)
+    made = DrainWriter(rig.writer.cfg, rig.writer.plan, 0, rig.writer.state, sink, {}, renew_producer=lambda _: None)  # type: ignore[arg-type]
+    turn = made._committer.renewal
     assert turn is not None and not turn.due()
-    sink.unsuited = True
+    sink.renewal_due = True
     assert turn.due()

@@ -12,10 +12,10 @@ from memory_job import config, memory_job
 from memory_kafka import MemoryKafka
 from store_contract import END, START, plan
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX, RUN_KEY, VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, VIEW_KEY
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import passed
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import is_passed
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
@@ -24,18 +24,18 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_driver as driver
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import (
-    finished_chunks,
-    held_back,
-    list_chunks,
-    names_record,
+    contained_event_range,
+    filtering_chunk_records,
+    record_chunks,
+    renamed_rows_members,
     rows_by_table,
 )
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import GoneChunk, Left, PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import DroppedChunk, RemainingChunks, ResolvedChunk
 
 CFG = config()
 TABLE = TableId("d", "t")
 CHUNKS = [SnapshotChunk(TABLE, n, ("id",), (n,), (n + 1,), n == 2, 1, ("SIGNED",)) for n in range(3)]
-LATER = END.at(END.file, END.pos + 100)
+LATER = END.with_position(END.file, END.pos + 100)
 BATCH = replace(plan(writers=1), kind="snapshot")
 
 
@@ -51,7 +51,7 @@ def job(monkeypatch: pytest.MonkeyPatch, kafka: MemoryKafka) -> JobLedger:
 
 def snapshot(job: JobLedger, runner: Any = None, **more: Any) -> Any:
     batch = job.begin(replace(BATCH, **more)).plan_in_force()
-    return driver._Snapshot(CFG, batch, job, runner, lambda line: None)
+    return driver._SnapshotDriver(CFG, batch, job, runner, lambda line: None)
 
 
 # -- the books ---------------------------------------------------------------------------------------------------------
@@ -59,7 +59,7 @@ def snapshot(job: JobLedger, runner: Any = None, **more: Any) -> Any:
 
 def finish(job: JobLedger, view: BinlogOffset, *read_at: BinlogOffset) -> None:
     """Write the records of a view and of chunks that are done."""
-    places = list_chunks(job, 1, CHUNKS)
+    places = record_chunks(job, 1, CHUNKS)
     job.put(VIEW_KEY, {"epoch": 1, "offset": view.to_json(), "ts_ms": 7})
     for chunk, offset in zip(CHUNKS, read_at, strict=False):
         record = {"chunk": chunk.to_json(), "offset": offset.to_json(), "rows": 1, "writer": 0}
@@ -70,7 +70,7 @@ def test_books_are_not_closed_while_a_chunk_is_missing(job: JobLedger) -> None:
     made = snapshot(job)
     finish(job, END, END, END)
     with pytest.raises(StateError, match="1 of 3 chunks are not committed") as caught:
-        made._close_books(CHUNKS)
+        made._finish(CHUNKS)
     assert CHUNKS[2].id in caught.value.where and not job.read().complete()
 
 
@@ -79,14 +79,14 @@ def test_the_drain_begins_at_the_lowest_view_and_chunks_of_later_ones_filter(
 ) -> None:
     looked: list[int] = []
     monkeypatch.setattr(driver, "connect", lambda _: contextlib.nullcontext())
-    monkeypatch.setattr(driver, "require_one_binlog", lambda cfg, conn, ledger, epoch: looked.append(epoch))
+    monkeypatch.setattr(driver, "require_same_binlog", lambda cfg, conn, ledger, epoch: looked.append(epoch))
     made = snapshot(job)
     finish(job, END, END, LATER, LATER)
-    rows, first = made._close_books(CHUNKS)
+    rows, first = made._finish(CHUNKS)
     assert first == job.read().end() == END and looked == [1]
     assert rows == {"p.d.t": 3}
     job.write_outcome(made.plan, counts=rows)
-    assert RunTally.from_json(job.read().others[RUN_KEY]).tables == {"d.t": 3}
+    assert RunTally.from_json(job.read().other_records[RUN_KEY]).tables == {"d.t": 3}
     assert sorted(job.read().done_chunks(1)) == [c.id for c in CHUNKS[1:]]
 
 
@@ -95,13 +95,13 @@ def test_chunks_of_rows_that_were_gone_filter_up_to_there_and_leave_the_start_wh
 ) -> None:
     made = snapshot(job)
     finish(job, END, END, END)
-    gone = Left(over=(GoneChunk(CHUNKS[2], ((TABLE, (-1, -1), (1, 7)),)),), reasons=("it is gone",))
-    made._pass_over(gone, LATER, job.read())
-    rows, first = made._close_books(CHUNKS)
+    gone = RemainingChunks(dropped=(DroppedChunk(CHUNKS[2], ((TABLE, (-1, -1), (1, 7)),)),), reasons=("it is gone",))
+    made._record_dropped(gone, LATER, job.read())
+    rows, first = made._finish(CHUNKS)
     assert first == END and rows == {"p.d.t": 2}
-    (kept,) = finished_chunks(job.read())
-    assert held_back(kept) == {"offset": LATER.to_json(), "spans": [["d", "t", [-1, -1], [1, 7]]]}
-    assert not passed(kept, END) and passed(kept, LATER)
+    (kept,) = filtering_chunk_records(job.read())
+    assert contained_event_range(kept) == {"offset": LATER.to_json(), "spans": [["d", "t", [-1, -1], [1, 7]]]}
+    assert not is_passed(kept, END) and is_passed(kept, LATER)
 
 
 # -- before the view ---------------------------------------------------------------------------------------------------
@@ -110,26 +110,26 @@ def test_chunks_of_rows_that_were_gone_filter_up_to_there_and_leave_the_start_wh
 @pytest.fixture
 def still(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Return what a source says whose tables keep still; a test changes it."""
-    says: dict[str, Any] = {"gone": None, "left": [Left(), Left()], "read": 0}
+    says: dict[str, Any] = {"gone": None, "left": [RemainingChunks(), RemainingChunks()], "read": 0}
     monkeypatch.setattr(driver, "connect", lambda _: contextlib.nullcontext())
-    for name in ("require_one_binlog", "require_readable", "ready_topics"):
+    for name in ("require_same_binlog", "require_readable", "prepare_topics"):
         monkeypatch.setattr(driver, name, lambda *_: None)
-    monkeypatch.setattr(driver, "settled_offset", lambda *_: (END, True))
+    monkeypatch.setattr(driver, "visible_offset", lambda *_: (END, True))
     monkeypatch.setattr(driver, "captured_tables", lambda *_: [TABLE])
-    monkeypatch.setattr(driver, "guard", lambda *_: says["gone"])
+    monkeypatch.setattr(driver, "lock_metadata", lambda *_: says["gone"])
     monkeypatch.setattr(driver, "read_definitions", lambda *_: None)
-    monkeypatch.setattr(driver, "state_of", lambda _: SimpleNamespace(tables={TABLE: None}))
-    monkeypatch.setattr(driver, "ends_of", lambda *_: ("", ""))
-    resumption = SimpleNamespace(until=lambda end: says["left"].pop(0), at=END)
-    monkeypatch.setattr(driver._Snapshot, "_resumption", lambda *_: resumption)
-    monkeypatch.setattr(driver._Snapshot, "_pass_over", lambda *_: None)
-    monkeypatch.setattr(driver._Snapshot, "_chunks", lambda *_: (CHUNKS, {}))
+    monkeypatch.setattr(driver, "captured_state", lambda _: SimpleNamespace(tables={TABLE: None}))
+    monkeypatch.setattr(driver, "edge_chunks_of", lambda *_: ("", ""))
+    resumption = SimpleNamespace(remaining_at=lambda end: says["left"].pop(0), position=END)
+    monkeypatch.setattr(driver._SnapshotDriver, "_resumption", lambda *_: resumption)
+    monkeypatch.setattr(driver._SnapshotDriver, "_record_dropped", lambda *_: None)
+    monkeypatch.setattr(driver._SnapshotDriver, "_planned_chunks", lambda *_: (CHUNKS, {}))
 
     def read(*_: Any) -> list[str]:
         says["read"] += 1
         return []
 
-    monkeypatch.setattr(driver._Snapshot, "_read", read)
+    monkeypatch.setattr(driver._SnapshotDriver, "_read_chunks", read)
     return says
 
 
@@ -139,18 +139,18 @@ def fresh(job: JobLedger) -> Any:
 
 
 def test_tables_that_keep_still_are_read(still: dict[str, Any], fresh: Any) -> None:
-    assert fresh._look(LedgerState()) == (CHUNKS, []) and still["read"] == 1
+    assert fresh._read_remaining(LedgerState()) == (CHUNKS, []) and still["read"] == 1
 
 
 def test_a_table_that_is_gone_when_it_shall_be_held_is_looked_for_anew(still: dict[str, Any], fresh: Any) -> None:
     still["gone"] = TABLE
-    assert fresh._look(LedgerState()) == ([], ["d.t is gone"]) and still["read"] == 0
+    assert fresh._read_remaining(LedgerState()) == ([], ["d.t is gone"]) and still["read"] == 0
 
 
 def test_a_table_that_moved_before_it_was_held_is_looked_for_anew(still: dict[str, Any], fresh: Any) -> None:
     """Between the look at the binlog and the guard a rename may put another table under the name."""
-    still["left"] = [Left(), Left((PlacedChunk.at_home(CHUNKS[0]),))]
-    assert fresh._look(LedgerState())[1] and still["read"] == 0
+    still["left"] = [RemainingChunks(), RemainingChunks((ResolvedChunk.unmoved(CHUNKS[0]),))]
+    assert fresh._read_remaining(LedgerState())[1] and still["read"] == 0
 
 
 def test_an_older_attempt_does_not_delete_the_history_that_a_newer_one_has_written(
@@ -161,12 +161,12 @@ def test_an_older_attempt_does_not_delete_the_history_that_a_newer_one_has_writt
     monkeypatch.setattr(driver, "current_offset", lambda _: END)
     deleted: list[Any] = []
     monkeypatch.setattr(driver.recovery, "replace_history", lambda *given: deleted.append(given))
-    fresh._look(LedgerState())
+    fresh._read_remaining(LedgerState())
     assert len(deleted) == 1
     memory_job(monkeypatch, CFG, kafka).begin(BATCH)
-    still["left"] = [Left(), Left()]
+    still["left"] = [RemainingChunks(), RemainingChunks()]
     with pytest.raises(FencedError):
-        fresh._look(LedgerState())
+        fresh._read_remaining(LedgerState())
     assert len(deleted) == 1
 
 
@@ -179,10 +179,10 @@ class Opener:
     view: Any = SimpleNamespace(offset=LATER)
 
     def __init__(self, cfg: Any, rendezvous: Any, tables: Any, guard_conn: Any, use: Any) -> None:
-        self._use, self.moved = use, list[str]()
+        self._use, self.changed_tables = use, list[str]()
 
     def start(self) -> None:
-        self.moved = self._use.moved(self.view)
+        self.changed_tables = self._use.find_changes(self.view)
 
     def finish(self) -> None:
         pass
@@ -196,18 +196,18 @@ def test_what_lies_between_plan_and_view_is_looked_at_and_tasks_are_written_down
     looked: list[Any] = []
     fenced: list[tuple[int, ...]] = []
     monkeypatch.setattr(driver, "ViewOpener", Opener)
-    monkeypatch.setattr(driver, "describe", lambda _: "described")
+    monkeypatch.setattr(driver, "build_snapshot_schema", lambda _: "described")
     monkeypatch.setattr(driver, "topic_partitions", lambda *_: {})
     monkeypatch.setattr(driver, "require_drained", lambda cfg, start, end: looked.append((start, end)))
-    monkeypatch.setattr(driver, "born_unseen", lambda cfg, listed, begin, end, names_in: [f"{begin} to {end}"])
+    monkeypatch.setattr(driver, "tables_created_since", lambda cfg, listed, begin, end, names_in: [f"{begin} to {end}"])
     runner = SimpleNamespace(
         endpoint=Endpoint(), slots=lambda wanted: 3, run=lambda *_, **__: fenced.append(job.read().writer_ids())
     )
     made = snapshot(job, runner, gapless=gapless)
-    queue = driver.ChunkQueue([PlacedChunk.at_home(c) for c in CHUNKS], {}, lambda line: None)
+    queue = driver.ChunkQueue([ResolvedChunk.unmoved(c) for c in CHUNKS], {}, lambda line: None)
     definitions: Any = SimpleNamespace(tables={TABLE: 1}, lower_case_table_names=0)
     state: Any = SimpleNamespace(tables={TABLE: None})
-    moved = made._read(queue, CHUNKS, END, state, definitions, None, job.read())
+    moved = made._read_chunks(queue, CHUNKS, END, state, definitions, None, job.read())
     assert moved == [f"{END} to {LATER}"]
     assert looked == ([(START, LATER)] if gapless else []) and fenced == [(0, 1, 2)]
 
@@ -215,8 +215,8 @@ def test_what_lies_between_plan_and_view_is_looked_at_and_tasks_are_written_down
 def test_rows_count_for_the_tables_under_whose_names_they_went_out() -> None:
     """A table renamed between two views is read where it is by then; its chunk is still the old name's."""
     chunk, other = CHUNKS[0], TableId("d", "moved")
-    assert names_record(chunk, {TABLE: (5, 1)}) == names_record(chunk, {}) == {}
+    assert renamed_rows_members(chunk, {TABLE: (5, 1)}) == renamed_rows_members(chunk, {}) == {}
     record = {"chunk": chunk.to_json(), "rows": 7, "left_out": 1}
     assert rows_by_table(record) == {TABLE: (7, 1)}
-    named = record | names_record(chunk, {TABLE: (5, 0), other: (2, 1)})
+    named = record | renamed_rows_members(chunk, {TABLE: (5, 0), other: (2, 1)})
     assert rows_by_table(named) == {TABLE: (5, 0), other: (2, 1)}

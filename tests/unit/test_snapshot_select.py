@@ -10,13 +10,13 @@ import pytest
 from decode_builder import body, column, image, table, table_map
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ReadAt
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters, RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ChunkVisibility
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows, SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override, chunk_sql, read_whole
+from airflow_provider_mysql_cdc.cdc.snapshot.select import check_override, chunk_sql, single_chunk_required
 
 BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
 OVERRIDES = "snapshot.select.statement.overrides"
@@ -74,7 +74,7 @@ class Server:
     ],
 )
 def test_a_table_is_one_chunk_when_keys_do_not_tell_the_chunk(properties: dict[str, str], whole: bool) -> None:
-    assert read_whole(config(properties), T) is whole
+    assert single_chunk_required(config(properties), T) is whole
 
 
 def test_a_chunk_is_read_in_key_order_with_the_columns_that_are_shown() -> None:
@@ -104,18 +104,18 @@ def test_a_statement_of_ones_own_is_asked_for_the_columns_it_gives() -> None:
 def test_filters_of_a_resumed_snapshot_do_not_depend_on_adjusted_names() -> None:
     made = table(column("a b", "INT", nullable=False), key=("a b",))
     chunk = SnapshotChunk(made.id, 0, ("a b",), None, (5,), kinds=("SIGNED",))
-    held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))
-    filters = KeyFilters(config({"field.name.adjustment.mode": "avro"}), {made.id: [held]})
-    filters.learn(made, table_map((3, 0)))
+    held = ChunkLookup([chunk], ChunkVisibility(BinlogOffset("binlog.000001", 100)))
+    filters = SnapshotFilter(config({"field.name.adjustment.mode": "avro"}), {made.id: [held]})
+    filters.prepare_table(made, table_map((3, 0)))
     buf, pos, end = body(*(image(1, value.to_bytes(4, "little")) for value in (5, 6)), columns=1)
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
     records: list[Any] = [(b'{"a_b":5}', b"", 0, 0, None), (b'{"a_b":6}', b"", 1, 0, None)]
-    assert filters.keep(made.id, records, event, RowsAt(event, pos, 0)) == records[1:]
+    assert filters.outside_chunks(made.id, records, event, EventRows(event, pos, 0)) == records[1:]
 
 
 def kept(chunk: SnapshotChunk, *keys: int) -> list[int]:
-    held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))
-    inside = held.holding({key: (key,) for key in keys}, pytest.fail)
+    held = ChunkLookup([chunk], ChunkVisibility(BinlogOffset("binlog.000001", 100)))
+    inside = held.matching_keys({key: (key,) for key in keys}, pytest.fail)
     return [key for key in keys if key not in inside]
 
 
@@ -130,8 +130,10 @@ def test_a_whole_table_holds_every_key_and_rows_without_one() -> None:
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50)
     records: list[Any] = [(b'{"id":1}', b"", 0, 0, None), (None, b"", 1, 0, None)]
     for chunk in (SnapshotChunk(T.id, 0), SnapshotChunk(T.id, 0, ("id",))):
-        held = HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))
-        assert KeyFilters(config(), {T.id: [held]}).keep(T.id, records, event, RowsAt(event, 0, 0)) == []
+        held = ChunkLookup([chunk], ChunkVisibility(BinlogOffset("binlog.000001", 100)))
+        assert (
+            SnapshotFilter(config(), {T.id: [held]}).outside_chunks(T.id, records, event, EventRows(event, 0, 0)) == []
+        )
 
 
 @pytest.mark.parametrize("unsigned", [True, False])
@@ -139,11 +141,13 @@ def test_unsigned_keys_are_compared_as_the_column_does(unsigned: bool) -> None:
     made = table(column("id", "BIGINT", unsigned=unsigned, nullable=False), key=("id",))
     low = 2**63 - 1 if unsigned else 2**63 - 2
     chunk = SnapshotChunk(made.id, 1, ("id",), (low,), None, kinds=("UNSIGNED" if unsigned else "SIGNED",))
-    filters = KeyFilters(config(), {made.id: [HeldChunks([chunk], ReadAt(BinlogOffset("binlog.000001", 100)))]})
-    filters.learn(made, table_map((8, 0)))
+    filters = SnapshotFilter(
+        config(), {made.id: [ChunkLookup([chunk], ChunkVisibility(BinlogOffset("binlog.000001", 100)))]}
+    )
+    filters.prepare_table(made, table_map((8, 0)))
     keys = [2**63, 2**64 - 1, 7]
     buf, pos, end = body(*(image(1, key.to_bytes(8, "little")) for key in keys), columns=1)
     event: Any = SimpleNamespace(file="binlog.000001", end_pos=50, buf=buf, end=end)
     records: list[Any] = [(b"", b"", row, 0, None) for row in range(3)]
-    left = filters.keep(made.id, records, event, RowsAt(event, pos, 0))
+    left = filters.outside_chunks(made.id, records, event, EventRows(event, pos, 0))
     assert left == (records[2:] if unsigned else records)

@@ -21,8 +21,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot import chunk_queue
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk_queue import ChunkQueue
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import _Snapshot
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_driver import _SnapshotDriver
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 
 CFG = config()
@@ -40,14 +40,14 @@ class Channel:
         if op != "next" or not self.waiting:
             return {}
         chunk = SnapshotChunk(self.waiting.pop(0), 0)
-        return {"chunk": PlacedChunk.at_home(chunk).to_json(), "place": {"list": "x", "order": 0}}
+        return {"chunk": ResolvedChunk.unmoved(chunk).to_json(), "place": {"list": "x", "order": 0}}
 
 
 def read_all(monkeypatch: pytest.MonkeyPatch, rows: int) -> tuple[SnapshotTask, MemoryKafka, dict[str, int]]:
     monkeypatch.setattr(
         task_module, "stream_blocks", lambda *_: each_alone(packet(str(n).encode()) for n in range(rows))
     )
-    text._compiled.cache_clear()
+    text._compile_source.cache_clear()
     kafka, channel = MemoryKafka(), Channel()
     sink: Any = MemoryWriter(kafka, "p.0")
     sink.init()
@@ -63,13 +63,13 @@ def test_a_task_compiles_a_shape_once_and_keeps_a_few_decoders(monkeypatch: pyte
     task, kafka, counts = read_all(monkeypatch, 2)
     assert len(counts) == 300 and set(counts.values()) == {2}
     assert all(len(kafka.committed(f"p.db.{t.table}")) == 2 for t in TABLES)
-    assert len(task._decoders) <= 64 and text._compiled.cache_info().misses == 1
+    assert len(task._decoders) <= 64 and text._compile_source.cache_info().misses == 1
     assert max(len(r.value or b"") for r in kafka.committed(CFG.ledger_topic)) < 1_000
 
 
 def test_an_empty_table_compiles_nothing_and_is_marked_as_read(monkeypatch: pytest.MonkeyPatch) -> None:
     task, kafka, _ = read_all(monkeypatch, 0)
-    assert not task._decoders and text._compiled.cache_info().misses == 0
+    assert not task._decoders and text._compile_source.cache_info().misses == 0
     assert len(kafka.committed(CFG.ledger_topic)) == 300
 
 
@@ -78,13 +78,13 @@ class Job:
 
     def __init__(self) -> None:
         self.noted: list[dict[str, int]] = []
-        self.native = NativeCounts()
+        self.native_counts = NativeCounts()
 
-    def note_tables(self, tables: dict[str, int]) -> None:
+    def add_table_counts(self, tables: dict[str, int]) -> None:
         self.noted.append(dict(tables))
 
-    def note_native(self, counts: NativeCounts) -> None:
-        self.native = self.native.add(counts)
+    def add_native_counts(self, counts: NativeCounts) -> None:
+        self.native_counts = self.native_counts.add(counts)
 
 
 def test_rows_of_all_chunks_are_summed_up_once() -> None:
@@ -101,8 +101,8 @@ def test_rows_of_all_chunks_are_summed_up_once() -> None:
         }
     job: Any = Job()
     runner: Any = None
-    counts = _Snapshot(CFG, plan(epoch=1), job, runner, print)._rows(LedgerState(chunks=chunks))
-    assert job.native == NativeCounts(1_500, {"table": 1})
+    counts = _SnapshotDriver(CFG, plan(epoch=1), job, runner, print)._row_counts(LedgerState(chunks=chunks))
+    assert job.native_counts == NativeCounts(1_500, {"table": 1})
     assert counts == {f"p.db.t{n}": 3 for n in range(1, 1000, 2)} | {"p.db.t999 (rows left out)": 1}
     assert job.noted == [{f"db.t{n}": 3 for n in range(1, 1000, 2)}]
 
@@ -112,9 +112,9 @@ def test_what_an_earlier_attempt_has_read_does_not_count_for_the_speed_of_this_o
 ) -> None:
     lines: list[str] = []
     queue = ChunkQueue([], {f"old {n}": 10 for n in range(5_000)}, lines.append, 9_000)
-    queue._began = 0.0
+    queue._started_at = 0.0
     monkeypatch.setattr(chunk_queue, "time", SimpleNamespace(monotonic=lambda: 100.0))
-    queue.finished |= {f"new {n}": 40 for n in range(9)}
+    queue.finished_rows |= {f"new {n}": 40 for n in range(9)}
     queue.done(0, {"chunk": "new 9", "rows": 40})
     assert lines == ["snapshot: 50,400 rows, 4/s, 5010 of 9000 chunks, about 39900 s left"]
 

@@ -17,7 +17,7 @@ from store_contract import END, plan
 from airflow_provider_mysql_cdc.cdc.errors import SinkError
 from airflow_provider_mysql_cdc.cdc.snapshot import snapshot_task as task_module
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 from airflow_provider_mysql_cdc.cdc.snapshot.snapshot_task import SnapshotTask
 
@@ -37,7 +37,7 @@ class Channel:
     """A driver with one chunk."""
 
     def __init__(self, chunk: SnapshotChunk) -> None:
-        self._replies = [{"chunk": PlacedChunk.at_home(chunk).to_json(), "place": {"list": "x", "order": 0}}]
+        self._replies = [{"chunk": ResolvedChunk.unmoved(chunk).to_json(), "place": {"list": "x", "order": 0}}]
         self.done: list[str] = []
 
     def call(self, op: str, **given: Any) -> dict[str, Any]:

@@ -63,9 +63,9 @@ def test_an_attempt_that_ends_before_its_fault_is_followed_by_others_and_then_do
     begun: list[Any] = []
     there = world(start=lambda **more: begun.append(more) or Attempt(), run=lambda attempt, excused: {})
     for module in (steps, spark_faults):
-        monkeypatch.setattr(module, "gather", lambda _: None)
+        monkeypatch.setattr(module, "fill_batch", lambda _: None)
     assert not steps.kill_unfinished(there)
-    assert len(begun) == 5 and all(b["fault"]["point"] in steps.UNFINISHED["drain"] for b in begun)
+    assert len(begun) == 5 and all(b["fault"]["point"] in steps.UNFINISHED_POINTS["drain"] for b in begun)
     assert not spark_faults.kill_executor_jvm(there)
     assert [b["spark"] for b in begun[5:]] == ["cluster"] * 3
 
@@ -113,7 +113,7 @@ def test_a_setting_that_decides_changes_only_inside_a_batch_of_which_a_part_is_c
         properties={"tombstones.on.delete": "true"},
         database="soak_1",
     )
-    monkeypatch.setattr(steps, "gather", lambda _: None)
+    monkeypatch.setattr(steps, "fill_batch", lambda _: None)
     assert not faults.change_pinned_setting(there), "the batch was over each time: the next one may have other settings"
     assert begun[0]["fault"]["point"] == "writer.after_commit" and begun[1] == {"only": 7}
     assert len(begun) == 8 and there.properties == {"tombstones.on.delete": "true"}

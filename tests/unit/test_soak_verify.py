@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 from demolib.checks import TableCheck
-from demolib.events import Layout, Reader, Record, RecordError
+from demolib.events import EventReader, Layout, Record, RecordError
 from soaklib import verify as soak
-from soaklib.ddl import Done, Journal
+from soaklib.ddl import DdlStatement, Journal
 from soaklib.verify import AuditCheck, Topics, check_schema_changes, final_layout, verify
 
 GTID = "a1730108-e599-11f1-8bb7-02fc00000001"
@@ -228,7 +228,7 @@ def test_columns_added_renamed_and_dropped_are_followed() -> None:
     world.number += 1
     world._put("a", 1, 0, 1, "u", {"id": 1, "v": "b", "x2": 8}, {"id": 1, "v": "c", "x2": 9})
     FIELDS["x3"] = "int32"
-    reader = Reader(known)
+    reader = EventReader(known)
     check = TableCheck(known).feed(reader.event(r) for r in world.topics["a"])
     assert check.finish([(1, "c", 9)]).ok
     assert not TableCheck(known).feed(reader.event(r) for r in world.topics["a"][:2]).finish([(1, "b", 7)]).ok
@@ -240,7 +240,7 @@ def test_a_truncate_takes_all_rows_away() -> None:
     value = json.loads(world.topics["w"][0].value or b"")
     value["payload"] |= {"op": "t", "before": None, "after": None}
     truncate = Record(0, 1, None, json.dumps(value).encode(), {})
-    reader = Reader(layout)
+    reader = EventReader(layout)
     events = [reader.event(r) for r in (world.topics["w"][0], truncate)]
     assert TableCheck(layout).feed(events).finish([]).ok
     assert not TableCheck(layout).feed(events[:1]).finish([]).ok
@@ -254,7 +254,7 @@ def test_transactions_before_the_end_of_the_snapshot_and_tables_without_triggers
     for number in (9, 11):
         world.number = number
         world._put("a", 1, 0, number, "c", None, {"id": number, "v": ""})
-    events = [Reader(layout).event(r) for r in world.topics["a"]]
+    events = [EventReader(layout).event(r) for r in world.topics["a"]]
     check, without = AuditCheck(AFTER), AuditCheck(AFTER, {"a"})
     for event in events:
         check.change("a", event)
@@ -270,7 +270,7 @@ def test_transactions_before_the_end_of_the_snapshot_and_tables_without_triggers
      (0, True, False, None), (2, True, False, "2 times")],
 )  # fmt: skip
 def test_each_schema_change_comes_once(times: int, late: bool, sure: bool, said: str | None) -> None:
-    journal = Journal([Done("add column", "ADD COLUMN x1 ", sure, late)])
+    journal = Journal([DdlStatement("add column", "ADD COLUMN x1 ", sure, late)])
     found = check_schema_changes(
         ["ALTER TABLE a ADD COLUMN x1 INT"] * times + ["ALTER TABLE a ADD COLUMN x12 INT"], journal
     )
@@ -278,13 +278,13 @@ def test_each_schema_change_comes_once(times: int, late: bool, sure: bool, said:
 
 
 def test_a_table_made_from_a_query_comes_once_and_may_be_dropped() -> None:
-    journal = Journal([Done("create table select", "`q1`", True, True)])
+    journal = Journal([DdlStatement("create table select", "`q1`", True, True)])
     assert check_schema_changes(["CREATE TABLE `q1` (id INT)", "DROP TABLE `q1`"], journal) == []
     assert check_schema_changes(["CREATE TABLE `q1` (id INT)"] * 2, journal)
 
 
 def test_a_dropped_table_is_dropped_once_and_a_snapshot_may_name_it() -> None:
-    journal = Journal([Done("drop table", "`old1`", True, True)])
+    journal = Journal([DdlStatement("drop table", "`old1`", True, True)])
     texts = ["DROP TABLE IF EXISTS `d`.`old1`", "RENAME TABLE `c` TO `old1`", "DROP TABLE `d`.`old1`"]
     assert check_schema_changes(texts, journal) == []
     assert check_schema_changes(texts[:2], journal)

@@ -114,7 +114,7 @@ def test_a_folder_that_is_not_there_is_told_before_spark_starts(
 
 def test_a_job_without_an_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     spark(tmp_path, monkeypatch, leave="exec sleep 60")
-    monkeypatch.setattr(spark_classes, "_PATIENCE_S", 0.5)
+    monkeypatch.setattr(spark_classes, "_JOB_TIMEOUT_S", 0.5)
     with pytest.raises(ConfigError, match="took more than"):
         write(tmp_path / "kept.jsa")
 

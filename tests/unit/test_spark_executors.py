@@ -46,24 +46,26 @@ def executors(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 def test_as_many_slots_as_are_wanted_are_waited_for(executors: Any) -> None:
     clock = executors((0, 2), (9, 4), (20, 8))
-    assert spark_tasks.settled(clock.there, 4, 30) == 4
+    assert spark_tasks.wait_for_slots(clock.there, 4, 30) == 4
     assert 9 <= clock.now < 9.5
-    assert spark_tasks.settled(clock.there, 3, 30) == 4, "nobody is waited for when enough are there"
+    assert spark_tasks.wait_for_slots(clock.there, 3, 30) == 4, "nobody is waited for when enough are there"
     assert clock.now < 9.5
 
 
 def test_the_wait_for_slots_that_never_come_ends(executors: Any) -> None:
     clock = executors((0, 2))
-    assert spark_tasks.settled(clock.there, 64, 30) == 2
+    assert spark_tasks.wait_for_slots(clock.there, 64, 30) == 2
     assert 30 <= clock.now < 31
 
 
 def test_without_a_number_all_that_come_are_taken(executors: Any) -> None:
     clock = executors((0, 2), (1.5, 4), (3.2, 6), (60, 8))
-    assert spark_tasks.settled(clock.there, 0, 30) == 6
+    assert spark_tasks.wait_for_slots(clock.there, 0, 30) == 6
     assert clock.now < 6
     clock = executors((0, 1), *((n, n) for n in range(1, 90)))
-    assert spark_tasks.settled(clock.there, 0, 30) in (29, 30), "executors that come all the time are not waited for"
+    assert spark_tasks.wait_for_slots(clock.there, 0, 30) in (29, 30), (
+        "executors that come all the time are not waited for"
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,12 +154,12 @@ def test_an_application_that_spark_has_ended_is_named_and_can_be_tried_again(tex
     context.getConf.return_value = {}
     context.parallelize.return_value.mapPartitions.return_value.collect.side_effect = RuntimeError(text)
     with pytest.raises(StateError, match="Spark has ended this job's application"):
-        spark_tasks.SparkRunner(context).run(print, 2, {}, gang=False)
+        spark_tasks.SparkRunner(context).run(print, 2, {}, barrier=False)
 
 
 def test_a_cluster_that_gives_nothing_is_told_of_with_what_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starvation, "LOOK_S", 0.01)
-    monkeypatch.setattr(starvation, "FIRST_S", 0.02)
+    monkeypatch.setattr(starvation, "POLL_S", 0.01)
+    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.02)
     lines: list[str] = []
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = {"spark.executor.memory": "100g"}
@@ -174,7 +176,7 @@ def test_a_cluster_that_gives_nothing_is_told_of_with_what_was_asked_for(monkeyp
         return [1]
 
     context.parallelize.return_value.mapPartitions.return_value.collect.side_effect = starve
-    assert spark_tasks.SparkRunner(context, lines.append).run(print, 1, {}, gang=False) == [1]
+    assert spark_tasks.SparkRunner(context, lines.append).run(print, 1, {}, barrier=False) == [1]
     assert "0 executor(s)" in lines[0] and "spark.executor.memory=100g" in lines[0] and "spark://one:7077" in lines[0]
 
 
@@ -183,8 +185,8 @@ def test_executors_that_end_one_after_the_other_end_the_job(
     monkeypatch: pytest.MonkeyPatch, retries: str, there: int, given_up: bool
 ) -> None:
     """Spark's master starts them for ever where two workers take turns; the driver has no task and no error."""
-    monkeypatch.setattr(starvation, "LOOK_S", 0.01)
-    monkeypatch.setattr(starvation, "FIRST_S", 0.05)
+    monkeypatch.setattr(starvation, "POLL_S", 0.01)
+    monkeypatch.setattr(starvation, "FIRST_WARNING_S", 0.05)
     end, lines = threading.Event(), []
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = {"spark.deploy.maxExecutorRetries": retries}
@@ -213,11 +215,11 @@ def test_executors_that_end_one_after_the_other_end_the_job(
     context.parallelize.return_value.mapPartitions.return_value.collect.side_effect = starve
     runner = spark_tasks.SparkRunner(context, tell)
     if not given_up:
-        assert runner.run(print, 1, {}, gang=False) == [1]
+        assert runner.run(print, 1, {}, barrier=False) == [1]
         assert "have ended: Command exited with code 1" in lines[-1]
         return
     with pytest.raises(StateError, match=r"end before they can run.*10 have ended.*Command exited with code 1") as told:
-        runner.run(print, 1, {}, gang=False)
+        runner.run(print, 1, {}, barrier=False)
     assert told.value.can_retry
 
 
@@ -229,9 +231,9 @@ def test_ends_before_a_task_ran_do_not_count_behind_it() -> None:
     said.toString.return_value = "Executor app-1/1 removed: Command exited with code 1\n" * 9
     runner = spark_tasks.SparkRunner(context)
     for running in (0, 1, None, 0):
-        runner._look_at_ends(running)
+        runner._check_executor_failures(running)
     assert not context.cancelAllJobs.called
-    runner._look_at_ends(0)
+    runner._check_executor_failures(0)
     assert context.cancelAllJobs.called
 
 
@@ -257,7 +259,7 @@ def test_a_call_that_met_a_stopped_context_is_told_as_its_end() -> None:
     ],
 )
 def test_settings_that_spark_refuses_are_named_and_no_retry_helps(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setattr(main, "require_one_version", lambda *known: None)
+    monkeypatch.setattr(main, "require_same_version", lambda *known: None)
     monkeypatch.setattr("pyspark.SparkConf", lambda: {})
     monkeypatch.setattr("pyspark.SparkContext", MagicMock(side_effect=RuntimeError(text)))
     with pytest.raises(ConfigError, match=r"Spark refuses its settings.*spark\.authenticate") as told:
@@ -295,7 +297,7 @@ def test_a_gang_has_a_barrier_where_spark_has_one(conf: dict[str, str]) -> None:
     context = MagicMock(master="spark://one:7077")
     context.getConf.return_value = conf
     rdd = context.parallelize.return_value
-    spark_tasks.SparkRunner(context).run(print, 2, {}, gang=True)
+    spark_tasks.SparkRunner(context).run(print, 2, {}, barrier=True)
     assert rdd.barrier.called is not bool(conf)
     assert rdd.mapPartitions.called is bool(conf)
 
@@ -308,5 +310,5 @@ def test_local_tasks_have_a_barrier_and_no_executors_to_wait_for(executors: Any)
     context._jsc.sc.return_value.maxNumConcurrentTasks.side_effect = lambda profile: clock.there()
     runner = spark_tasks.SparkRunner(context)
     assert runner.slots(8) == 2 and clock.now == 0
-    runner.run(print, 2, {}, gang=True)
+    runner.run(print, 2, {}, barrier=True)
     assert context.parallelize.return_value.barrier.called

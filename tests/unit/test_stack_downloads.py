@@ -200,7 +200,7 @@ def test_absolute_links_of_an_unpacked_tree_are_turned_inward(tmp_path: Path) ->
     inside, outside = tmp_path / "usr" / "lib" / "security", tmp_path / "usr" / "lib" / "outside"
     inside.symlink_to("/etc/java/security")
     outside.symlink_to("/no/such/file/there")
-    java.relink(tmp_path)
+    java.make_links_relative(tmp_path)
     assert inside.read_text() == "policy" and inside.resolve().is_relative_to(tmp_path)
     assert str(outside.readlink()) == "/no/such/file/there"
 
@@ -292,7 +292,7 @@ def test_only_spark_needs_debians_java(minimum: int, first: str, second: str, mo
 
         return fails
 
-    monkeypatch.setattr(java, "_present", lambda wanted: None)
+    monkeypatch.setattr(java, "_installed_java", lambda wanted: None)
     monkeypatch.setattr(java, "_from_debian", source("debian"))
     monkeypatch.setattr(java, "_from_wheel", source("wheel"))
     with pytest.raises(StackError, match=f"no Java {minimum} or newer"):

@@ -174,7 +174,7 @@ class TestProgramOnPath:
         ],
     )
     def test_which_version_serves(self, version: str, wanted: str | None, serves: bool) -> None:
-        assert mysql.serves(version, wanted) is serves
+        assert mysql.is_usable_version(version, wanted) is serves
 
     def test_a_mysqld_on_path_is_used(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         fake_mysqld(tmp_path, "mysqld  Ver 8.4.3 for Linux on x86_64 (MySQL Community Server - GPL)")
@@ -200,7 +200,7 @@ class TestProgramOnPath:
 
 class TestGivenServers:
     def test_addresses_by_environment_win(self) -> None:
-        given = stack.given_servers(
+        given = stack.configured_servers(
             {"MYSQL_CDC_MYSQL_HOST": "db", "MYSQL_CDC_MYSQL_PORT": "3310", "MYSQL_CDC_KAFKA": "a:1,b:2"}
         )
         assert (given["mysql_host"], given["mysql_port"], given["kafka"]) == ("db", 3310, "a:1,b:2")
@@ -208,11 +208,11 @@ class TestGivenServers:
         assert given["cdc_user"] == "root"
 
     def test_what_stack_env_exported_fixes_nothing(self) -> None:
-        assert stack.given_servers({"MYSQL_CDC_STACK_DIR": "/x", "MYSQL_CDC_MYSQL_HOST": "127.0.0.1"}) == {}
+        assert stack.configured_servers({"MYSQL_CDC_STACK_DIR": "/x", "MYSQL_CDC_MYSQL_HOST": "127.0.0.1"}) == {}
 
     def test_a_port_that_is_no_number_is_refused(self) -> None:
         with pytest.raises(StackError, match="MYSQL_CDC_MYSQL_PORT"):
-            stack.given_servers({"MYSQL_CDC_MYSQL_HOST": "db", "MYSQL_CDC_MYSQL_PORT": "x"})
+            stack.configured_servers({"MYSQL_CDC_MYSQL_HOST": "db", "MYSQL_CDC_MYSQL_PORT": "x"})
 
     def test_given_servers_are_used_and_left_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -328,7 +328,7 @@ class TestFolder:
     ],
 )
 def test_a_data_folder_is_copied_unless_an_option_is_settled_in_it(line: str, baked_in: bool) -> None:
-    assert mysql._changes_what_is_initialised(f"[mysqld]\ndatadir=/d\n{line}\n") is baked_in
+    assert mysql._has_initial_settings(f"[mysqld]\ndatadir=/d\n{line}\n") is baked_in
 
 
 def test_the_first_broker_leaves_its_classes_for_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -340,7 +340,7 @@ def test_the_first_broker_leaves_its_classes_for_the_others(monkeypatch: pytest.
     option, _, left = kafka._class_option(runtime, folder).partition("=")
     assert (option, Path(left).parent) == ("-XX:ArchiveClassesAtExit", folder)
     Path(left).write_text("classes")
-    kafka.keep_classes(folder)
+    kafka.cache_class_archive(folder)
     option, _, kept = kafka._class_option(runtime, folder).partition("=")
     assert (option, Path(kept).read_text()) == ("-XX:SharedArchiveFile", "classes")
     assert not Path(left).exists()
@@ -361,7 +361,7 @@ def test_copied_storage_of_a_broker_has_ids_of_its_own(monkeypatch: pytest.Monke
     found = []
     for folder in (tmp_path / "one", tmp_path / "two"):
         folder.mkdir()
-        kafka._format(["java"], folder)
+        kafka._format_storage(["java"], folder)
         assert (folder / "data" / "bootstrap.checkpoint").read_bytes() == b"features"
         lines = (folder / "data" / "meta.properties").read_text().splitlines()
         assert {"node.id=1", "version=1"} < set(lines) and len(lines) == 5

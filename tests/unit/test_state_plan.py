@@ -9,20 +9,20 @@ from dataclasses import replace
 import pytest
 from store_contract import END, START, plan
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import (
     MAX_COUNTS,
-    OTHERS,
+    OTHERS_LABEL,
     BatchPlan,
     Marker,
     bounded_counts,
     encode,
     reset_plan,
-    writer_key,
 )
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
 
 FULL = BatchPlan(
@@ -40,7 +40,7 @@ FULL = BatchPlan(
 
 
 def marker(writer: int, epoch: int = 7, *, done: bool = True, **more: object) -> Marker:
-    reached = more.pop("reached", Reached(END if done else START, 0 if done else 12))
+    reached = more.pop("reached", ResumePosition(END if done else START, 0 if done else 12))
     return Marker(epoch, writer, START, END, reached, done, **more)  # type: ignore[arg-type]
 
 
@@ -60,10 +60,10 @@ def test_plan_and_marker_survive_json() -> None:
 
 
 def test_a_topic_unknown_to_the_plan_goes_whole_to_one_writer_that_all_compute_alike() -> None:
-    assert [FULL.owner_of("p.d.hot", n) for n in range(4)] == [0, 1, 2, 0]
+    assert [FULL.assigned_writer("p.d.hot", n) for n in range(4)] == [0, 1, 2, 0]
     expected = zlib.crc32(b"p.d.new") % 3
-    assert {FULL.owner_of("p.d.new", n) for n in range(9)} == {expected}
-    assert FULL.owner_of("p.d.hot", 17) == zlib.crc32(b"p.d.hot") % 3
+    assert {FULL.assigned_writer("p.d.new", n) for n in range(9)} == {expected}
+    assert FULL.assigned_writer("p.d.hot", 17) == zlib.crc32(b"p.d.hot") % 3
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_a_record_holds_the_largest_counts_singly_and_the_others_together() -> N
     counts = {f"t{n:04}": n for n in range(1, 1501)}
     held = json.loads(marker(0, counts=counts).record("ledger.p")[2])["counts"]
     assert len(held) == MAX_COUNTS and sum(held.values()) == sum(counts.values())
-    assert held["t1500"] == 1500 and held["t0502"] == 502 and "t0501" not in held and OTHERS in held
+    assert held["t1500"] == 1500 and held["t0502"] == 502 and "t0501" not in held and OTHERS_LABEL in held
     assert bounded_counts(held) == held
 
 
@@ -112,23 +112,23 @@ def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:
         "later": b'{"x":1}',
         "writers": b'{"count":11}',
     }
-    state = ledger_state(records, "id")
+    state = build_ledger_state(records, "id")
     assert state.plan == FULL and set(state.markers) == {0, 10} and state.topic_id == "id"
     assert state.chunks == {"d.t/0": chunk}
     assert state.snapshot == {"epoch": 6, "status": "done"} and state.outcome == {"epoch": 6, "ok": True}
-    assert state.others == {"view": view, "later": {"x": 1}}
-    assert state.ids == 11
+    assert state.other_records == {"view": view, "later": {"x": 1}}
+    assert state.writer_count == 11
 
 
 @pytest.mark.parametrize("value", [b"{", b"[]", b"\xff", b""])
 def test_a_foreign_record_in_the_ledger_is_named(value: bytes) -> None:
     with pytest.raises(StateError, match="key plan"):
-        ledger_state({"plan": value})
+        build_ledger_state({"plan": value})
 
 
 def test_a_record_of_another_form_is_named() -> None:
     with pytest.raises(StateError, match=r"key writer/0.*writer must be there"):
-        ledger_state({"writer/0": b'{"epoch":1}'})
+        build_ledger_state({"writer/0": b'{"epoch":1}'})
 
 
 def test_a_drain_is_complete_when_all_its_writers_are_done_in_its_epoch() -> None:
@@ -159,7 +159,7 @@ def test_every_writer_that_may_have_something_open_is_listed_for_fencing() -> No
     assert state.writer_ids() == (0, 1, 2, 9)
     assert state.writer_ids(5) == (0, 1, 2, 3, 4, 9)
     assert LedgerState().writer_ids() == ()
-    assert ledger(plan=reset_plan(8, START, "a person"), ids=4).writer_ids(1) == (0, 1, 2, 3)
+    assert ledger(plan=reset_plan(8, START, "a person"), writer_count=4).writer_ids(1) == (0, 1, 2, 3)
 
 
 def test_a_writer_whose_plan_is_no_longer_in_force_stops() -> None:

@@ -10,11 +10,11 @@ from store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, reset_plan
-from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciled, reconcile
+from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciliation, reconcile
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 
-LATER = END.at("binlog.000011", 900)
+LATER = END.with_position("binlog.000011", 900)
 FIRST = plan(1)
 SECOND = plan(2, END, LATER)
 SNAPSHOT = replace(FIRST, kind="snapshot", end=START)
@@ -22,7 +22,7 @@ SNAPSHOT_DONE = {"epoch": 1, "status": "done", "offset": END.to_json()}
 
 
 def marker(of: BatchPlan, writer: int, done: bool = True) -> Marker:
-    return Marker(of.epoch, writer, of.start, of.end, Reached(of.end if done else of.start, 0), done)
+    return Marker(of.epoch, writer, of.start, of.end, ResumePosition(of.end if done else of.start, 0), done)
 
 
 def ledger(of: BatchPlan | None, done: int = 0, **more: object) -> LedgerState:
@@ -38,7 +38,7 @@ def pending(of: BatchPlan = SECOND, before: BinlogOffset | None = END) -> Stored
     return StoredState(epoch=of.epoch, committed=before, pending=of, revision=4, ledger_id="id")
 
 
-def assert_moved(result: Reconciled, offset: BinlogOffset, epoch: int) -> None:
+def assert_moved(result: Reconciliation, offset: BinlogOffset, epoch: int) -> None:
     assert result.changed and result.state.pending is None
     assert (result.state.committed, result.state.epoch) == (offset, epoch)
     assert result.state.history[-1].offset == offset
@@ -206,7 +206,7 @@ def test_an_older_copy_of_the_value_is_brought_up_to_date() -> None:
     ("stored", "epoch"), [(committed(FIRST), 5), (pending(SECOND), 3)], ids=["far behind", "one behind, with a plan"]
 )
 def test_an_older_copy_need_not_end_where_a_much_newer_batch_begins(stored: StoredState, epoch: int) -> None:
-    newer = plan(epoch, LATER, LATER.at("binlog.000020", 4))
+    newer = plan(epoch, LATER, LATER.with_position("binlog.000020", 4))
     result = reconcile(stored, ledger(newer, 1))
     assert (result.action, result.state.committed, result.state.pending) == ("resume", LATER, newer)
 
@@ -230,13 +230,13 @@ def test_a_plan_without_its_topics_in_the_store_is_the_ledgers_plan() -> None:
 
 
 def test_a_much_older_copy_with_its_own_plan_is_brought_up_to_date() -> None:
-    fifth = plan(5, LATER, LATER.at("binlog.000020", 4))
+    fifth = plan(5, LATER, LATER.with_position("binlog.000020", 4))
     result = reconcile(pending(SECOND), ledger(fifth, 1))
     assert (result.action, result.state.committed, result.state.pending) == ("resume", LATER, fifth)
 
 
 def test_of_two_plans_of_one_epoch_the_one_in_the_ledger_counts() -> None:
-    loser = plan(2, END, LATER.at("binlog.000099", 4), owner="loser")
+    loser = plan(2, END, LATER.with_position("binlog.000099", 4), owner="loser")
     result = reconcile(pending(loser), ledger(SECOND, 1))
     assert (result.action, result.changed, result.state.pending) == ("resume", True, SECOND)
     assert "another run" in result.reason
@@ -263,7 +263,7 @@ def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
         pytest.param(pending(plan(3, END, LATER)), ledger(FIRST, 2), "ahead of the ledger", id="two-epochs-ahead"),
         pytest.param(pending(SECOND, LATER), ledger(FIRST, 2), "ahead of the ledger", id="ahead-at-another-place"),
         pytest.param(
-            replace(committed(SECOND), committed=LATER.at("binlog.000050", 4)),
+            replace(committed(SECOND), committed=LATER.with_position("binlog.000050", 4)),
             ledger(SECOND, 2),
             "differs from the batch's end",
             id="another-offset",
@@ -271,7 +271,7 @@ def test_of_two_first_plans_the_one_in_the_ledger_counts() -> None:
         pytest.param(committed(FIRST), ledger(plan(2, LATER, LATER)), "begins at", id="gap-between-batches"),
         pytest.param(committed(FIRST), ledger(plan(4, START, END)), "begins at", id="newer-plan-from-before"),
         pytest.param(
-            pending(plan(2, END, LATER.at("binlog.000012", 4))),
+            pending(plan(2, END, LATER.with_position("binlog.000012", 4))),
             ledger(plan(2, START, LATER)),
             "different places",
             id="plans-from-different-places",

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import HISTORY_ROWS, Mem
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import create_tables
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back, same_place
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back, same_position
 
 
 class TestMemoryStore(StoreContract):
@@ -44,7 +44,7 @@ def test_history_keeps_the_last_offsets_newest_first(engine: sa.Engine) -> None:
     for epoch in range(1, 9):
         current = current.with_plan(plan(epoch))
         state = store.save(current, state)
-        current = state.commit(END.at("binlog.000010", 1000 + epoch), 10_000 + epoch)
+        current = state.commit(END.with_position("binlog.000010", 1000 + epoch), 10_000 + epoch)
         state = store.save(current, state)
         current = state
     rows = store.history()
@@ -155,7 +155,7 @@ def test_another_run_may_take_a_pending_plan_over_but_not_change_its_work() -> N
     taken = pending.with_plan(plan(1, owner="b"))
     assert taken.pending is not None and taken.pending.owner == "b"
     with pytest.raises(StateError):
-        pending.with_plan(plan(1, end=END.at("binlog.000099", 4)))
+        pending.with_plan(plan(1, end=END.with_position("binlog.000099", 4)))
 
 
 def test_a_commit_never_moves_the_offset_back() -> None:
@@ -168,7 +168,7 @@ def test_a_commit_never_moves_the_offset_back() -> None:
 def test_history_inside_the_value_is_bounded() -> None:
     state = StoredState()
     for epoch in range(1, HISTORY_ROWS + 10):
-        state = state.with_plan(plan(epoch)).commit(END.at("binlog.000010", 1000 + epoch), epoch)
+        state = state.with_plan(plan(epoch)).commit(END.with_position("binlog.000010", 1000 + epoch), epoch)
     assert [past.epoch for past in state.history] == list(range(10, HISTORY_ROWS + 10))
 
 
@@ -177,6 +177,6 @@ def test_offsets_are_compared_by_number_and_only_on_one_server() -> None:
     assert moves_back(late, early) and not moves_back(early, late) and not moves_back(None, early)
     a = BinlogOffset("b.000009", 4, "u:1-5", "server-a")
     assert not moves_back(a, BinlogOffset("b.000001", 4, None, "server-b"))
-    assert same_place(a, BinlogOffset("b.000001", 4, "u:1-5", "server-b"))
-    assert not same_place(a, BinlogOffset("b.000009", 4, "u:1-6", "server-b"))
-    assert same_place(None, None) and not same_place(a, None)
+    assert same_position(a, BinlogOffset("b.000001", 4, "u:1-5", "server-b"))
+    assert not same_position(a, BinlogOffset("b.000009", 4, "u:1-6", "server-b"))
+    assert same_position(None, None) and not same_position(a, None)

@@ -26,7 +26,7 @@ def version(engine: sa.Engine) -> list[tuple[str, int]]:
 
 
 def columns(engine: sa.Engine) -> set[str]:
-    return {column["name"] for column in sa.inspect(engine).get_columns(sql_schema.OFFSETS)}
+    return {column["name"] for column in sa.inspect(engine).get_columns(sql_schema.OFFSETS_TABLE)}
 
 
 def add_note(engine: sa.Engine) -> None:
@@ -132,7 +132,7 @@ def test_another_store_s_history_comes_in_once_in_its_place_and_is_trimmed(engin
     store = SqlOffsetStore(engine, "p", keep=4)
     state = store.save(StoredState(epoch=6).with_plan(plan(7)), None)
     store.save(state.commit(END, 7), state)
-    older = [PastOffset(epoch, END.at("binlog.000009", epoch), epoch) for epoch in range(1, 7)]
+    older = [PastOffset(epoch, END.with_position("binlog.000009", epoch), epoch) for epoch in range(1, 7)]
     assert store.remember(older) == 6
     assert [past.epoch for past in store.history()] == [7, 6, 5, 4]
     assert store.remember(older[3:]) == 0

@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import KeyFilters
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import SnapshotFilter
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, DamagedRecordError, SchemaError, from_json
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_condition
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of
 
 pytestmark = pytest.mark.quick
 
 START, END = BinlogOffset("binlog.000007", 157), BinlogOffset("binlog.000008", 4)
 PLAN = BatchPlan(6, "drain", START, END, 2, {"t": 2}, {"t": (0, 1)}, "o")
-MARKER = Marker(6, 1, START, END, Reached(START))
+MARKER = Marker(6, 1, START, END, ResumePosition(START))
 CHUNK = SnapshotChunk(TableId("d", "t"), 0, ("n",), ("a",), ("z",), True, 5, ("utf8mb4 utf8mb4_bin",))
 HOSTILE = "utf8mb4) FROM (SELECT 1 AS n) x WHERE SLEEP(9) -- "
 
@@ -68,9 +68,9 @@ def test_no_unknown_kind_becomes_sql(kind: str) -> None:
 def test_what_becomes_sql_is_quoted() -> None:
     kind = key_kind_of("latin1 latin1_bin")
     assert kind is not None
-    assert kind.apart("a'b") == "CONVERT(_utf8mb4 0x612762 USING `latin1`) COLLATE `latin1_bin`"
+    assert kind.standalone_literal("a'b") == "CONVERT(_utf8mb4 0x612762 USING `latin1`) COLLATE `latin1_bin`"
     hostile = changed(CHUNK.to_json(), "columns", ["n` > 0 OR SLEEP(9) OR `n"])
-    assert predicate(SnapshotChunk.from_json(hostile)).startswith("(`n`` > 0 OR SLEEP(9) OR ``n` >")
+    assert chunk_condition(SnapshotChunk.from_json(hostile)).startswith("(`n`` > 0 OR SLEEP(9) OR ``n` >")
 
 
 @pytest.mark.parametrize("name", ["low", "high"])
@@ -95,7 +95,7 @@ def test_a_hostile_chunk_in_the_filters_stops_the_drain_before_any_sql() -> None
     cfg = ConnectorConfig.from_properties(base)
     chunk = changed(CHUNK.to_json(), "kinds", [f"{HOSTILE}utf8mb4_bin"])
     with pytest.raises(DamagedRecordError, match=r"key chunk.*kinds"):
-        KeyFilters.from_chunks(cfg, [{"offset": END.to_json(), "chunk": chunk}], PLAN)
+        SnapshotFilter.from_chunks(cfg, [{"offset": END.to_json(), "chunk": chunk}], PLAN)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_hostile_chunk_in_the_filters_stops_the_drain_before_any_sql() -> None
 def test_a_plan_names_the_member_that_is_damaged(change: tuple[Any, ...], why: str) -> None:
     records: dict[str, bytes | None] = {"plan": encode(changed(PLAN.to_json(), *change))}
     with pytest.raises(DamagedRecordError, match=rf"topic l, key plan.*{why}"):
-        ledger_state(records, where=lambda key: f"topic l, key {key}, offset 3")
+        build_ledger_state(records, where=lambda key: f"topic l, key {key}, offset 3")
 
 
 @pytest.mark.parametrize(
@@ -145,13 +145,13 @@ def test_a_plan_names_the_member_that_is_damaged(change: tuple[Any, ...], why: s
 )
 def test_a_damaged_ledger_record_is_named_by_its_key(key: str, value: dict[str, Any]) -> None:
     with pytest.raises(DamagedRecordError, match=f"key {key}"):
-        ledger_state({key: encode(value)})
+        build_ledger_state({key: encode(value)})
 
 
 @pytest.mark.parametrize("text", [b"[" * 100_000, b"1" * 10_000, b"\xff", b"null", b'{"a":'])
 def test_what_is_no_json_object_is_named(text: bytes, tmp_path: Path) -> None:
     with pytest.raises(DamagedRecordError, match="key later"):
-        ledger_state({"later": text})
+        build_ledger_state({"later": text})
     with pytest.raises(SchemaError, match="topic h, offset 1"):
         HistoryRecord.from_bytes(text, "topic h, offset 1")
     path = tmp_path / "spec.json"

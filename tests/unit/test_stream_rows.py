@@ -105,7 +105,7 @@ def test_rows_that_the_kernel_does_not_find_are_rows(monkeypatch: pytest.MonkeyP
 
 
 def test_a_row_of_several_packets_is_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rows_module, "_LARGEST", 10)
+    monkeypatch.setattr(rows_module, "_MAX_PAYLOAD", 10)
     parts = [b"\x1da" + b"x" * 8, b"y" * 10, b"z" * 9]
     assert read(result(b"\x01a", *parts, b"\x01b"))[0] == [b"\x01a", b"".join(parts), b"\x01b"]
     assert read(result(b"y" * 10, b"", b"\x01b"))[0] == [b"y" * 10, b"\x01b"]

@@ -11,10 +11,10 @@ from memory_job import config
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.incremental import key_range_queue as stretches
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import STRETCH_CHUNKS, StretchQueue
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, ask
-from airflow_provider_mysql_cdc.cdc.incremental.table_scan import Stretch
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import CHUNKS_PER_RANGE, KeyRangeQueue
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import ScanRequest, queue_scans
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 T = TableId("d", "t")
@@ -34,13 +34,13 @@ class Keys:
         return (found[skip],) if skip < len(found) else None
 
 
-def cut(size: int, last: int) -> Iterator[Stretch]:
+def cut(size: int, last: int) -> Iterator[KeyRange]:
     """Yield the stretches of a scan whose last key was found when it began."""
-    asked = ask(Books(), Wanted("s", "incremental", [T], {}), 1)
+    asked = queue_scans(IncrementalState(), ScanRequest("s", "incremental", [T], {}), 1)
     scan = asked.scans[0].begin(("id",), ("SIGNED",), (last,), 1)
-    queue = StretchQueue.of(None, asked.with_scans([scan]), [scan], size, float("inf"), lambda line: None)
+    queue = KeyRangeQueue.for_scans(None, asked.with_scans([scan]), [scan], size, float("inf"), lambda line: None)
     while (found := queue.next(0, {})["stretch"]) is not None:
-        yield Stretch.from_json(found)
+        yield KeyRange.from_json(found)
 
 
 @pytest.mark.req("CFG-69", "INC-11")
@@ -59,8 +59,8 @@ def test_larger_chunks_mean_fewer_queries_and_more_rows_at_a_time(
     assert table.queries == len(found) == queries
     edges = [-1, *(stretch.high[0] for stretch in found if stretch.high is not None)]
     rows = [b - a for a, b in pairwise(edges)]
-    assert sum(rows) == 1000 and max(rows) <= size * STRETCH_CHUNKS
-    assert set(rows[:-1]) <= {size * STRETCH_CHUNKS}
+    assert sum(rows) == 1000 and max(rows) <= size * CHUNKS_PER_RANGE
+    assert set(rows[:-1]) <= {size * CHUNKS_PER_RANGE}
 
 
 @pytest.mark.req("INC-19")
@@ -77,5 +77,5 @@ def test_a_table_ends_with_the_key_that_was_last_when_it_began(monkeypatch: pyte
 
 @pytest.mark.req("INC-19")
 def test_an_empty_list_asks_for_nothing() -> None:
-    asked = ask(Books(), Wanted("s", "incremental", [], {}), 1)
-    assert asked.work == [] and asked.requests["s"].tables == 0
+    asked = queue_scans(IncrementalState(), ScanRequest("s", "incremental", [], {}), 1)
+    assert asked.runnable_scans == [] and asked.requests["s"].scan_count == 0

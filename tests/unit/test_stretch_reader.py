@@ -15,17 +15,17 @@ from store_contract import plan
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.window_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import StretchReader
-from airflow_provider_mysql_cdc.cdc.incremental.table_scan import Stretch
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
 TABLE = table(column("id", "INT", nullable=False), key=("id",))
 TOPIC = "p.db.t"
-STRETCH = Stretch(TABLE.id, 0, 0, ("id",), ("SIGNED",))
+STRETCH = KeyRange(TABLE.id, 0, 0, ("id",), ("SIGNED",))
 
 
 class Sink(MemoryWriter):
@@ -69,8 +69,8 @@ def read(
     batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
     state: Any = SchemaState(tables={of.id: of})
     to: Any = channel
-    touched = TouchedKeys({of.id}, keys=keys or {})
-    return kafka, channel, StretchReader(cfg, batch, 0, None, sink, to, state, touched, "run").run()
+    touched = WindowKeys({of.id}, keys=keys or {})
+    return kafka, channel, KeyRangeReader(cfg, batch, 0, None, sink, to, state, touched, "run").run()
 
 
 def test_rows_and_the_record_that_they_are_done_are_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:

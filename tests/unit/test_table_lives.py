@@ -8,20 +8,25 @@ from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError, SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import GoneChunk, Left, PlacedChunk, place
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, TableLives, effects
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import (
+    DroppedChunk,
+    RemainingChunks,
+    ResolvedChunk,
+    resolve_chunks,
+)
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, TableLineages, statement_effects
 
 
 def name(text: str) -> TableId:
     return TableId("d", text)
 
 
-def left_after(*statements: str, tables: str = "a b") -> Left:
-    lives = TableLives.of(map(name, tables.split()))
+def left_after(*statements: str, tables: str = "a b") -> RemainingChunks:
+    lives = TableLineages.of(map(name, tables.split()))
     for i, sql in enumerate(statements, 1):
-        for effect in effects(sql, DdlContext("d")):
+        for effect in statement_effects(sql, DdlContext("d")):
             lives.apply(effect, (1, i), sql)
-    return place([SnapshotChunk(name("a"), 3)], lives, lambda t: not t.table.startswith("_"))
+    return resolve_chunks([SnapshotChunk(name("a"), 3)], lives, lambda t: not t.table.startswith("_"))
 
 
 # Statements, the table to read, the name of its rows, and the names whose events the rows contain.
@@ -45,10 +50,10 @@ FOLLOWED = [
 def test_a_table_is_followed(
     statements: list[str], source: str, table: str, spans: list[tuple[str, object, object]]
 ) -> None:
-    (found,) = left_after(*statements).placed
+    (found,) = left_after(*statements).to_read
     assert (found.source, found.table) == (name(source), name(table))
     assert found.spans == tuple((name(n), since, until) for n, since, until in spans)
-    assert PlacedChunk.from_json(found.to_json()) == found
+    assert ResolvedChunk.from_json(found.to_json()) == found
 
 
 GHOST = ["CREATE TABLE fresh (i INT)", "RENAME TABLE a TO old, fresh TO a"]
@@ -58,44 +63,44 @@ GHOST = ["CREATE TABLE fresh (i INT)", "RENAME TABLE a TO old, fresh TO a"]
 def test_a_table_that_takes_the_name_of_one_that_is_still_captured_is_read_as_well(swap: list[str]) -> None:
     """The topic of the name would end without the rows that are not read yet."""
     place = (1, len(swap))
-    (found,) = left_after(*swap).placed
-    assert found.reads == [(name("old"), name("old")), (name("a"), name("a"))]
+    (found,) = left_after(*swap).to_read
+    assert found.table_reads == [(name("old"), name("old")), (name("a"), name("a"))]
     assert found.spans == ((name("a"), START, place), (name("old"), place, None), (name("a"), place, None))
-    assert PlacedChunk.from_json(found.to_json()) == found
-    (alone,) = left_after(*swap, "DROP TABLE old").placed
-    assert alone.reads == [(name("a"), name("a"))]
+    assert ResolvedChunk.from_json(found.to_json()) == found
+    (alone,) = left_after(*swap, "DROP TABLE old").to_read
+    assert alone.table_reads == [(name("a"), name("a"))]
     assert alone.spans == ((name("a"), START, None),)
 
 
 def test_every_table_that_took_a_name_of_one_that_is_gone_is_read() -> None:
     """Each topic ends with the rows of the table that has its name, of which no event tells."""
     swaps = ["RENAME TABLE a TO m, f TO a", "RENAME TABLE m TO n, g TO m"]
-    (found,) = left_after(*swaps, "DROP TABLE n").placed
-    assert found.reads == [(name("m"), name("m")), (name("a"), name("a"))]
+    (found,) = left_after(*swaps, "DROP TABLE n").to_read
+    assert found.table_reads == [(name("m"), name("m")), (name("a"), name("a"))]
     assert found.spans == ((name("a"), START, (1, 1)), (name("m"), (1, 1), None), (name("a"), (1, 1), None))
-    (standing,) = left_after(*swaps).placed
-    assert standing.reads == [(name("n"), name("n")), (name("m"), name("m")), (name("a"), name("a"))]
+    (standing,) = left_after(*swaps).to_read
+    assert standing.table_reads == [(name("n"), name("n")), (name("m"), name("m")), (name("a"), name("a"))]
     assert standing.spans[-2:] == ((name("m"), (1, 2), None), (name("a"), (1, 1), None))
-    assert Left((found, standing)).sources == [name("m"), name("a"), name("n")]
+    assert RemainingChunks((found, standing)).sources == [name("m"), name("a"), name("n")]
 
 
 def test_a_view_that_takes_the_name_has_no_rows_of_its_own() -> None:
-    lives = TableLives.of([name("a")])
-    for effect in effects("RENAME TABLE a TO base, v TO a", DdlContext("d")):
+    lives = TableLineages.of([name("a")])
+    for effect in statement_effects("RENAME TABLE a TO base, v TO a", DdlContext("d")):
         lives.apply(effect, (1, 1))
     chunk = SnapshotChunk(name("a"), 3)
-    (found,) = place([chunk], lives, lambda t: True, {name("base")}).placed
-    assert found.reads == [(name("base"), name("base"))]
-    for effect in effects("DROP TABLE base", DdlContext("d")):
+    (found,) = resolve_chunks([chunk], lives, lambda t: True, {name("base")}).to_read
+    assert found.table_reads == [(name("base"), name("base"))]
+    for effect in statement_effects("DROP TABLE base", DdlContext("d")):
         lives.apply(effect, (1, 2))
-    assert place([chunk], lives, lambda t: True, set()).over == (
-        GoneChunk(chunk, ((name("a"), START, (1, 1)), (name("base"), (1, 1), (1, 2)))),
+    assert resolve_chunks([chunk], lives, lambda t: True, set()).dropped == (
+        DroppedChunk(chunk, ((name("a"), START, (1, 1)), (name("base"), (1, 1), (1, 2)))),
     )
 
 
 def test_a_table_created_under_the_name_is_told_by_its_events() -> None:
-    (found,) = left_after("RENAME TABLE a TO old", "CREATE TABLE a (i INT)").placed
-    assert found.reads == [(name("old"), name("old"))]
+    (found,) = left_after("RENAME TABLE a TO old", "CREATE TABLE a (i INT)").to_read
+    assert found.table_reads == [(name("old"), name("old"))]
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_a_table_created_under_the_name_is_told_by_its_events() -> None:
 )
 def test_chunks_of_rows_that_are_gone_are_passed_over(statements: list[str]) -> None:
     found = left_after(*statements)
-    assert not found.placed and len(found.over) == 1 and len(found.reasons) == 1
+    assert not found.to_read and len(found.dropped) == 1 and len(found.reasons) == 1
 
 
 @pytest.mark.parametrize(
@@ -143,24 +148,26 @@ def test_what_became_of_a_table_is_told(statements: list[str], reasons: list[str
 
 
 def test_a_name_that_a_view_has_now_is_nobodys_table() -> None:
-    lives = TableLives.of([name("a"), name("b")])
+    lives = TableLineages.of([name("a"), name("b")])
     for sql in ("DROP TABLE a", "RENAME TABLE b TO a"):
-        for effect in effects(sql, DdlContext("d")):
+        for effect in statement_effects(sql, DdlContext("d")):
             lives.apply(effect, (1, 1))
     chunk = SnapshotChunk(name("a"), 3)
-    assert place([chunk], lives, lambda t: True, set()).reasons == ("d.a was dropped since the snapshot began",)
-    assert "another of its tables" in place([chunk], lives, lambda t: True, {name("a")}).reasons[0]
+    assert resolve_chunks([chunk], lives, lambda t: True, set()).reasons == (
+        "d.a was dropped since the snapshot began",
+    )
+    assert "another of its tables" in resolve_chunks([chunk], lives, lambda t: True, {name("a")}).reasons[0]
 
 
 def test_of_rows_that_are_gone_only_events_under_captured_names_are_held_back() -> None:
-    (gone,) = left_after("RENAME TABLE a TO _x", "RENAME TABLE _x TO c", "DROP TABLE c").over
+    (gone,) = left_after("RENAME TABLE a TO _x", "RENAME TABLE _x TO c", "DROP TABLE c").dropped
     assert gone.spans == ((name("a"), START, (1, 1)), (name("c"), (1, 2), (1, 3)))
 
 
 def test_names_that_a_table_had_before_its_heir_took_one_are_contained_too() -> None:
     swaps = ["RENAME TABLE a TO c", "RENAME TABLE c TO _x", "RENAME TABLE _x TO e", "RENAME TABLE e TO _y, f TO e"]
-    (found,) = left_after(*swaps, "DROP TABLE _y").placed
-    assert found.reads == [(name("e"), name("e"))]
+    (found,) = left_after(*swaps, "DROP TABLE _y").to_read
+    assert found.table_reads == [(name("e"), name("e"))]
     assert found.spans == ((name("a"), START, (1, 1)), (name("c"), (1, 1), (1, 2)), (name("e"), (1, 3), None))
 
 
@@ -173,18 +180,18 @@ def test_rows_that_moved_without_events_are_refused(sql: str) -> None:
         left_after(sql, "ALTER TABLE a IMPORT TABLESPACE")
     assert caught.value.where == f"table d.a; {sql}" and "leave no trace" in caught.value.why
     assert "again=true" in caught.value.remedy
-    assert left_after(sql.replace(" a", " b")).placed
+    assert left_after(sql.replace(" a", " b")).to_read
 
 
 def test_what_is_about_a_table_and_not_understood_is_not_taken_for_nothing() -> None:
-    assert effects("GRANT SELECT ON d.a TO x", DdlContext("d")) == ()
+    assert statement_effects("GRANT SELECT ON d.a TO x", DdlContext("d")) == ()
     with pytest.raises(DdlParseError):
-        effects("RENAME TABLE a AS", DdlContext("d"))
+        statement_effects("RENAME TABLE a AS", DdlContext("d"))
 
 
 def kinds(sql: str, db: str = "d", lower_case_table_names: int = 0) -> list[tuple[str, str]]:
     context = DdlContext(db, lower_case_table_names=lower_case_table_names)
-    return [(e.kind, f"{e.table.db}.{e.table.table}") for e in effects(sql, context)]
+    return [(e.kind, f"{e.table.db}.{e.table.table}") for e in statement_effects(sql, context)]
 
 
 @pytest.mark.parametrize(
@@ -211,24 +218,24 @@ def test_a_server_that_lowers_names_drops_the_lower_one() -> None:
 
 
 def test_the_lives_behind_names() -> None:
-    lives = TableLives.of([name("a"), name("b"), TableId("e", "a")])
-    (a, b, other) = lives.lives
+    lives = TableLineages.of([name("a"), name("b"), TableId("e", "a")])
+    (a, b, other) = lives.lineages
 
     def run(sql: str, place: int) -> None:
-        for effect in effects(sql, DdlContext("d")):
+        for effect in statement_effects(sql, DdlContext("d")):
             lives.apply(effect, (1, place), sql)
 
     run("CREATE TABLE IF NOT EXISTS a (i INT)", 1)
     run("CREATE TABLE IF NOT EXISTS fresh (i INT)", 2)
-    assert lives.present[name("a")] is a and lives.present[name("fresh")].created
+    assert lives.by_name[name("a")] is a and lives.by_name[name("fresh")].created
     run("CREATE TABLE b (i INT)", 3)
-    assert b.ended == (1, 3) and lives.present[name("b")].created, "its end was not told"
+    assert b.ended_at == (1, 3) and lives.by_name[name("b")].created, "its end was not told"
     run("TRUNCATE a", 4)
-    assert a.ended == (1, 4) and lives.present[name("a")].created and lives.present[name("a")] is not a
+    assert a.ended_at == (1, 4) and lives.by_name[name("a")].created and lives.by_name[name("a")] is not a
     assert a.spans((9, 9)) == [(name("a"), START, (1, 4))]
     run("RENAME TABLE fresh TO newer", 5)
-    newer = lives.present[name("newer")]
+    newer = lives.by_name[name("newer")]
     assert newer.spans((9, 9)) == [(name("fresh"), (1, 2), (1, 5)), (name("newer"), (1, 5), (9, 9))]
     run("DROP DATABASE d", 6)
-    assert newer.ended == (1, 6) and other.ended is None and list(lives.present) == [TableId("e", "a")]
-    assert [life.known for life in lives.lives] == [True, True, True, False, False, False]
+    assert newer.ended_at == (1, 6) and other.ended_at is None and list(lives.by_name) == [TableId("e", "a")]
+    assert [life.is_initial for life in lives.lineages] == [True, True, True, False, False, False]

@@ -96,15 +96,15 @@ def test_an_error_names_the_table_at_hand() -> None:
 
 
 def test_the_code_that_a_shape_keeps_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_shape, "_RUNS", 3)
+    monkeypatch.setattr(table_shape, "_MAX_RUNS", 3)
     shape = _alone(T, OPTIONS)._shape
     for bitmap in (None, b"\x00", b"\x02", None, b"\x00"):
         for tombstone in (True, False):
-            texts = {table_shape.KEY_HEAD: "", table_shape.KEY_TAIL: "", table_shape.VALUE_HEAD: ""}
+            texts = {table_shape.KEY_PREFIX: "", table_shape.KEY_SUFFIX: "", table_shape.VALUE_PREFIX: ""}
             assert callable(shape.run("{", bitmap, tombstone=tombstone, texts=texts, owned=None))
             assert len(shape._runs) <= 3
 
 
 def _alone(made: Table, options: DecoderOptions) -> RowDecoder:
-    table_shape._shared.cache_clear()
+    table_shape._shared_shape.cache_clear()
     return decoder(made, options)

@@ -14,10 +14,10 @@ from store_contract import END, START, plan
 from airflow_provider_mysql_cdc.cdc.commit import ledger_presence as known_ledger
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import Marker, reset_plan
-from airflow_provider_mysql_cdc.cdc.commit.takeover import begin_epoch, join
+from airflow_provider_mysql_cdc.cdc.commit.takeover import begin_epoch, join_plan
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, LedgerMissingError, OffsetConflictError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised
-from airflow_provider_mysql_cdc.cdc.model.offset import Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
 
 TOPIC = "ledger.p"
 
@@ -52,11 +52,11 @@ def test_a_writer_of_an_older_attempt_does_not_fence_the_one_at_work(ledger: Mem
     older = ledger.begin(plan()).plan_in_force()
     newer = ledger.begin(plan()).plan_in_force()
     live, late = writer(kafka, 0), writer(kafka, 0)
-    join(ledger, newer, live, 0)
+    join_plan(ledger, newer, live, 0)
     # Its marker is open: whatever stands behind it is hidden, and the plan in front of it is not.
-    live.produce(*Marker(1, 0, START, START, Reached(START, 0)).record(TOPIC), 0)
+    live.produce(*Marker(1, 0, START, START, ResumePosition(START, 0)).record(TOPIC), 0)
     with pytest.raises(FencedError):
-        join(ledger, older, late, 0)
+        join_plan(ledger, older, late, 0)
     live.commit()
     assert 0 in (ledger.read() or LedgerState()).markers
 
@@ -66,7 +66,7 @@ def test_a_reset_that_dies_before_it_fences_leaves_the_number_of_writers_behind(
 ) -> None:
     wide = ledger.begin(plan(writers=4)).plan_in_force()
     zombie = writer(kafka, 3)
-    join(ledger, wide, zombie, 3)
+    join_plan(ledger, wide, zombie, 3)
     zombie.produce("t", None, b"a row", 0)
     fired = tmp_path / "fired"
     monkeypatch.setenv("MYSQL_CDC_FAULT", json.dumps({"point": "takeover.after_plan", "fired": str(fired)}))
@@ -96,31 +96,36 @@ def test_a_writer_that_was_taken_over_between_its_look_and_its_fence_finds_out(
             newer = ledger.begin(plan()).plan_in_force()
             if hidden:
                 other = writer(kafka, 1)
-                join(ledger, newer, other, 1)
-                other.produce(*Marker(1, 1, START, END, Reached(START, 0)).record(TOPIC), 0)
+                join_plan(ledger, newer, other, 1)
+                other.produce(*Marker(1, 1, START, END, ResumePosition(START, 0)).record(TOPIC), 0)
             super().init()
 
     with pytest.raises(FencedError):
-        join(ledger, older, Late(kafka, "p.0"), 0)
+        join_plan(ledger, older, Late(kafka, "p.0"), 0)
 
 
 def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(
     ledger: MemoryLedger, kafka: MemoryKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(known_ledger, "GONE_S", 0)
+    monkeypatch.setattr(known_ledger, "MISSING_TIMEOUT_S", 0)
     with pytest.raises(LedgerMissingError):
         ledger.begin(plan(2))
     first = ledger.begin(plan(writers=1)).plan_in_force()
-    following = plan(2, END, END.at(END.file, 900))
+    following = plan(2, END, END.with_position(END.file, 900))
     with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
         ledger.begin(following)
     with pytest.raises(OffsetConflictError, match="epoch 2 cannot begin"):
         ledger.begin(replace(following, kind="snapshot"))
     only = writer(kafka, 0)
-    join(ledger, first, only, 0)
-    only.commit([Marker(1, 0, START, END, Reached(END, 0), done=True).record(TOPIC)])
-    late = END.at(END.file, 900)
-    for other in (plan(2, START, late), plan(2, END.at(END.file, 156), late), plan(3, END, late), plan(1, END, late)):
+    join_plan(ledger, first, only, 0)
+    only.commit([Marker(1, 0, START, END, ResumePosition(END, 0), done=True).record(TOPIC)])
+    late = END.with_position(END.file, 900)
+    for other in (
+        plan(2, START, late),
+        plan(2, END.with_position(END.file, 156), late),
+        plan(3, END, late),
+        plan(1, END, late),
+    ):
         with pytest.raises(OffsetConflictError, match="cannot begin"):
             ledger.begin(other)
     assert ledger.begin(following).plan_in_force().epoch == 2
@@ -129,9 +134,9 @@ def test_a_plan_begins_where_the_one_before_it_ended_and_when_it_did(
 def test_a_new_plan_has_pins_of_its_own(ledger: MemoryLedger, kafka: MemoryKafka) -> None:
     first = ledger.begin(plan(writers=1, pins={"a": "=1"})).plan_in_force()
     only = writer(kafka, 0)
-    join(ledger, first, only, 0)
-    only.commit([Marker(1, 0, START, END, Reached(END, 0), done=True).record(TOPIC)])
-    following = plan(2, END, END.at(END.file, 900), pins={"a": "=2"})
+    join_plan(ledger, first, only, 0)
+    only.commit([Marker(1, 0, START, END, ResumePosition(END, 0), done=True).record(TOPIC)])
+    following = plan(2, END, END.with_position(END.file, 900), pins={"a": "=2"})
     assert ledger.begin(following).plan_in_force().pins == {"a": "=2"}
 
 

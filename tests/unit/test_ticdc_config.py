@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.changefeed import changefeed_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.commands import program
 
@@ -37,13 +37,13 @@ dispatchers = [
 @pytest.mark.req("CFG-123", "CFG-124", "CFG-125", "CFG-126", "CFG-127")
 def test_one_registry_serves_keys_and_values_and_statements_have_no_records() -> None:
     cfg = ConnectorConfig.from_properties(TICDC)
-    assert cfg.ticdc and cfg.avro("key") and cfg.avro("value")
+    assert cfg.is_ticdc and cfg.is_avro("key") and cfg.is_avro("value")
     key, value = cfg.registry_settings("key"), cfg.registry_settings("value")
     assert key == value and value is not None and value.url == REGISTRY
     assert cfg[F.INCLUDE_SCHEMA_CHANGES] is False
-    modes = wiring.ticdc_modes(cfg)
+    modes = table_options.ticdc_modes(cfg)
     assert (modes.decimal, modes.bigint_unsigned, modes.extension) == ("precise", "long", False)
-    assert wiring.topic_of(cfg, TableId("a", "b")) == "shop.a.b"
+    assert topic_routing.table_topic_name(cfg, TableId("a", "b")) == "shop.a.b"
 
 
 @pytest.mark.req("AVRO-03", "CFG-127")
@@ -52,7 +52,7 @@ def test_the_account_in_the_registrys_address_is_decoded_and_shown_nowhere() -> 
     settings = cfg.registry_settings("value")
     assert settings is not None and settings.url == "https://registry:443"
     assert settings.user_info is not None and settings.user_info.reveal() == "us@er:p/w"
-    assert "p%2Fw" not in repr(cfg) and "p/w" not in repr(cfg) and "p%2Fw" not in json.dumps(cfg.shown())
+    assert "p%2Fw" not in repr(cfg) and "p/w" not in repr(cfg) and "p%2Fw" not in json.dumps(cfg.redacted_properties())
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def test_the_seeds_changefeeds_become_properties(query: str, modes: dict[str, st
         **modes,
     }
     cfg = ConnectorConfig.from_properties(PLAIN | found)
-    assert wiring.topic_of(cfg, TableId("shop", "orders")) == "tidb_shop_orders"
+    assert topic_routing.table_topic_name(cfg, TableId("shop", "orders")) == "tidb_shop_orders"
 
 
 @pytest.mark.parametrize(
@@ -203,20 +203,20 @@ def test_only_a_captured_table_needs_a_dispatcher() -> None:
     rules = '[{"matcher": ["shop.*"], "topic": "{schema}_{table}"}]'
     cfg = ConnectorConfig.from_properties(TICDC | {"dispatchers": rules, "database.include.list": "shop,other"})
     with pytest.raises(ConfigError, match=r"no dispatcher fits table other\.t"):
-        wiring.own_topic(cfg, TableId("other", "t"))
+        topic_routing.unrouted_topic(cfg, TableId("other", "t"))
     beside, long = TableId("beside", "t"), TableId("beside", "t" * 300)
-    owners = wiring.topic_owners(cfg, {TableId("shop", "orders"), beside, long})
-    owners.follow({TableId("shop", "orders")}, "binlog.000001:4")
-    assert wiring.topic_of(cfg, beside) == "shop.beside.t"
+    owners = topic_routing.topic_owners(cfg, {TableId("shop", "orders"), beside, long})
+    owners.update_tables({TableId("shop", "orders")}, "binlog.000001:4")
+    assert topic_routing.table_topic_name(cfg, beside) == "shop.beside.t"
 
 
 @pytest.mark.req("AVRO-54")
 def test_truncate_gives_no_record_whatever_is_skipped() -> None:
     cfg = ConnectorConfig.from_properties(TICDC | {"skipped.operations": "none"})
-    assert wiring.decoder_options(cfg).skipped_ops == {"t"}
+    assert table_options.decoder_options(cfg).skipped_ops == {"t"}
     assert any("TRUNCATE gives no record" in note for note in cfg.notes)
     cfg = ConnectorConfig.from_properties(TICDC | {"skipped.operations": "d"})
-    assert wiring.decoder_options(cfg).skipped_ops == {"d", "t"}
+    assert table_options.decoder_options(cfg).skipped_ops == {"d", "t"}
 
 
 def test_keys_beside_rows_keep_the_schema_from_which_avro_is_made() -> None:

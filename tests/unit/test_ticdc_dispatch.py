@@ -10,10 +10,10 @@ from decode_builder import column
 
 from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import dispatch_rules, rule_for
 from airflow_provider_mysql_cdc.cdc.config.table_filter import TableFilter
-from airflow_provider_mysql_cdc.cdc.config.topic_expression import checked_expression, topic_of_table
+from airflow_provider_mysql_cdc.cdc.config.topic_expression import topic_of_table, validate_expression
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
-from airflow_provider_mysql_cdc.cdc.model.table import Index, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, UniqueIndex
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
 from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import dispatcher, value_text
 
@@ -25,7 +25,7 @@ ORDERS = Table(
         column("code", "INT", 3, nullable=False),
     ),
     ("code", "id"),
-    (Index("by_code", ("code",)),),
+    (UniqueIndex("by_code", ("code",)),),
 )
 AT = commit_ts(1_700_000_000_000_000)
 
@@ -70,7 +70,7 @@ def test_a_matcher_that_cannot_be_read_is_named(rule: str) -> None:
 
 @pytest.mark.req("AVRO-59", "AVRO-60", "AVRO-61", "EX-35", "FAULT-29", "CFG-132")
 def test_each_table_has_a_topic_of_its_own() -> None:
-    assert topic_of_table(checked_expression("tidb_{schema}_{table}", ""), ORDERS.id) == "tidb_shop_orders"
+    assert topic_of_table(validate_expression("tidb_{schema}_{table}", ""), ORDERS.id) == "tidb_shop_orders"
     assert topic_of_table("{schema}.{table}", TableId("my shop", "ö/1")) == "my_shop.__1"
     for wrong, why in (
         ("orders", r"\{schema\} and \{table\} is missing"),

@@ -19,9 +19,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Envelo
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.emit import source_block as source
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.formats import ticdc_format as ticdc_forms
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import commit_ts
@@ -48,13 +48,13 @@ class Registry:
         return fastavro.schemaless_reader(io.BytesIO(data[5:]), schema, None)
 
 
-def made(rule: dict[str, Any] | None = None, of: Table = T, **more: str) -> tuple[TicdcForm, Registry, Any]:
+def made(rule: dict[str, Any] | None = None, of: Table = T, **more: str) -> tuple[TicdcFormat, Registry, Any]:
     """Return the form of a table, its registry, and the function that decodes an event of a kind."""
     given = TICDC | more
     if rule is not None:
         given |= {"dispatchers": json.dumps([{"matcher": ["*.*"], "topic": "{schema}{table}", **rule}])}
     cfg, registry = ConnectorConfig.from_properties(given), Registry()
-    options = wiring.table_options(cfg, of)
+    options = table_options.table_options(cfg, of)
     decoder = compile_decoder(of, WIRES, options, EnvelopeText())
 
     def decode(kind: str, *rows: bytes, order: str = "7", present: bytes = b"\xff") -> list[Any]:
@@ -67,7 +67,7 @@ def made(rule: dict[str, Any] | None = None, of: Table = T, **more: str) -> tupl
         getattr(decoder, kind)(buf, pos, end, ctx, out)
         return out
 
-    return TicdcForm(cfg, of, options, "topic", registry.ask), registry, decode
+    return TicdcFormat(cfg, of, options, "topic", registry.ask), registry, decode
 
 
 def row(*values: int) -> bytes:
@@ -109,10 +109,14 @@ def test_records_are_the_same_where_events_tell_no_more_of_their_source_than_the
 ) -> None:
     form, _, _ = made(**{"enable-tidb-extension": "true"})
     cfg = ConnectorConfig.from_properties(TICDC)
-    decoder = compile_decoder(T, WIRES, wiring.table_options(cfg, T), EnvelopeText())
+    decoder = compile_decoder(T, WIRES, table_options.table_options(cfg, T), EnvelopeText())
     monkeypatch.setattr(source.time, "time_ns", lambda: US * 1000)
     event: Any = SimpleNamespace(timestamp=5, server_id=1, file="binlog.000007", start_pos=4711)
-    block, whole, little = wiring.table_source(cfg, T.id), context(transaction="7"), context(transaction="7")
+    block, whole, little = (
+        table_options.table_source_block(cfg, T.id),
+        context(transaction="7"),
+        context(transaction="7"),
+    )
     for commit_us in (US, 0):
         at: Any = SimpleNamespace(gtid=None, commit_us=commit_us, thread=9, query=None)
         source.fill(whole, block, event, at)
@@ -175,8 +179,8 @@ def test_a_value_that_does_not_fit_is_named() -> None:
 
 def test_a_record_is_read_once_for_its_partition_and_its_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[bytes] = []
-    plain = ticdc_forms.payload_of
-    monkeypatch.setattr(ticdc_forms, "payload_of", lambda data: read.append(data) or plain(data))
+    plain = ticdc_forms.parse_payload
+    monkeypatch.setattr(ticdc_forms, "parse_payload", lambda data: read.append(data) or plain(data))
     for rule in ({"partition": "index-value"}, {"partition": "columns", "columns": ["n"]}, {"partition": "ts"}):
         form, registry, decode = made(rule)
         for id_ in (1, 2):

@@ -11,7 +11,7 @@ from decode_builder import column, table
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import field_of, key_schema, value_schema
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_schema import column_field, key_schema, value_schema
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
 
 DEFAULT = TicdcModes()
@@ -143,24 +143,24 @@ def test_the_namespace_is_the_changefeeds_and_the_databases() -> None:
 @TYPE_TABLE
 def test_the_type_table(more: dict[str, Any], parameters: dict[str, str], avro: str) -> None:
     inner = dumps({"connect.parameters": parameters, "type": avro})
-    assert dumps(field_of(column("c", nullable=False, **more), DEFAULT)) == f'{{"name":"c","type":{inner}}}'
-    found = dumps(field_of(column("c", **more), DEFAULT))
+    assert dumps(column_field(column("c", nullable=False, **more), DEFAULT)) == f'{{"name":"c","type":{inner}}}'
+    found = dumps(column_field(column("c", **more), DEFAULT))
     assert found == f'{{"default":null,"name":"c","type":["null",{inner}]}}'
 
 
 @pytest.mark.req("AVRO-17", "AVRO-18", "AVRO-19", "EX-29", "EX-30", "EX-31")
 def test_the_seeds_special_columns() -> None:
     bit = column("c", "BIT", length=64, nullable=False)
-    assert dumps(field_of(bit, DEFAULT)) == (
+    assert dumps(column_field(bit, DEFAULT)) == (
         '{"name":"c","type":{"connect.parameters":{"tidb_type":"BIT","length":"64"},"type":"bytes"}}'
     )
     for name in ("ENUM", "SET"):
         members = column("c", name, enum_values=("a", "b", "c"), nullable=False)
-        assert dumps(field_of(members, DEFAULT)) == (
+        assert dumps(column_field(members, DEFAULT)) == (
             f'{{"name":"c","type":{{"connect.parameters":{{"tidb_type":"{name}","allowed":"a,b,c"}},"type":"string"}}}}'
         )
     decimal = column("c", "DECIMAL", length=10, scale=4, nullable=False)
-    assert dumps(field_of(decimal, DEFAULT)) == (
+    assert dumps(column_field(decimal, DEFAULT)) == (
         '{"name":"c","type":{"connect.parameters":{"tidb_type":"DECIMAL"},'
         '"logicalType":"decimal","precision":10,"scale":4,"type":"bytes"}}'
     )
@@ -169,10 +169,10 @@ def test_the_seeds_special_columns() -> None:
 @pytest.mark.req("AVRO-25", "AVRO-49", "AVRO-50", "AVRO-51", "CFG-125", "CFG-126")
 def test_the_string_modes() -> None:
     for made, name in ((column("c", "DECIMAL"), "DECIMAL"), (column("c", "BIGINT", unsigned=True), "BIGINT UNSIGNED")):
-        assert field_of(made, TEXT)["type"][1] == {"connect.parameters": {"tidb_type": name}, "type": "string"}
-    assert field_of(column("c", "BIGINT"), TEXT)["type"][1]["type"] == "long"
+        assert column_field(made, TEXT)["type"][1] == {"connect.parameters": {"tidb_type": name}, "type": "string"}
+    assert column_field(column("c", "BIGINT"), TEXT)["type"][1]["type"] == "long"
     # A DECIMAL that names neither is DECIMAL(10, 0).
-    assert field_of(column("c", "DECIMAL"), DEFAULT)["type"][1].items() >= {"precision": 10, "scale": 0}.items()
+    assert column_field(column("c", "DECIMAL"), DEFAULT)["type"][1].items() >= {"precision": 10, "scale": 0}.items()
 
 
 def test_a_type_without_a_form_is_refused_by_table_and_column() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import apply
+from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import table_dict
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema import table_changes as told_changes
 from airflow_provider_mysql_cdc.cdc.schema.history import replay
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.schema.table_changes import read_told
+from airflow_provider_mysql_cdc.cdc.schema.table_changes import read_table_change
 
 T = TableId("d", "t")
 CONTEXT = DdlContext(default_db="d")
@@ -35,7 +35,7 @@ EVERYTHING = """CREATE TABLE t (
 def made(*statements: str) -> SchemaState:
     state = SchemaState()
     for sql in statements:
-        state = apply(state, sql, CONTEXT).state
+        state = apply_ddl(state, sql, CONTEXT).state
     return state
 
 
@@ -45,7 +45,7 @@ def change(table: Any = None, kind: str = "ALTER", name: str = '"d"."t"', **more
 
 
 def told(given: dict[str, Any], state: SchemaState | None = None) -> SchemaState:
-    return read_told(Members(json.loads(json.dumps(given))), "d").apply(state or SchemaState())[0]
+    return read_table_change(Members(json.loads(json.dumps(given))), "d").apply(state or SchemaState())[0]
 
 
 def test_what_schema_changes_tell_of_a_table_is_read_back() -> None:
@@ -71,10 +71,10 @@ def test_tables_are_dropped_created_and_renamed() -> None:
     new = change(state.tables[T], "CREATE", "d.n")
     assert [*told(new, state).tables] == [T, TableId("d", "u"), TableId("d", "n")]
     moved = change(state.tables[T], name='"d"."n"', previousId='"d"."t"')
-    _, what = read_told(Members(moved), "d").apply(state)
+    _, what = read_table_change(Members(moved), "d").apply(state)
     assert (what.kind, what.previous_id) == ("RENAME", T) and what.listed
     assert [*told(moved, state).tables] == [TableId("d", "u"), TableId("d", "n")]
-    assert read_told(Members({"type": "DROP", "id": '"a""b"."c.d"'})).id == TableId('a"b', "c.d")
+    assert read_table_change(Members({"type": "DROP", "id": '"a""b"."c.d"'})).id == TableId('a"b', "c.d")
 
 
 ONE = {"name": "a", "typeName": "INT", "optional": True}
@@ -111,14 +111,14 @@ ONE = {"name": "a", "typeName": "INT", "optional": True}
 def test_what_is_no_table_change_is_refused_by_its_member(given: dict[str, Any], why: str) -> None:
     full = given if "type" in given else {"type": "CREATE", "id": "d.t", "table": given}
     with pytest.raises(DamagedRecordError, match=why):
-        read_told(Members(full), "d")
+        read_table_change(Members(full), "d")
 
 
 def test_a_change_that_makes_too_large_a_record_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(told_changes, "MAX_BYTES", 5000)
-    read_told(Members(change(made("CREATE TABLE t (a INT)").tables[T])))
+    monkeypatch.setattr(told_changes, "MAX_CHANGE_BYTES", 5000)
+    read_table_change(Members(change(made("CREATE TABLE t (a INT)").tables[T])))
     with pytest.raises(DamagedRecordError, match="described in 5000 bytes"):
-        read_told(Members(change()))
+        read_table_change(Members(change()))
 
 
 # -- in the history --------------------------------------------------------------------------------------------------

@@ -44,5 +44,5 @@ def test_what_no_transaction_can_hide_is_a_silence_of_kafka(
     monkeypatch.setattr(topic_reader, "end_offsets", lambda *a, **k: {0: (0, 42)})
     settings = {"bootstrap.servers": "127.0.0.1:9"}
     with pytest.raises(error, match="0 of 42") as caught:
-        list(read_topic(settings, "ledger", timeout_s=0, admin=object(), there=TopicInfo(1, "id"), **how))
+        list(read_topic(settings, "ledger", timeout_s=0, admin=object(), topic_info=TopicInfo(1, "id"), **how))
     assert error is HiddenByTransaction or caught.value.can_retry

@@ -11,9 +11,9 @@ from airflow_provider_mysql_cdc.cdc.sink import topic_settings
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
     HISTORY_RULE,
     LEDGER_RULE,
-    KeepRule,
+    TopicSettingsRule,
+    durability_warnings,
     require_settings,
-    weaknesses,
 )
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
@@ -21,7 +21,7 @@ KEPT = {"cleanup.policy": "delete", "retention.ms": "-1", "retention.bytes": "-1
 
 
 def check(
-    monkeypatch: pytest.MonkeyPatch, rule: KeepRule, config: dict[str, str] | None, verified: bool = False
+    monkeypatch: pytest.MonkeyPatch, rule: TopicSettingsRule, config: dict[str, str] | None, verified: bool = False
 ) -> Any:
     monkeypatch.setattr(topic_settings, "topic_config", lambda admin, topic: config)
     admin: Any = None
@@ -41,7 +41,7 @@ def check(
 )
 @pytest.mark.parametrize("verified", [False, True])
 def test_settings_that_lose_records_are_refused_whoever_has_looked(
-    monkeypatch: pytest.MonkeyPatch, rule: KeepRule, config: dict[str, str], named: str, verified: bool
+    monkeypatch: pytest.MonkeyPatch, rule: TopicSettingsRule, config: dict[str, str], named: str, verified: bool
 ) -> None:
     with pytest.raises(SinkError, match="would lose records") as caught:
         check(monkeypatch, rule, config, verified)
@@ -74,5 +74,5 @@ def test_settings_that_may_not_be_read_are_refused_unless_a_person_has_looked(mo
 def test_what_a_failing_broker_takes_along_is_said_in_one_line_each(
     replicas: int, brokers: int, config: dict[str, str], said: list[str]
 ) -> None:
-    lines = list(weaknesses("t", TopicInfo(1, "id", replicas), config, brokers))
+    lines = list(durability_warnings("t", TopicInfo(1, "id", replicas), config, brokers))
     assert len(lines) == len(said) and all(part in line for part, line in zip(said, lines, strict=True))

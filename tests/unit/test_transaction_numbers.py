@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, Transactions
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import PLACEHOLDER, TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 CFG = ConnectorConfig.from_properties(
@@ -26,9 +26,9 @@ ROW: Any = (b"k", VALUE, 0, 0, None)
 TOMBSTONE: Any = (b"k", None, 0, 1, None)
 
 
-def numbered(transactions: Transactions, table: TableId, *rows: Any) -> list[tuple[int, int] | None]:
+def numbered(transactions: TransactionMetadata, table: TableId, *rows: Any) -> list[tuple[int, int] | None]:
     out = []
-    for _, value, *_ in transactions.number(table, list(rows)):
+    for _, value, *_ in transactions.number_records(table, list(rows)):
         block = None if value is None else json.loads(value)["transaction"]
         out.append(None if block is None else (block["total_order"], block["data_collection_order"]))
     return out
@@ -41,7 +41,7 @@ def payload(record: Any) -> dict[str, Any]:
 
 @pytest.mark.req("TXN-03", "TXN-05", "TXN-09")
 def test_events_are_counted_in_the_transaction_and_in_their_table() -> None:
-    transactions = Transactions(CFG)
+    transactions = TransactionMetadata(CFG)
     for gtid in ("u:1", "u:2"):
         transactions.begin(gtid, "b.1", 4)
         assert payload(transactions.begin_record())["status"] == "BEGIN"
@@ -57,13 +57,13 @@ def test_events_are_counted_in_the_transaction_and_in_their_table() -> None:
 
 def test_an_event_outside_a_transaction_has_no_place() -> None:
     """XA transactions have no metadata, as with Debezium."""
-    transactions = Transactions(CFG)
+    transactions = TransactionMetadata(CFG)
     assert numbered(transactions, A, ROW) == [None]
 
 
 @pytest.mark.req("TXN-07")
 def test_without_a_gtid_the_id_is_the_place_of_begin() -> None:
-    transactions = Transactions(CFG)
+    transactions = TransactionMetadata(CFG)
     transactions.begin(None, "b.000003", 411)
     assert payload(transactions.begin_record())["id"] == "file=b.000003,pos=411"
 
@@ -71,10 +71,10 @@ def test_without_a_gtid_the_id_is_the_place_of_begin() -> None:
 @pytest.mark.req("TXN-07", "TXN-09")
 @pytest.mark.parametrize(("gtid", "expected"), [("u:7", "u:7"), (None, "file=b.000003,pos=411")])
 def test_events_and_boundaries_of_a_transaction_have_one_id(gtid: str | None, expected: str) -> None:
-    transactions = Transactions(CFG)
+    transactions = TransactionMetadata(CFG)
     transactions.begin(gtid, "b.000003", 411)
     begin = payload(transactions.begin_record())
-    ((_, value, *_),) = transactions.number(A, [ROW])
+    ((_, value, *_),) = transactions.number_records(A, [ROW])
     end = payload(transactions.end_record())
     event = json.loads(value or b"")["transaction"]
     assert [begin["id"], event["id"], end["id"]] == [expected] * 3
@@ -83,7 +83,7 @@ def test_events_and_boundaries_of_a_transaction_have_one_id(gtid: str | None, ex
 
 def test_tables_stand_in_the_order_of_a_java_hash_map() -> None:
     """String.hashCode gives 97623, 97624 and 97625; a HashMap of 16 puts ``h ^ h >>> 16`` into buckets 6, 9 and 8."""
-    transactions = Transactions(CFG)
+    transactions = TransactionMetadata(CFG)
     transactions.begin("u:1", "b.1", 4)
     for table in (B, A, TableId("d", "c")):
         numbered(transactions, table, ROW)

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
-from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import shape_of
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import row_layout
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
@@ -25,14 +25,14 @@ from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
 from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
 from airflow_provider_mysql_cdc.cdc.drain import topic_precreation as topics_ahead
 from airflow_provider_mysql_cdc.cdc.drain.side_records import heartbeat
-from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import Transactions
+from airflow_provider_mysql_cdc.cdc.drain.transaction_metadata import TransactionMetadata
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import table_topics
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.partition_share import share_of
+from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import topic_share
 from airflow_provider_mysql_cdc.cdc.job import topic_guard
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.routing import Rewrite, replacement
+from airflow_provider_mysql_cdc.cdc.model.routing import Rewrite, parse_replacement
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
@@ -71,8 +71,8 @@ def problems(given: dict[str, str]) -> dict[str, Problem]:
 
 
 def decoder(cfg: ConnectorConfig, made: Table = T) -> RowDecoder:
-    options = wiring.table_options(cfg, made)
-    return compile_decoder(made, MAP, options, wiring.envelope_text(cfg, made, options))
+    options = table_options.table_options(cfg, made)
+    return compile_decoder(made, MAP, options, table_options.envelope_text(cfg, made, options))
 
 
 def row(number: int, n: int = 7) -> bytes:
@@ -106,7 +106,7 @@ def test_names_are_rewritten_as_java_does(expression: str, new: str, name: str, 
 
 def test_more_than_nine_groups_take_as_many_digits_as_there_are_groups() -> None:
     pattern = re.compile("(.)" * 11)
-    assert Rewrite(pattern, replacement("$11-$12", pattern))("abcdefghijk") == "k-a2"
+    assert Rewrite(pattern, parse_replacement("$11-$12", pattern))("abcdefghijk") == "k-a2"
 
 
 @pytest.mark.parametrize("new", ["$2", "$", "$x", "${no}", "a\\", "${1}"])
@@ -118,9 +118,9 @@ def test_a_replacement_that_java_would_refuse_is_refused_at_the_start(new: str) 
 def test_all_topics_of_the_source_pass_the_transforms_in_their_order() -> None:
     given = steps(one=regex("(.*)p(.*)", "$1q$2"), two=regex("q", "q.ddl"))
     cfg = config(given, provide__transaction__metadata="true", heartbeat__interval__ms="1")
-    assert wiring.topic_of(cfg, TableId("d", "t")) == "q.d.t"
-    assert wiring.schema_topic(cfg) == "q.ddl"
-    transactions = Transactions(cfg)
+    assert topic_routing.table_topic_name(cfg, TableId("d", "t")) == "q.d.t"
+    assert topic_routing.schema_change_topic(cfg) == "q.ddl"
+    transactions = TransactionMetadata(cfg)
     transactions.begin("uuid:1", "f", 4)
     assert transactions.begin_record()[0] == "q.transaction"
     assert heartbeat(cfg)[0] == "__debezium-heartbeat.q"
@@ -128,23 +128,25 @@ def test_all_topics_of_the_source_pass_the_transforms_in_their_order() -> None:
 
 
 def test_a_name_that_a_router_makes_empty_is_kept_or_refused() -> None:
-    assert wiring.topic_of(config(steps(a=logical("(x?)p.*", "$1"))), T.id) == "p.db.t"
+    assert topic_routing.table_topic_name(config(steps(a=logical("(x?)p.*", "$1"))), T.id) == "p.db.t"
     with pytest.raises(ConfigError, match="no topic name that Kafka allows"):
-        wiring.topic_of(config(steps(a=regex("p.*", ""))), T.id)
+        topic_routing.table_topic_name(config(steps(a=regex("p.*", ""))), T.id)
 
 
 @pytest.mark.parametrize("new", ["ledger.p", "schemahistory.p", "dead", "a b", "..", "x" * 250])
 def test_events_cannot_be_routed_to_what_is_not_for_them(new: str) -> None:
     cfg = config(steps(a=regex("p.*", new)), errors__deadletterqueue__topic__name="dead")
     with pytest.raises(ConfigError, match="transforms routes to"):
-        wiring.topic_of(cfg, T.id)
+        topic_routing.table_topic_name(cfg, T.id)
 
 
 @pytest.mark.req("FAULT-32", "TOPIC-05")
 def test_tables_may_share_a_topic_only_where_a_transform_says_so() -> None:
     def named(cfg: ConnectorConfig, *tables: str) -> dict[TableId, str]:
         ids = [TableId("d", t) for t in tables]
-        return table_topics("p", ids, reserved=wiring.reserved_topics(cfg), route=lambda t: cfg.route(t).topic)
+        return table_topics(
+            "p", ids, reserved=topic_routing.reserved_topics(cfg), route_topic=lambda t: cfg.route_topic(t).topic
+        )
 
     shards = config(steps(a=logical("(.*)_\\d", "$1")))
     assert set(named(shards, "t_1", "t_2", "t").values()) == {"p.d.t"}
@@ -161,8 +163,10 @@ def test_tables_may_share_a_topic_only_where_a_transform_says_so() -> None:
 def test_reads_become_creates_and_nothing_else_changes() -> None:
     read, create = [], []
     for out, cfg in ((read, config({})), (create, config(steps(a={"type": INSERT})))):
-        options = wiring.table_options(cfg, T)
-        compile_text_decoder(T, options, wiring.envelope_text(cfg, T, options))(packet(b"1", None), 0, context(), out)
+        options = table_options.table_options(cfg, T)
+        compile_text_decoder(T, options, table_options.envelope_text(cfg, T, options))(
+            packet(b"1", None), 0, context(), out
+        )
     assert [r[1].count(b'"op":"r"') for r in read] == [1]
     assert [(r[0], r[1].replace(b'"op":"c"', b'"op":"r"'), *r[2:]) for r in create] == read
 
@@ -200,7 +204,7 @@ def test_schema_names_are_adjusted_as_the_transform_says() -> None:
     for properties, name in ((given, "9-all.Key"), (adjusted, "_9_all.Key"), (old, "__all.Key")):
         cfg = config(properties)
         assert json.loads(write(decoder(cfg), row(1), columns=2)[0][0])["schema"]["name"] == name
-        assert wiring.topic_of(cfg, T.id) == "other"
+        assert topic_routing.table_topic_name(cfg, T.id) == "other"
 
 
 def test_every_way_of_reading_a_row_makes_the_same_key() -> None:
@@ -213,8 +217,10 @@ def test_every_way_of_reading_a_row_makes_the_same_key() -> None:
     made.update(update, 2, len(update), context(), out)
     partial = b"\x01" + image(1, struct.pack("<i", 1))
     made.delete(partial, 1, len(partial), context(), out)
-    options = wiring.table_options(cfg, T)
-    compile_text_decoder(T, options, wiring.envelope_text(cfg, T, options))(packet(b"1", b"7"), 0, context(), out)
+    options = table_options.table_options(cfg, T)
+    compile_text_decoder(T, options, table_options.envelope_text(cfg, T, options))(
+        packet(b"1", b"7"), 0, context(), out
+    )
     other = expected.replace(b":1", b":2")
     assert [r[0] for r in out] == [expected, expected, expected, other, expected, expected, expected]
     # Headers of a key change keep the key as it was: transforms do not look at headers.
@@ -223,7 +229,7 @@ def test_every_way_of_reading_a_row_makes_the_same_key() -> None:
         ("__debezium.newkey", b'{"id":2}'),
         ("__debezium.oldkey", b'{"id":1}'),
     ]
-    salvaged = made.salvage().row(row(1), 0, shape_of(whole, 2, 1))
+    salvaged = made.partial_decoder().row(row(1), 0, row_layout(whole, 2, 1))
     assert made.key_bytes(salvaged.key) == expected
 
 
@@ -243,7 +249,7 @@ def test_a_column_named_like_the_added_field_is_refused() -> None:
 def test_other_records_get_the_field_too_and_keep_their_value(schema: str) -> None:
     given = steps(a=logical("p.transaction", "tx", key__field__name="from"))
     more = {"provide__transaction__metadata": "true", "key__converter__schemas__enable": schema}
-    before, after = Transactions(config({}, **more)), Transactions(config(given, **more))
+    before, after = TransactionMetadata(config({}, **more)), TransactionMetadata(config(given, **more))
     for one in (before, after):
         one.begin("uuid:1", "f", 4)
     (_, old, _), (topic, new, value) = before.begin_record(), after.begin_record()
@@ -307,18 +313,18 @@ def plan(**more: Any) -> BatchPlan:
 
 def test_a_shared_topic_has_one_owner_for_each_partition_whatever_table_a_row_is_of() -> None:
     cfg = config(steps(a=logical("(.*)_\\d", "$1")))
-    topics = [wiring.topic_of(cfg, TableId("d", name)) for name in ("t_1", "t_2")]
+    topics = [topic_routing.table_topic_name(cfg, TableId("d", name)) for name in ("t_1", "t_2")]
     counts = {"p.d.t": 4, "p.d.u": 4, "p": 1}
-    made = plan(partitions=counts, assignment=batch.assign(counts, {"p.d.t": 100, "p.d.u": 1}, 3))
+    made = plan(partitions=counts, assignment=batch.assign_partitions(counts, {"p.d.t": 100, "p.d.u": 1}, 3))
     for topic in topics:
-        shares = [share_of(made, writer, topic, 1) for writer in range(3)]
-        assert sorted(p for share in shares for p in share.mine) == [0, 1, 2, 3]
-        assert sum(bool(share.mine) for share in shares) > 1
-        assert shares == [share_of(made, writer, "p.d.t", 1) for writer in range(3)]
+        shares = [topic_share(made, writer, topic, 1) for writer in range(3)]
+        assert sorted(p for share in shares for p in share.assigned) == [0, 1, 2, 3]
+        assert sum(bool(share.assigned) for share in shares) > 1
+        assert shares == [topic_share(made, writer, "p.d.t", 1) for writer in range(3)]
 
 
 def test_a_topic_of_tables_and_schema_changes_belongs_to_the_first_writer() -> None:
-    dealt = batch.assign({"all": 4, "u": 4, "v": 4}, {"all": 1000, "u": 10, "v": 10}, 3, {"all"})
+    dealt = batch.assign_partitions({"all": 4, "u": 4, "v": 4}, {"all": 1000, "u": 10, "v": 10}, 3, {"all"})
     assert dealt["all"] == (0, 0, 0, 0)
     assert 0 not in dealt["u"] + dealt["v"]
 
@@ -336,7 +342,7 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
     cfg = config(steps(a=regex(".*\\.t", "all")), topic__creation__default__partitions="2")
     monkeypatch.setattr(topics_ahead, "make_admin", lambda settings: None)
     monkeypatch.setattr(topics_ahead, "ensure_topics", lambda admin, topics: ())
-    monkeypatch.setattr(topics_ahead, "describe_made", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
+    monkeypatch.setattr(topics_ahead, "describe_created", lambda admin, topics, at: {"all": TopicInfo(5, "id")})
     announced = SimpleNamespace(db="db", table="t", column_types=MAP.column_types, column_meta=MAP.column_meta)
     monkeypatch.setattr(routes, "check_table_map", lambda table, table_map: None)
     shares = []
@@ -344,5 +350,5 @@ def test_a_new_table_is_written_to_all_partitions_that_an_old_topic_has(monkeypa
         state: Any = SimpleNamespace(tables={T.id: T})
         made: Any = announced
         event: Any = None
-        shares.append(routes.Routes(cfg, plan(), writer, "run")._make(made, state, event).share)
-    assert [share.partitions for share in shares if share.mine] == [5]
+        shares.append(routes.TableRoutes(cfg, plan(), writer, "run")._build_route(made, state, event).share)
+    assert [share.partitions for share in shares if share.assigned] == [5]

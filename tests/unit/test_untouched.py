@@ -13,7 +13,7 @@ from airflow_provider_mysql_cdc.cdc.decode import native_keys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC
 from airflow_provider_mysql_cdc.cdc.drain.window_keys import row_key_options
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.incremental.window_filter import OwnKeys, untouched, with_last
+from airflow_provider_mysql_cdc.cdc.incremental.window_filter import RowKeyReader, untouched_rows, with_last
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 T = table(
@@ -30,8 +30,8 @@ def key(number: int) -> bytes:
     return b'{"a":null,"b":3}' if number == 3 else b'{"a":"x%d","b":%d}' % (number, number)
 
 
-def own_keys() -> OwnKeys:
-    return OwnKeys(T, row_key_options(T), T.columns)
+def own_keys() -> RowKeyReader:
+    return RowKeyReader(T, row_key_options(T), T.columns)
 
 
 BLOCKS = [
@@ -47,7 +47,7 @@ BLOCKS = [
 )
 def test_rows_are_left_out_by_their_own_key_alone(touched: tuple[int, ...]) -> None:
     """A key of two columns in another order than the row's, one of them NULL, behind a value that cannot be read."""
-    left = list(untouched(BLOCKS, own_keys(), {key(n) for n in touched}))
+    left = list(untouched_rows(BLOCKS, own_keys(), {key(n) for n in touched}))
     assert [p for block in left for p in block] == [row(n) for n in range(1, 8) if n not in touched]
     assert all(block.rows for block in left)
     assert [block for block in BLOCKS if block in left] == [block for block in left if block in BLOCKS]
@@ -57,16 +57,16 @@ def test_a_row_that_the_kernel_leaves_is_read_in_python(monkeypatch: pytest.Monk
     """However many rows the kernel reads at once, and wherever it stops."""
     for most in range(4):
         keys = own_keys()
-        keys._many = some(keys, most)  # type: ignore[assignment]
-        assert keys.of(BLOCKS[0]) == [key(1), key(2), key(3)]
+        keys._read_block_keys = some(keys, most)  # type: ignore[assignment]
+        assert keys.keys_of(BLOCKS[0]) == [key(1), key(2), key(3)]
 
 
-def some(keys: OwnKeys, at_once: int) -> Callable[[bytes, int, int], tuple[list[bytes], int]]:
+def some(keys: RowKeyReader, at_once: int) -> Callable[[bytes, int, int], tuple[list[bytes], int]]:
     def many(data: bytes, at: int, most: int) -> tuple[list[bytes], int]:
         found, block = [], RowBlock(most, data)
         while len(found) < min(most, at_once):
             given, at = block.row_at(at)
-            found.append(keys._one(given))
+            found.append(keys._read_row_key(given))
         return found, at
 
     return many
@@ -75,7 +75,7 @@ def some(keys: OwnKeys, at_once: int) -> Callable[[bytes, int, int], tuple[list[
 def test_a_key_that_cannot_be_read_is_an_error() -> None:
     bad = block_of([row(1), packet(b"1", b"2", b"\xff")])
     with pytest.raises(ValueDecodeError):
-        own_keys().of(bad)
+        own_keys().keys_of(bad)
 
 
 def test_which_one_is_the_last() -> None:
@@ -84,8 +84,8 @@ def test_which_one_is_the_last() -> None:
 
 
 def test_a_kernel_with_a_defect_is_not_asked_for_keys_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    with installed(monkeypatch, native_keys, "NativeKeys") as fake:
+    with installed(monkeypatch, native_keys, "NativeKeyReader") as fake:
         fake.many = PANIC
         keys = own_keys()
-        assert [keys.of(block) for block in BLOCKS[:2]] == [[key(1), key(2), key(3)], [key(4)]]
+        assert [keys.keys_of(block) for block in BLOCKS[:2]] == [[key(1), key(2), key(3)], [key(4)]]
         assert len(fake.asked) == 1

@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError, SourceP
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view_module
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import Rendezvous, View, open_view
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView, TaskBarrier, open_view
 
 TABLES = [TableId("d", "a"), TableId("d", "b`c")]
 FLUSH, LOCK = "FLUSH TABLES WITH READ LOCK", "LOCK TABLES `d`.`a` READ, `d`.`b``c` READ"
@@ -59,7 +59,7 @@ class Server:
 
 
 @pytest.fixture
-def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Server, View, Callable[[], None]]]:
+def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Server, ConsistentView, Callable[[], None]]]:
     """Return a function that opens a view in a mode, on a server that refuses some statements."""
     clock = iter([10.0, 10.25])
 
@@ -73,8 +73,8 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Server, View,
 
     monkeypatch.setattr(view_module, "end_of_binlog", lambda conn, settings: conn.steps.append("end") or BEFORE)
     monkeypatch.setattr(view_module, "current_offset", look)
-    monkeypatch.setattr(view_module, "settled_offset", lambda conn, wait_s: (look(conn), True))
-    monkeypatch.setattr(view_module, "stamp", stamp)
+    monkeypatch.setattr(view_module, "visible_offset", lambda conn, wait_s: (look(conn), True))
+    monkeypatch.setattr(view_module, "with_fingerprint", stamp)
     monkeypatch.setattr("time.perf_counter", lambda: next(clock))
 
     def run(
@@ -82,7 +82,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[Server, View,
         refused: dict[str, int] | None = None,
         here: BinlogOffset = LATER,
         lost: Exception | None = None,
-    ) -> tuple[Server, View, Callable[[], None]]:
+    ) -> tuple[Server, ConsistentView, Callable[[], None]]:
         server = Server(refused or {}, here, lost)
         settings: Any = "settings"
         meeting: Any = server
@@ -97,7 +97,7 @@ def test_the_lock_ends_when_the_views_are_open_and_the_position_is_read(opened: 
     server, view, unlock = opened(mode)
     steps = ["end", WAIT, FLUSH, "release ready", "wait opened", "position", "UNLOCK TABLES", NOW]
     assert server.steps == steps
-    assert view == View(replace(BEFORE, pos=200), 1_700_000_000_000, 250.0, "global")
+    assert view == ConsistentView(replace(BEFORE, pos=200), 1_700_000_000_000, 250.0, "global")
     assert str(view) == f"consistent view at {view.offset}, lock=global, held 250.0 ms"
     unlock()
     assert server.steps == steps
@@ -116,7 +116,7 @@ def test_mode_none_locks_nothing(opened: Any) -> None:
     server, view, unlock = opened("none")
     unlock()
     assert server.steps == ["end", "position", "release ready", "wait opened", "position", NOW]
-    assert view == View(replace(BEFORE, pos=200), 1_700_000_000_000, 0.0, "none")
+    assert view == ConsistentView(replace(BEFORE, pos=200), 1_700_000_000_000, 0.0, "none")
 
 
 def test_a_view_in_a_newer_file_has_the_fingerprint_of_that_file(opened: Any) -> None:
@@ -179,7 +179,7 @@ def test_the_lock_does_not_outlive_a_task_that_is_lost(opened: Any, monkeypatch:
 class Task(threading.Thread):
     """A task that arrives at a stage; ``got`` is what it was told, or the error."""
 
-    def __init__(self, meeting: Rendezvous, stage: str, number: int) -> None:
+    def __init__(self, meeting: TaskBarrier, stage: str, number: int) -> None:
         super().__init__(daemon=True)
         self.meeting, self.stage, self.number = meeting, stage, number
         self.got: Any = None
@@ -198,7 +198,7 @@ class Task(threading.Thread):
 
 
 def test_all_wait_for_all() -> None:
-    meeting = Rendezvous(2, 60)
+    meeting = TaskBarrier(2, 60)
     first = Task(meeting, "ready", 0)
     waiter = threading.Thread(target=meeting.wait, args=("ready",), daemon=True)
     waiter.start()
@@ -217,7 +217,7 @@ def test_all_wait_for_all() -> None:
 @pytest.mark.parametrize("released", [False, True])
 def test_a_second_attempt_of_a_task_is_not_given_the_view_of_the_first(released: bool) -> None:
     """Spark begins a task again when it holds its executor for lost, which may go on behind a broken network."""
-    meeting = Rendezvous(2, 60)
+    meeting = TaskBarrier(2, 60)
     tasks = [Task(meeting, "ready", 0), Task(meeting, "ready", 1)]
     meeting.wait("ready")
     if released:
@@ -232,13 +232,13 @@ def test_a_second_attempt_of_a_task_is_not_given_the_view_of_the_first(released:
 
 
 def test_who_comes_late_finds_the_stage_released() -> None:
-    meeting = Rendezvous(2, 60)
+    meeting = TaskBarrier(2, 60)
     meeting.release("ready", {"go": 1})
     assert meeting.arrive("ready", 1) == {"go": 1}
 
 
 def test_tasks_that_do_not_come_in_time_are_counted() -> None:
-    meeting = Rendezvous(3, 0.01)
+    meeting = TaskBarrier(3, 0.01)
     with pytest.raises(StateError, match="only 0 of 3 snapshot tasks reached 'opened'"):
         meeting.wait("opened")
     task = Task(meeting, "opened", 2)
@@ -252,7 +252,7 @@ def test_tasks_that_do_not_come_in_time_are_counted() -> None:
 
 
 def test_a_failure_ends_all_waiting_and_the_first_one_counts() -> None:
-    meeting = Rendezvous(2, 60)
+    meeting = TaskBarrier(2, 60)
     task = Task(meeting, "ready", 0)
     raised: list[Exception] = []
 
@@ -275,10 +275,10 @@ def test_a_failure_ends_all_waiting_and_the_first_one_counts() -> None:
 
 
 def test_the_last_round_is_the_one_with_the_highest_number() -> None:
-    meeting = Rendezvous(1, 1)
+    meeting = TaskBarrier(1, 1)
     for stage in ("ready", "opened", "again1", "opened1", "again9", "opened9", "again10", "opened10", "again11"):
         meeting.release(stage, {})
         meeting.arrive(stage, 0)
         if stage == "opened":
-            assert meeting.last_opened() == "opened"
-    assert meeting.last_opened() == "opened10"
+            assert meeting.last_opened_stage() == "opened"
+    assert meeting.last_opened_stage() == "opened10"

@@ -14,8 +14,8 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.snapshot import consistent_view as view_module
 from airflow_provider_mysql_cdc.cdc.snapshot import view_opener
-from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import View
-from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewOpener, ViewUse
+from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import ConsistentView
+from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import ViewCallbacks, ViewOpener
 
 
 def place(pos: int, gtids: str | None = "") -> BinlogOffset:
@@ -34,7 +34,7 @@ class Meeting:
     def wait(self, stage: str) -> None:
         self.said.append(f"wait {stage}")
 
-    def last_opened(self) -> str:
+    def last_opened_stage(self) -> str:
         return "opened"
 
     def fail(self, error: Exception) -> None:
@@ -43,16 +43,16 @@ class Meeting:
 
 def opened(
     monkeypatch: pytest.MonkeyPatch, settled: list[tuple[BinlogOffset, bool]], afterwards: list[BinlogOffset]
-) -> tuple[View, list[str]]:
+) -> tuple[ConsistentView, list[str]]:
     """Open a view on a server that stands at these places before and after the tasks opened theirs."""
     meeting: Any = Meeting()
     gtids = settled[0][0].gtids is not None
     monkeypatch.setattr(view_module, "gtids_on", lambda conn: gtids)
-    monkeypatch.setattr(view_module, "settled_offset", lambda conn, wait_s: settled.pop(0))
+    monkeypatch.setattr(view_module, "visible_offset", lambda conn, wait_s: settled.pop(0))
     monkeypatch.setattr(view_module, "current_offset", lambda conn: afterwards.pop(0))
     monkeypatch.setattr(view_module, "_server_time_ms", lambda conn: 7)
     monkeypatch.setattr(view_module, "OPTIMISTIC_TRIES", 3)
-    return view_module._optimistic(None, meeting, 5), meeting.said
+    return view_module._open_without_lock(None, meeting, 5), meeting.said
 
 
 def test_a_view_at_a_quiet_moment_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,7 +101,7 @@ def test_a_position_is_settled_when_the_gtids_in_use_have_ended(
     """A GTID that came later does not count: its transaction stands behind the position."""
     monkeypatch.setattr(position, "current_offset", lambda conn: place(100))
     monkeypatch.setattr(position, "fetch_all", lambda conn, sql: [("ON" if "gtid_mode" in sql else owned.pop(0),)])
-    assert position.settled_offset(None, wait_s) == (place(100), settled)
+    assert position.visible_offset(None, wait_s) == (place(100), settled)
     assert settled == (owned == [])
 
 
@@ -113,19 +113,19 @@ def test_where_transactions_may_be_anonymous_no_position_is_known_to_be_settled(
     """An anonymous transaction owns no GTID while it commits."""
     monkeypatch.setattr(position, "current_offset", lambda conn: place(100))
     monkeypatch.setattr(position, "fetch_all", lambda conn, sql: [(mode if "gtid_mode" in sql else "",)])
-    assert position.settled_offset(None, 5) == (place(100), False)
+    assert position.visible_offset(None, 5) == (place(100), False)
 
 
 @pytest.mark.parametrize("exact", [True, False])
 def test_a_view_that_is_not_exact_is_said_to_be(monkeypatch: pytest.MonkeyPatch, exact: bool) -> None:
-    view = View(place(100), 7, 0.0, "none", exact)
+    view = ConsistentView(place(100), 7, 0.0, "none", exact)
     monkeypatch.setattr(view_opener, "open_view", lambda *_: (view, lambda: None))
     monkeypatch.setattr(view_opener, "connect", lambda _: contextlib.nullcontext())
     lines: list[str] = []
-    record: Callable[[View], None] = lambda _: pytest.fail("a view of other tables is used")  # noqa: E731
+    record: Callable[[ConsistentView], None] = lambda _: pytest.fail("a view of other tables is used")  # noqa: E731
     meeting: Any = Meeting()
     guard: Any = type("Guard", (), {"rollback": lambda self: None})()
-    opener = ViewOpener(config(), meeting, [], guard, ViewUse(lambda _: ["d.born"], record, lines.append))
+    opener = ViewOpener(config(), meeting, [], guard, ViewCallbacks(lambda _: ["d.born"], record, lines.append))
     opener.run()
-    assert opener.error is None and opener.moved == ["d.born"]
+    assert opener.error is None and opener.changed_tables == ["d.born"]
     assert any("go back in time" in line for line in lines) == (not exact)

@@ -20,14 +20,22 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.decode import native_transactions as native_walk
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CUT, LEFT, OVER, Clock, Walked, mark, pieces
-from airflow_provider_mysql_cdc.cdc.drain.table_routes import Route, Routes
-from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WalkedTransactions
-from airflow_provider_mysql_cdc.cdc.drain.writer_position import Position
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import (
+    BATCH_FULL,
+    DECLINED,
+    TRUNCATED,
+    MarkedTime,
+    NativeTransactions,
+    mark,
+    split_marks,
+)
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute, TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
+from airflow_provider_mysql_cdc.cdc.drain.writer_position import WriterPosition
 from airflow_provider_mysql_cdc.cdc.emit.source_block import source_block
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidTracker
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 START = BinlogOffset("binlog.000001", 4)
@@ -44,16 +52,16 @@ class Walk:
         self.most = most
         self.asked: list[tuple[int, int, int]] = []
 
-    def __call__(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
+    def __call__(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> NativeTransactions:
         self.asked.append((len(chunk) - at, pos, limit))
         stop, end = at, pos
         for _ in range(3 if self.most else 0):
             if stop + 4 + int.from_bytes(chunk[stop : stop + 3], "little") > len(chunk):
-                return Walked(at, pos, CUT, [], [], None)
+                return NativeTransactions(at, pos, TRUNCATED, [], [], None)
             size = int.from_bytes(chunk[stop : stop + 3], "little")
             stop, end = stop + 4 + size, end + size - 1
         self.most -= 1
-        return Walked(stop, end, OVER if stop > at else LEFT, [], [], None)
+        return NativeTransactions(stop, end, BATCH_FULL if stop > at else DECLINED, [], [], None)
 
 
 @pytest.mark.parametrize("first", [c.GTID_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT])
@@ -90,34 +98,34 @@ def test_bytes_are_waited_for_where_a_transaction_is_cut_off() -> None:
 class Writer:
     """What a writer gives to the walk of its transactions."""
 
-    def __init__(self, found: Walked, resume: Reached | None = None) -> None:
+    def __init__(self, found: NativeTransactions, resume: ResumePosition | None = None) -> None:
         self.done: list[Any] = []
         self.found, self.failed, self.by_event = found, False, False
-        self.at = Position(START, resume=resume)
+        self.at = WriterPosition(START, resume=resume)
         self.tracker = GtidTracker("")
         note = self.done.append
-        self.walked = WalkedTransactions(
+        self.walked = WholeTransactions(
             walker=self,  # type: ignore[arg-type]
-            output=SimpleNamespace(walked=lambda *given: note((*given, self.at.gtid, self.at.events))),  # type: ignore[arg-type]
-            at=self.at,
+            output=SimpleNamespace(produce_decoded=lambda *given: note((*given, self.at.gtid, self.at.events))),  # type: ignore[arg-type]
+            position=self.at,
             tracker=self.tracker,
             committer=SimpleNamespace(  # type: ignore[arg-type]
                 check=lambda: note((str(self.at.boundary), self.tracker.text(), self.at.events))
             ),
-            passed=lambda *last: note(last),
+            on_transaction=lambda *last: note(last),
         )
 
-    def walk(self, *_: Any) -> Walked:
+    def decode_transactions(self, *_: Any) -> NativeTransactions:
         return self.found
 
-    def run(self, kind: int = c.GTID_LOG_EVENT) -> Walked:
-        return self.walked.walk(bytes(9) + bytes([kind]), 0, "binlog.000001", 4, 1 << 63, 4)
+    def run(self, kind: int = c.GTID_LOG_EVENT) -> NativeTransactions:
+        return self.walked.decode_transactions(bytes(9) + bytes([kind]), 0, "binlog.000001", 4, 1 << 63, 4)
 
 
-FOUND = Walked(
+FOUND = NativeTransactions(
     99,
     500,
-    OVER,
+    BATCH_FULL,
     [("t", [1, 2], 0, "g:8", 2, 70), ("u", [3], 4, "g:9", 1, 30)],
     [(UUID_TEXT, 4, 7), (UUID_TEXT, 9, 10)],
     (7, "g:9", 5, 11),
@@ -134,7 +142,7 @@ def test_a_commit_behind_a_walk_names_the_end_of_its_last_transaction() -> None:
 
 
 def test_what_an_earlier_attempt_committed_is_passed_event_by_event() -> None:
-    writer = Writer(FOUND, Reached(BinlogOffset("binlog.000001", 400), 0, 0))
+    writer = Writer(FOUND, ResumePosition(BinlogOffset("binlog.000001", 400), 0, 0))
     assert (writer.run().at, writer.run().cut, writer.done) == (0, False, [])
 
 
@@ -157,16 +165,16 @@ def test_transactions_without_a_gtid_are_not_asked_for_where_ids_are_written() -
 def test_runs_of_gtids_are_added_as_one_after_the_other(start: str, runs: list[tuple[int, int]]) -> None:
     one, each = GtidTracker(start), GtidTracker(start)
     for first, end in runs:
-        one.add_run(UUID_TEXT, first, end)
+        one.add_range(UUID_TEXT, first, end)
         for number in range(first, end):
             each.add(f"{UUID_TEXT}:{number}")
     assert one.text() == each.text()
 
 
 def test_marks_stand_between_the_pieces_of_a_text() -> None:
-    clock = Clock("us", {1000: "ms"})
+    clock = MarkedTime("us", {1000: "ms"})
     text = f'{{"a":{clock // 1000},"b":{clock}000,{mark("x")}'
-    assert pieces(text) == [(b'{"a":', "ms"), (b',"b":', "us"), (b"000,", "x"), (b"", "")]
+    assert split_marks(text) == [(b'{"a":', "ms"), (b',"b":', "us"), (b"000,", "x"), (b"", "")]
 
 
 AVRO = {"": "io.confluent.connect.avro.AvroConverter", ".schema.registry.url": "http://r"}
@@ -189,14 +197,14 @@ def test_what_only_the_loop_of_events_does_is_left_to_it(
 ) -> None:
     cfg = ConnectorConfig.from_properties({**PROPERTIES, **more})
     plan = BatchPlan(1, "drain", START, START, 1)
-    given: Any = SimpleNamespace(low_row=None)
-    with installed(monkeypatch, native_walk, "NativeWalker"):
-        walker = Routes(cfg, plan, 0, "").walker()
+    given: Any = SimpleNamespace(low_watermark_id=None)
+    with installed(monkeypatch, native_walk, "NativeTransactionDecoder"):
+        walker = TableRoutes(cfg, plan, 0, "").walker()
         assert (walker is not None) is walks and (walker is None or walker.by_event is ("cdc.id.header" in more))
-        for kept in ({"filters": given}, {"touched": given}):
-            assert Routes(cfg, plan, 0, "", **kept).walker() is None
+        for kept in ({"snapshot_filter": given}, {"window_keys": given}):
+            assert TableRoutes(cfg, plan, 0, "", **kept).walker() is None
     monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
-    assert Routes(cfg, plan, 0, "").walker() is None
+    assert TableRoutes(cfg, plan, 0, "").walker() is None
 
 
 class Learning:
@@ -205,7 +213,7 @@ class Learning:
     def __init__(self) -> None:
         self.known: list[Any] = []
 
-    def wants(self, table_map: bytes) -> bool:
+    def needs_table(self, table_map: bytes) -> bool:
         return all(table_map != known[0] for known in self.known)
 
     def learn(self, *given: Any) -> None:
@@ -218,29 +226,29 @@ class Learning:
 def test_a_walker_is_told_of_tables_and_forgets_them_when_a_structure_changes(monkeypatch: pytest.MonkeyPatch) -> None:
     rig, walker = Rig(monkeypatch), Learning()
     writer, none = rig.writer, TopicShare("", 0, frozenset(), False)
-    writer._walked = WalkedTransactions(
+    writer._whole_transactions = WholeTransactions(
         walker,  # type: ignore[arg-type]
         writer._output,
-        writer._at,
+        writer._position,
         writer._tracker,
         writer._committer,
-        writer._passed,
+        writer._note_transaction,
     )
-    route = Route(TableId("d", "t"), "", none, None, None, ())
-    signals, formed = replace(route, signals=cast(Any, object())), replace(route, form=cast(Any, object()))
+    route = TableRoute(TableId("d", "t"), "", none, None, None, ())
+    signals, formed = replace(route, signals=cast(Any, object())), replace(route, record_format=cast(Any, object()))
     event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"...\7\0\0\0\0\0raw.crc!", 3, 13)
     for one in (signals, formed, route, route):
         monkeypatch.setattr(writer._routes, "of_table_map", lambda *_, one=one: (7, one))
         writer._table_map(event)
     assert walker.known == [(b"raw.", route, None, None, 1)]
-    writer._changed(SchemaState(), event, ())
+    writer._replace_state(SchemaState(), event, ())
     assert walker.known == []
 
 
 def test_a_source_block_that_the_kernel_would_write_otherwise_is_not_marked() -> None:
     block = avro_source.avro_source(TableId("d", "t"), "p", source_block(TableId("d", "t"), prefix="p"))
-    assert avro_marks.marked(block) is not None
+    assert avro_marks.marked_context(block) is not None
     for name, optional in (("server_id", True), ("thread", False)):
         members = tuple(replace(m, optional=optional) if m.name == name else m for m in block.plain.layout.source)
         plain = replace(block.plain, layout=replace(block.plain.layout, source=members))
-        assert avro_marks.marked(replace(block, plain=plain)) is None, name
+        assert avro_marks.marked_context(replace(block, plain=plain)) is None, name

@@ -52,7 +52,7 @@ def test_a_prepared_transaction_is_kept_until_it_is_decided() -> None:
     mine = PreparedXa(XID, "binlog.000002", 198, 600)
     assert xa.prepared == (known, mine)
     assert PreparedXa.from_json(mine.to_json()) == mine
-    assert xa.decide(XID) == mine and xa.decide(XID) is None
+    assert xa.take_prepared(XID) == mine and xa.take_prepared(XID) is None
     assert xa.prepared == (known,)
 
 
@@ -86,7 +86,7 @@ def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
         at(c.QUERY_EVENT, 160, sql=f"XA START {XID}"),
         at(c.XA_PREPARE_LOG_EVENT, 190),
     ]
-    monkeypatch.setattr(xa_transactions, "_read", lambda *_: iter(events))
+    monkeypatch.setattr(xa_transactions, "_read_events", lambda *_: iter(events))
     before, lines = BinlogOffset(first, 900), list[str]()
     assert find_prepared(config(), XID, before, lines.append) == PreparedXa(XID, first, 150, 199)
     if lost:

@@ -11,11 +11,11 @@ from airflow_provider_mysql_cdc.cdc.decode.values.temporal import Memo
 
 BYTES: tuple[str, ...] = tuple(map(chr, range(256)))
 # Tables of seven bits stay in a processor's cache; with fourteen, random numbers miss it, which costs more than steps.
-MORE: tuple[str, ...] = BYTES[0x80:]
+CONTINUED: tuple[str, ...] = BYTES[0x80:]
 """Seven bits of which others follow."""
-FIRST: tuple[str, ...] = MORE[::2]
+FIRST: tuple[str, ...] = CONTINUED[::2]
 """The same of the lowest six bits of a number that is not negative: zigzag puts a zero bit behind them."""
-FIRST_NEGATIVE: tuple[str, ...] = MORE[1::2]
+FIRST_NEGATIVE: tuple[str, ...] = CONTINUED[1::2]
 """The same of the complement of a negative number: zigzag puts a one bit behind them."""
 LAST: tuple[str, ...] = tuple(chr(n) if n < 0x80 else chr(n & 0x7F | 0x80) + chr(n >> 7) for n in range(1 << 14))
 """Fourteen bits as the last one or two bytes."""
@@ -23,7 +23,7 @@ LENGTHS: tuple[str, ...] = LAST[::2]
 """Numbers of bytes below 8192."""
 SMALL: tuple[str, ...] = LAST[::2] + LAST[::-2]
 """Whole numbers from -8192 to 8191; a negative number counts from the end."""
-MIDDLE = 1 << 27
+FOUR_BYTE_LIMIT = 1 << 27
 """The first number that takes more than four bytes."""
 _DOUBLE, _FLOAT = Struct("<d").pack, Struct("<f").pack
 
@@ -37,7 +37,7 @@ def varint(number: int) -> str:
     Raises:
         OverflowError: It is none of these.
     """
-    if number >= MIDDLE:
+    if number >= FOUR_BYTE_LIMIT:
         return large(number)
     if number >= -8192:
         return SMALL[number] if number < 8192 else _bits(FIRST, number)
@@ -45,32 +45,38 @@ def varint(number: int) -> str:
 
 
 def large(number: int) -> str:
-    """Return an int or long of ``MIDDLE`` or more; argument and errors as for ``varint``."""
+    """Return an int or long of ``FOUR_BYTE_LIMIT`` or more; argument and errors as for ``varint``."""
     # Large numbers come often: identifiers, times, hashes. Parts of 30 bits and less are quicker to work with.
-    low, rest = number & 0x7FFFFFF, number >> 27
-    if 1 << 28 <= rest < 1 << 36:
-        middle = rest & 0xFFFFFFF
+    low, high = number & 0x7FFFFFF, number >> 27
+    if 1 << 28 <= high < 1 << 36:
+        middle = high & 0xFFFFFFF
         return (
-            f"{FIRST[low & 63]}{MORE[low >> 6 & 127]}{MORE[low >> 13 & 127]}{MORE[low >> 20]}{MORE[middle & 127]}"
-            f"{MORE[middle >> 7 & 127]}{MORE[middle >> 14 & 127]}{MORE[middle >> 21]}{LAST[rest >> 28]}"
+            f"{FIRST[low & 63]}{CONTINUED[low >> 6 & 127]}{CONTINUED[low >> 13 & 127]}{CONTINUED[low >> 20]}"
+            f"{CONTINUED[middle & 127]}"
+            f"{CONTINUED[middle >> 7 & 127]}{CONTINUED[middle >> 14 & 127]}{CONTINUED[middle >> 21]}{LAST[high >> 28]}"
         )
     return _bits(FIRST, number)
 
 
-def _bits(first: tuple[str, ...], number: int) -> str:
-    """Return bits of which the lowest six have the forms of ``first``, from 14 to 63 of them."""
-    low, rest = number & 0x7FFFFFF, number >> 27
-    if not rest:
-        return f"{first[low & 63]}{MORE[low >> 6 & 127]}{LAST[low >> 13]}"
-    head = f"{first[low & 63]}{MORE[low >> 6 & 127]}{MORE[low >> 13 & 127]}{MORE[low >> 20]}"
-    if rest < 1 << 14:
-        return head + LAST[rest]
-    if rest < 1 << 28:
-        return f"{head}{MORE[rest & 127]}{MORE[rest >> 7 & 127]}{LAST[rest >> 14]}"
-    if rest >= 1 << 36:
+def _bits(first_table: tuple[str, ...], number: int) -> str:
+    """Return bits of which the lowest six have the forms of ``first_table``, from 14 to 63 of them."""
+    low, high = number & 0x7FFFFFF, number >> 27
+    if not high:
+        return f"{first_table[low & 63]}{CONTINUED[low >> 6 & 127]}{LAST[low >> 13]}"
+    first_bytes = (
+        f"{first_table[low & 63]}{CONTINUED[low >> 6 & 127]}{CONTINUED[low >> 13 & 127]}{CONTINUED[low >> 20]}"
+    )
+    if high < 1 << 14:
+        return first_bytes + LAST[high]
+    if high < 1 << 28:
+        return f"{first_bytes}{CONTINUED[high & 127]}{CONTINUED[high >> 7 & 127]}{LAST[high >> 14]}"
+    if high >= 1 << 36:
         raise OverflowError(f"{number} has more than 63 bits")
-    low = rest & 0xFFFFFFF
-    return f"{head}{MORE[low & 127]}{MORE[low >> 7 & 127]}{MORE[low >> 14 & 127]}{MORE[low >> 21]}{LAST[rest >> 28]}"
+    low = high & 0xFFFFFFF
+    return (
+        f"{first_bytes}{CONTINUED[low & 127]}{CONTINUED[low >> 7 & 127]}{CONTINUED[low >> 14 & 127]}"
+        f"{CONTINUED[low >> 21]}{LAST[high >> 28]}"
+    )
 
 
 # Lengths, small numbers, enumerations; larger ones come in runs too (identifiers, times), so they are kept as well.

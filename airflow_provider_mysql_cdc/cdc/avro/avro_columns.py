@@ -12,29 +12,29 @@ from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder, payload_of
-from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import Answer, fast_answer
-from airflow_provider_mysql_cdc.cdc.avro.avro_text_renderers import fast_text
-from airflow_provider_mysql_cdc.cdc.avro.column_form import NAMES, ColumnForm
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import encoder, parse_payload
+from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import avro_renderer
+from airflow_provider_mysql_cdc.cdc.avro.avro_text_renderers import avro_text_code
+from airflow_provider_mysql_cdc.cdc.avro.column_form import CODE_NAMESPACE, ColumnFormat
 from airflow_provider_mysql_cdc.cdc.avro.connect_avro import null_index
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.convert.connect_schema import field_schema
+from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import ConvertText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import AfterRow, Declined, Dialect, TextParts
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, ObjectText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, ColumnRenderer, ObjectDelimiters
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import change_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
-ConvertText = Callable[[str], str]
-_HEADS = {None: "", 0: "\x02", 1: "\x00"}
+_BRANCH_BY_NULL = {None: "", 0: "\x02", 1: "\x00"}
 
 
-def column_form(column: Column, options: DecoderOptions) -> ColumnForm:
+def avro_column_format(column: Column, options: DecoderOptions) -> ColumnFormat:
     """Return how a column's values are written.
 
     Args:
@@ -47,37 +47,41 @@ def column_form(column: Column, options: DecoderOptions) -> ColumnForm:
     schema = field_schema(column, options, names=options.field_names)
     encode = encoder(schema)
 
-    def of(text: str) -> str:
-        return encode(payload_of(str(text).encode("latin-1")))
+    def encode_text(text: str) -> str:
+        return encode(parse_payload(str(text).encode("latin-1")))
 
-    return ColumnForm(column, options, _HEADS[null_index(schema)], of)
-
-
-def _refusal(form: ColumnForm) -> Callable[[], str]:
-    return lambda: form.of("null")
+    return ColumnFormat(column, options, _BRANCH_BY_NULL[null_index(schema)], encode_text)
 
 
-Fast = Callable[[Request, ColumnForm, str], Answer | None]
+def _null_refusal(fmt: ColumnFormat) -> Callable[[], str]:
+    return lambda: fmt.encode("null")
 
 
-def written_code(plain: ColumnCode, request: Request, form: Callable[[], ColumnForm], fast_of: Fast) -> ColumnCode:
+FindRenderer = Callable[[ColumnRequest, ColumnFormat, str], ColumnRenderer | None]
+
+
+def avro_column_code(
+    plain: ColumnCode, request: ColumnRequest, format_of: Callable[[], ColumnFormat], find_renderer: FindRenderer
+) -> ColumnCode:
     """Return the code of a column in row images that writes bytes.
 
     Args:
         plain: Its code that writes JSON.
         request: The column.
-        form: Gives how its values are written; not asked for a column that is in no record.
-        fast_of: Gives what writes values at once, of the request, the form and what stands for NULL, or None.
+        format_of: Gives how its values are written; not asked for a column that is in no record.
+        find_renderer: Gives what writes values at once, of the request, the form and what stands for NULL, or None.
 
     Raises:
         Declined: It is written one way in the key and another in the value.
     """
     if not plain.in_value and not plain.in_key:
         return replace(plain, label="")
-    return _written(plain, request, form(), fast_of)
+    return _avro_column_code(plain, request, format_of(), find_renderer)
 
 
-def _written(plain: ColumnCode, request: Request, form: ColumnForm, fast_of: Fast) -> ColumnCode:
+def _avro_column_code(
+    plain: ColumnCode, request: ColumnRequest, fmt: ColumnFormat, find_renderer: FindRenderer
+) -> ColumnCode:
     change, text = plain.change, plain.null
     if change is not None and plain.in_key:
         raise Declined(f"column {plain.name} of the key is shown otherwise in the value")
@@ -85,34 +89,34 @@ def _written(plain: ColumnCode, request: Request, form: ColumnForm, fast_of: Fas
         text = change(text)
     null, refuse = "", plain.refuse_null
     try:
-        null = form.of(text)
+        null = fmt.encode(text)
     except ValueError:
-        refuse = refuse or _refusal(form)
-    made = replace(
+        refuse = refuse or _null_refusal(fmt)
+    code = replace(
         plain,
         label="",
         null=null,
         refuse_null=refuse,
-        constant=None if plain.constant is None else form.of(plain.constant),
+        constant=None if plain.constant is None else fmt.encode(plain.constant),
         change=None,
     )
-    fast = fast_of(request, form, null) if change is None and plain.convert is None else None
-    if fast is not None:
-        return replace(made, wire=fast[0], render=fast[1])
-    steps = [step for step in (plain.convert, change, form.of) if step is not None]
-    return replace(made, convert=_joined(steps))
+    renderer = find_renderer(request, fmt, null) if change is None and plain.convert is None else None
+    if renderer is not None:
+        return replace(code, wire=renderer[0], render=renderer[1])
+    steps = [step for step in (plain.convert, change, fmt.encode) if step is not None]
+    return replace(code, convert=_compose(steps))
 
 
-def _joined(steps: list[ConvertText]) -> ConvertText:
-    def run(text: str) -> str:
+def _compose(steps: list[ConvertText]) -> ConvertText:
+    def apply(text: str) -> str:
         for step in steps:
             text = step(text)
         return text
 
-    return run
+    return apply
 
 
-def avro_codes(
+def avro_column_codes(
     columns: tuple[Column, ...],
     wires: tuple[WireType, ...],
     options: DecoderOptions,
@@ -126,21 +130,24 @@ def avro_codes(
     """
     plain = JSON.codes(columns, wires, options, null_text, key_columns)
     return tuple(
-        written_code(
-            code, Request(column, wire, options, code.null), partial(column_form, column, options), fast_answer
+        avro_column_code(
+            code,
+            ColumnRequest(column, wire, options, code.null),
+            partial(avro_column_format, column, options),
+            avro_renderer,
         )
         for code, column, wire in zip(plain, columns, wires, strict=True)
     )
 
 
-def avro_text(index: int, request: TextRequest, in_key: bool) -> TextParts:
+def avro_text_parts(index: int, request: TextRequest, in_key: bool) -> TextParts:
     """Return the code of a column of the text protocol; arguments as for ``json_dialect.text_parts``.
 
     Raises:
-        Declined: As for ``avro_codes``.
+        Declined: As for ``avro_column_codes``.
     """
     column, options = request.column, request.options
-    plain, form = JSON.text(index, request, in_key), column_form(column, options)
+    plain, fmt = JSON.text(index, request, in_key), avro_column_format(column, options)
     change = change_text(options.treatment(column).change)
     if change is not None and in_key:
         raise Declined(f"column {column.name} of the key is shown otherwise in the value")
@@ -148,27 +155,27 @@ def avro_text(index: int, request: TextRequest, in_key: bool) -> TextParts:
     if not null.endswith("()"):
         text = ast.literal_eval(null)
         try:
-            null = repr(form.of(change(text) if change is not None and plain.change_null else text))
+            null = repr(fmt.encode(change(text) if change is not None and plain.change_null else text))
         except ValueError:
-            null = f"{request.bind(f'refuse_{index}', _refusal(form))}()"
+            null = f"{request.bind(f'refuse_{index}', _null_refusal(fmt))}()"
     if change is None and options.custom(column) is None:
-        fast = fast_text(request, form, null)
-        if fast is not None:
-            return TextParts(fast, fast.result, null)
-    of = request.bind(f"avro_{index}", form.of if change is None else _joined([change, form.of]))
-    return TextParts(plain.code, f"{of}({plain.result})", null)
+        direct_code = avro_text_code(request, fmt, null)
+        if direct_code is not None:
+            return TextParts(direct_code, direct_code.result, null)
+    encode = request.bind(f"avro_{index}", fmt.encode if change is None else _compose([change, fmt.encode]))
+    return TextParts(plain.code, f"{encode}({plain.result})", null)
 
 
 def _constant(column: Column, options: DecoderOptions, text: str) -> str:
-    return column_form(column, options).of(text)
+    return avro_column_format(column, options).encode(text)
 
 
 def _key_members(options: DecoderOptions) -> str:
-    return "".join(binary.text(value) for _, value in options.key_fields)
+    return "".join(avro_binary.text(value) for _, value in options.key_fields)
 
 
 _NO_TRANSACTION = "\x00"
-_OPERATIONS: Mapping[str, str] = MappingProxyType({op: binary.text(op) for op in "crud"})
+_OPERATIONS: Mapping[str, str] = MappingProxyType({op: avro_binary.text(op) for op in "crud"})
 
 
 def _after_row(ctx: EventContext, op: str) -> str:
@@ -184,8 +191,8 @@ def _after_row_of(options: DecoderOptions) -> AfterRow:
 
 
 AVRO = Dialect(
-    codes=avro_codes,
-    text=avro_text,
+    codes=avro_column_codes,
+    text=avro_text_parts,
     constant=_constant,
     key_members=_key_members,
     after_row=_after_row_of,
@@ -193,11 +200,11 @@ AVRO = Dialect(
     after="",
     null="\x00",
     source="",
-    image=ObjectText("\x02", "", ""),
-    key=ObjectText("", "", ""),
+    image=ObjectDelimiters("\x02", "", ""),
+    key=ObjectDelimiters("", "", ""),
     row="{S[row] if row < 8192 else varint(row)}",
-    number=binary.varint,
-    foreign=False,
-    names=NAMES,
+    number=avro_binary.varint,
+    needs_byte_text=False,
+    names=CODE_NAMESPACE,
 )
 """Confluent's form of Debezium's events, without transaction metadata."""

@@ -13,25 +13,26 @@ from typing import Any
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro.connect_avro import Schema, null_index
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.connect_avro import null_index
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
 # From a payload to byte text.
 Encode = Callable[[Any], str]
 
-_VARINTS = binary.VARINTS
+_VARINTS = avro_binary.VARINTS
 _SCALARS: dict[str, Encode] = {
-    **dict.fromkeys(("int8", "int16", "int32", "int64"), lambda value: binary.varint(int(value))),
-    "float": lambda value: binary.single(float(value)),
-    "double": lambda value: binary.double(float(value)),
-    "boolean": binary.boolean,
-    "string": binary.text,
-    "bytes": lambda value: binary.data(b64decode(value)),
+    **dict.fromkeys(("int8", "int16", "int32", "int64"), lambda value: avro_binary.varint(int(value))),
+    "float": lambda value: avro_binary.single(float(value)),
+    "double": lambda value: avro_binary.double(float(value)),
+    "boolean": avro_binary.boolean,
+    "string": avro_binary.text,
+    "bytes": lambda value: avro_binary.data(b64decode(value)),
 }
 
 
-def payload_of(data: bytes) -> Any:
+def parse_payload(data: bytes) -> Any:
     """Return what JSON text holds."""
     try:
         return orjson.loads(data)
@@ -39,7 +40,7 @@ def payload_of(data: bytes) -> Any:
         return json.loads(data)
 
 
-def encoder(schema: Schema) -> Encode:
+def encoder(schema: ConnectSchema) -> Encode:
     """Return the function that encodes payloads of a schema.
 
     Args:
@@ -49,14 +50,14 @@ def encoder(schema: Schema) -> Encode:
         SchemaError: A type is not known.
     """
     build = _NESTED.get(schema["type"])
-    found = build(schema) if build is not None else _SCALARS.get(schema["type"])
-    if found is None:
+    encode = build(schema) if build is not None else _SCALARS.get(schema["type"])
+    if encode is None:
         raise SchemaError(f"Connect type {schema['type']} has no form in Avro", remedy="write JSON, or report the type")
-    nulls = null_index(schema)
-    return _required(schema, found) if nulls is None else _optional(found, nulls)
+    null_branch = null_index(schema)
+    return _required(schema, encode) if null_branch is None else _optional(encode, null_branch)
 
 
-def _required(schema: Schema, encode: Encode) -> Encode:
+def _required(schema: ConnectSchema, encode: Encode) -> Encode:
     where = schema.get("field") or schema.get("name") or schema["type"]
 
     def required(value: Any) -> str:
@@ -67,16 +68,16 @@ def _required(schema: Schema, encode: Encode) -> Encode:
     return required
 
 
-def _optional(encode: Encode, nulls: int) -> Encode:
-    null, head = ("\x00", "\x02") if nulls == 0 else ("\x02", "\x00")
+def _optional(encode: Encode, null_branch: int) -> Encode:
+    null, value_branch = ("\x00", "\x02") if null_branch == 0 else ("\x02", "\x00")
 
     def optional(value: Any) -> str:
-        return null if value is None else head + encode(value)
+        return null if value is None else value_branch + encode(value)
 
     return optional
 
 
-def _struct(schema: Schema) -> Encode:
+def _struct(schema: ConnectSchema) -> Encode:
     members = [(field["field"], encoder(field)) for field in schema["fields"]]
 
     def struct(value: Any) -> str:
@@ -89,14 +90,14 @@ def _blocks(count: int, body: str) -> str:
     return f"{_VARINTS[count]}{body}\x00" if count else "\x00"
 
 
-def _array(schema: Schema) -> Encode:
+def _array(schema: ConnectSchema) -> Encode:
     item = encoder(schema["items"])
     return lambda value: _blocks(len(value), "".join(map(item, value)))
 
 
-def _map(schema: Schema) -> Encode:
+def _map(schema: ConnectSchema) -> Encode:
     item = encoder(schema["values"])
-    return lambda value: _blocks(len(value), "".join(binary.text(k) + item(v) for k, v in value.items()))
+    return lambda value: _blocks(len(value), "".join(avro_binary.text(k) + item(v) for k, v in value.items()))
 
 
-_NESTED: dict[str, Callable[[Schema], Encode]] = {"struct": _struct, "array": _array, "map": _map}
+_NESTED: dict[str, Callable[[ConnectSchema], Encode]] = {"struct": _struct, "array": _array, "map": _map}

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, Wire, literal
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout, literal
 from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import (
     SET_FIELDS,
-    Request,
-    decimal_answer,
+    ColumnRequest,
+    decimal_renderer,
     set_text,
     string_layout,
 )
@@ -26,9 +26,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     datetime_unit,
     fraction_bytes,
     fraction_text,
-    joined,
-    scaled,
-    time2,
+    join_fraction,
+    scale_fraction,
+    time2_renderer,
     time_unit,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
@@ -38,139 +38,138 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import FloatTexts, 
 from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_text
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES
 
-Answer = tuple[Wire, Render]
 UTF8 = ("utf8mb4", "utf8mb3", "utf8")
 _FLOATS = FloatTexts()
-FLOATS: temporal.Memo[str] = temporal.Memo(lambda bits: binary.single(float(_FLOATS[bits])))
+FLOATS: temporal.Memo[str] = temporal.Memo(lambda bits: avro_binary.single(float(_FLOATS[bits])))
 """Floats by their 32 bits."""
 _NANO = 1_000_000_000
 _LONGEST_FRACTION = 3
 
 
-def _whole(form: ColumnForm) -> Render:
+def _integer_render(fmt: ColumnFormat) -> Render:
     def render(emitter: Emitter, names: list[str]) -> str:
         if len(names) == 2:
             emitter.line(f"{names[0]} += {names[1]} << 16")
-        emitter.line(f"{names[0]} = {form.bare().whole(names[0])}")
-        return form.body(f"{{{names[0]}}}")
+        emitter.line(f"{names[0]} = {fmt.without_branch().integer(names[0])}")
+        return fmt.body(f"{{{names[0]}}}")
 
     return render
 
 
-def _integer(fmt: str, request: Request, form: ColumnForm, null: str) -> Answer:
-    wire = Wire((("<", fmt.upper() if request.column.unsigned else fmt),))
-    return wire, _whole(form)
+def _integer(struct_code: str, request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+    wire = WireLayout((("<", struct_code.upper() if request.column.unsigned else struct_code),))
+    return wire, _integer_render(fmt)
 
 
-def _tinyint(request: Request, form: ColumnForm, null: str) -> Answer:
+def _tinyint(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     test = request.options.boolean_test(request.column)
 
     def render(emitter: Emitter, names: list[str]) -> str:
         value = f"S[{names[0]}]" if test is None else f"S[-({names[0]} {test})]"
-        return form.body(f"{{{value}}}")
+        return fmt.body(f"{{{value}}}")
 
-    return Wire((("", "B" if request.column.unsigned else "b"),)), render
-
-
-def _mediumint(request: Request, form: ColumnForm, null: str) -> Answer:
-    return Wire((("<", "H"), ("", "B" if request.column.unsigned else "b"))), _whole(form)
+    return WireLayout((("", "B" if request.column.unsigned else "b"),)), render
 
 
-def _bigint(request: Request, form: ColumnForm, null: str) -> Answer:
+def _mediumint(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+    return WireLayout((("<", "H"), ("", "B" if request.column.unsigned else "b"))), _integer_render(fmt)
+
+
+def _bigint(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     if not request.column.unsigned or request.options.bigint_unsigned_mode == "long":
-        return Wire((("<", "q"),)), _whole(form)
+        return WireLayout((("<", "q"),)), _integer_render(fmt)
 
     def render(emitter: Emitter, names: list[str]) -> str:
-        emitter.line(f"{names[0]} = {form.bare().unscaled(names[0])}")
-        return form.body(f"{{{names[0]}}}")
+        emitter.line(f"{names[0]} = {fmt.without_branch().unscaled(names[0])}")
+        return fmt.body(f"{{{names[0]}}}")
 
-    return Wire((("<", "Q"),)), render
+    return WireLayout((("<", "Q"),)), render
 
 
-def _decimal(request: Request, form: ColumnForm, null: str) -> Answer:
+def _decimal(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     def finish(emitter: Emitter, name: str, scale: int) -> str:
         mode = request.options.decimal_mode
         if mode == "precise":
-            emitter.line(f"{name} = {form.bare().unscaled(name)}")
-            return form.body(f"{{{name}}}")
+            emitter.line(f"{name} = {fmt.without_branch().unscaled(name)}")
+            return fmt.body(f"{{{name}}}")
         if mode == "double":
             emitter.line(f"{name} = finite({emitter.bind('dec_double', decimal_double)}({name}, {scale}))")
-            return form.body(f"{{{name}}}")
+            return fmt.body(f"{{{name}}}")
         emitter.line(f"{name} = {emitter.bind('dec_text', decimal_text)}({name}, {scale})")
-        return form.body(f"{{{name}}}", size=f"len({name})")
+        return fmt.body(f"{{{name}}}", size=f"len({name})")
 
-    return decimal_answer(request, finish)
+    return decimal_renderer(request, finish)
 
 
-def _float(request: Request, form: ColumnForm, null: str) -> Answer:
+def _float(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     if not request.options.single_float(request.column):
-        return _number("f", form)
+        return _ieee_number("f", fmt)
 
     def render(emitter: Emitter, names: list[str]) -> str:
-        return form.body(f"{{{emitter.bind('AVRO_FLOATS', FLOATS)}[{names[0]}]}}")
+        return fmt.body(f"{{{emitter.bind('AVRO_FLOATS', FLOATS)}[{names[0]}]}}")
 
-    return Wire((("<", "I"),)), render
+    return WireLayout((("<", "I"),)), render
 
 
-def _number(fmt: str, form: ColumnForm) -> Answer:
+def _ieee_number(struct_code: str, fmt: ColumnFormat) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         name = names[0]
         # A number that is none, or has no end, is not equal to itself then.
         emitter.line(f"{name} = double_of({name}).decode('latin-1') if {name} - {name} == 0 else finite({name})")
-        return form.body(f"{{{name}}}")
+        return fmt.body(f"{{{name}}}")
 
-    return Wire((("<", fmt),)), render
-
-
-def _double(request: Request, form: ColumnForm, null: str) -> Answer | None:
-    return None if request.options.single_float(request.column) else _number("d", form)
+    return WireLayout((("<", struct_code),)), render
 
 
-def _bit(request: Request, form: ColumnForm, null: str) -> Answer:
-    bits = request.wire.a
+def _double(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
+    return None if request.options.single_float(request.column) else _ieee_number("d", fmt)
+
+
+def _bit(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+    bits = request.wire.length
     size = (bits + 7) // 8
 
     def boolean(emitter: Emitter, names: list[str]) -> str:
-        return form.body(
-            f"{{{emitter.bind('AVRO_BOOLEANS', (binary.boolean(False), binary.boolean(True)))}[{names[0]}]}}"
+        return fmt.body(
+            f"{{{emitter.bind('AVRO_BOOLEANS', (avro_binary.boolean(False), avro_binary.boolean(True)))}[{names[0]}]}}"
         )
 
     def render(emitter: Emitter, names: list[str]) -> str:
         emitter.line(f"{names[0]} = {names[0]}[::-1].decode('latin-1')")
-        return form.body(literal(binary.varint(size)) + f"{{{names[0]}}}")
+        return fmt.body(literal(avro_binary.varint(size)) + f"{{{names[0]}}}")
 
-    return (Wire((("", "B"),)), boolean) if bits == 1 else (Wire((("", f"{size}s"),)), render)
+    return (WireLayout((("", "B"),)), boolean) if bits == 1 else (WireLayout((("", f"{size}s"),)), render)
 
 
-def _enum(request: Request, form: ColumnForm, null: str) -> Answer:
-    texts = tuple(map(form.of, ('""', *map(quote_byte_text, request.column.enum_values))))
+def _enum(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+    texts = tuple(map(fmt.encode, ('""', *map(quote_byte_text, request.column.enum_values))))
 
     def render(emitter: Emitter, names: list[str]) -> str:
         return f"{{{emitter.bind(request.unique('AVRO_ENUM'), texts)}[{names[0]}]}}"
 
-    return Wire((("", "B") if request.wire.a == 1 else ("<", "H"),)), render
+    return WireLayout((("", "B") if request.wire.length == 1 else ("<", "H"),)), render
 
 
-def _set(request: Request, form: ColumnForm, null: str) -> Answer:
+def _set(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     members = request.column.enum_values
-    texts: temporal.Memo[str] = temporal.Memo(lambda mask: form.of(set_text(members, mask)))
+    texts: temporal.Memo[str] = temporal.Memo(lambda mask: fmt.encode(set_text(members, mask)))
 
     def render(emitter: Emitter, names: list[str]) -> str:
         if len(names) == 2:
             emitter.line(f"{names[0]} |= {names[1]} << 16")
         return f"{{{emitter.bind(request.unique('AVRO_SET'), texts)}[{names[0]}]}}"
 
-    return Wire(SET_FIELDS[request.wire.a]), render
+    return WireLayout(SET_FIELDS[request.wire.length]), render
 
 
-def _text(prefix: int, most: int, request: Request, form: ColumnForm) -> Answer | None:
+def _text(prefix: int, max_size: int, request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer | None:
     name = request.column.charset or "utf8mb4"
-    known = charset(name)
-    if not known.ascii_compatible or known.unit > 1:
+    text_charset = charset(name)
+    if not text_charset.ascii_compatible or text_charset.unit > 1:
         return None
 
     def decoded(data: str) -> str:
-        return known.decode(data.encode("latin-1")).encode("utf-8", "replace").decode("latin-1")
+        return text_charset.decode(data.encode("latin-1")).encode("utf-8", "replace").decode("latin-1")
 
     def render(emitter: Emitter, names: list[str]) -> str:
         text, size = names
@@ -181,19 +180,19 @@ def _text(prefix: int, most: int, request: Request, form: ColumnForm) -> Answer 
             emitter.line(f" {text} = {emitter.bind(f'decoded_{name}', decoded)}({text})")
             emitter.line(f" {size} = len({text})")
         # No character takes more than four bytes.
-        return form.body(f"{{{text}}}", size=size, most=most if name in UTF8 else 4 * most)
+        return fmt.body(f"{{{text}}}", size=size, max_size=max_size if name in UTF8 else 4 * max_size)
 
-    return Wire(prefix=prefix), render
+    return WireLayout(prefix=prefix), render
 
 
-def _character(request: Request, form: ColumnForm, null: str) -> Answer | None:
+def _character(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
     if request.column.charset == "binary":
-        return _binary(request, form, null)
+        return _binary(request, fmt, null)
     prefix, size, _ = string_layout(request.wire)
-    return _text(prefix, size if request.wire.code != wt.BLOB else (1 << 8 * prefix) - 1, request, form)
+    return _text(prefix, size if request.wire.code != wt.BLOB else (1 << 8 * prefix) - 1, request, fmt)
 
 
-def _binary(request: Request, form: ColumnForm, null: str) -> Answer | None:
+def _binary(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
     prefix, size, fixed = string_layout(request.wire)
     if request.options.binary_mode != "bytes":
         return None
@@ -201,15 +200,15 @@ def _binary(request: Request, form: ColumnForm, null: str) -> Answer | None:
     def render(emitter: Emitter, names: list[str]) -> str:
         data, length = names
         if not fixed:
-            return form.body(f"{{{data}}}", size=length)
+            return fmt.body(f"{{{data}}}", size=length)
         # The server cuts trailing zero bytes of BINARY(n) in row images.
         emitter.line(f"{data} = {data}.ljust({size}, {emitter.bind('NULS', chr(0))})")
-        return form.body(f"{{{data}}}", size=f"len({data})")
+        return fmt.body(f"{{{data}}}", size=f"len({data})")
 
-    return Wire(prefix=prefix), render
+    return WireLayout(prefix=prefix), render
 
 
-def document(data: bytes) -> str:
+def json_document_text(data: bytes) -> str:
     """Return a binary JSON document as UTF-8 byte text.
 
     Raises:
@@ -221,104 +220,106 @@ def document(data: bytes) -> str:
     return text
 
 
-def _json(request: Request, form: ColumnForm, null: str) -> Answer:
+def _json(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         text, size = names
-        emitter.line(f"{text} = {emitter.bind('document', document)}({text})")
+        emitter.line(f"{text} = {emitter.bind('document', json_document_text)}({text})")
         emitter.line(f"{size} = len({text})")
-        return form.body(f"{{{text}}}", size=size)
+        return fmt.body(f"{{{text}}}", size=size)
 
-    return Wire(prefix=request.wire.a, as_bytes=True), render
+    return WireLayout(prefix=request.wire.length, as_bytes=True), render
 
 
-def _date(request: Request, form: ColumnForm, null: str) -> Answer | None:
+def _date(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
     if request.options.time_mode == "isostring":
         return None
-    zero, days = form.zero(null, "0"), temporal.dates(request.options.time_adjuster)
+    zero, days = fmt.zero_date(null, "0"), temporal.packed_dates(request.options.time_adjuster)
 
     def text(packed: int) -> str:
-        found = days[packed]
-        return zero if found is None else form.head + binary.varint(found)
+        epoch_days = days[packed]
+        return zero if epoch_days is None else fmt.branch + avro_binary.varint(epoch_days)
 
     texts: temporal.Memo[str] = temporal.Memo(text)
 
     def render(emitter: Emitter, names: list[str]) -> str:
         return f"{{{emitter.bind(request.unique('AVRO_DATES'), texts)}[{names[0]} | {names[1]} << 16]}}"
 
-    return Wire((("<", "H"), ("", "B"))), render
+    return WireLayout((("<", "H"), ("", "B"))), render
 
 
-def _year(request: Request, form: ColumnForm, null: str) -> Answer:
+def _year(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
     # 0 is the year 0000; other values count from 1900.
-    texts = tuple(form.head + binary.varint(value and value + 1900) for value in range(256))
+    texts = tuple(fmt.branch + avro_binary.varint(value and value + 1900) for value in range(256))
 
     def render(emitter: Emitter, names: list[str]) -> str:
         return f"{{{emitter.bind(request.unique('AVRO_YEARS'), texts)}[{names[0]}]}}"
 
-    return Wire((("", "B"),)), render
+    return WireLayout((("", "B"),)), render
 
 
-def _datetime(request: Request, form: ColumnForm, null: str) -> Answer | None:
-    digits, mode, adjust = request.wire.a, request.options.time_mode, request.options.time_adjuster
-    size, unit = fraction_bytes(digits), datetime_unit(mode, request.wire.a)
+def _datetime(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
+    digits, mode, adjust = request.wire.length, request.options.time_mode, request.options.time_adjuster
+    size, unit = fraction_bytes(digits), datetime_unit(mode, request.wire.length)
     if mode == "isostring" or unit == _NANO:
         return None
-    zero = form.zero(null, "0")
+    zero = fmt.zero_date(null, "0")
 
     def render(emitter: Emitter, names: list[str]) -> str:
         top, low = names[:2]
         hours = emitter.bind(f"HOURS_{adjust}_{unit}", temporal.datetime_hours(adjust, unit))
         seconds = emitter.bind(f"SECONDS_{unit}", temporal.datetime_seconds(unit))
-        fraction, value = scaled(joined(emitter, names[2:]), size, unit), emitter.name("v")
+        fraction, value = scale_fraction(join_fraction(emitter, names[2:]), size, unit), emitter.name("v")
         emitter.line(f"{value} = {hours}[{top} >> 4]")
         emitter.line(f"if {value} is None: {value} = {zero!r}")
         emitter.line("else:")
         emitter.line(f" {value} += {seconds}[({top} & 15) << 8 | {low}]{fraction}")
-        emitter.line(f" {value} = {form.instant(value, unit)}")
+        emitter.line(f" {value} = {fmt.instant(value, unit)}")
         return f"{{{value}}}"
 
-    return Wire(((">", "I"), ("", "B"), *FRACTION_FIELDS[size])), render
+    return WireLayout(((">", "I"), ("", "B"), *FRACTION_FIELDS[size])), render
 
 
-def _timestamp(request: Request, form: ColumnForm, null: str) -> Answer:
-    digits = request.wire.a
-    size, zero = fraction_bytes(digits), form.zero(null, '"1970-01-01T00:00:00Z"')
-    head = literal(form.head + binary.varint(20 + (digits and digits + 1)))
+def _timestamp(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer:
+    digits = request.wire.length
+    size, zero = fraction_bytes(digits), fmt.zero_date(null, '"1970-01-01T00:00:00Z"')
+    branch_and_length = literal(fmt.branch + avro_binary.varint(20 + (digits and digits + 1)))
 
     def render(emitter: Emitter, names: list[str]) -> str:
         hours = emitter.bind("EPOCH_HOURS", temporal.epoch_hour_texts())
         seconds = emitter.bind("SECOND_TEXTS", temporal.second_texts())
-        fraction, value = joined(emitter, names[1:]), names[0]
+        fraction, value = join_fraction(emitter, names[1:]), names[0]
         tail = fraction_text(emitter, fraction, digits, size)
         # 0000-00-00 is stored as second 0; MySQL accepts no other TIMESTAMP before 1970-01-01 00:00:01.
         is_zero = f"not {value}" + (f" and not {fraction}" if size else "")
         emitter.line(f"if {is_zero}: {value} = {zero!r}")
         if size == _LONGEST_FRACTION:
             # Three bytes hold more than six digits, in damaged rows; the length stands before the text.
-            sized = emitter.bind("sized", binary.byte_text)
+            sized = emitter.bind("sized", avro_binary.byte_text)
             text = f"{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}"
-            emitter.line(f"elif {fraction} > 999999: {value} = '{literal(form.head)}' + {sized}(f'{text}{tail}')")
-        emitter.line(f"else: {value} = f'{head}{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}{tail}'")
+            emitter.line(f"elif {fraction} > 999999: {value} = '{literal(fmt.branch)}' + {sized}(f'{text}{tail}')")
+        emitter.line(
+            f"else: {value} = f'{branch_and_length}{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}{tail}'"
+        )
         return f"{{{value}}}"
 
-    return Wire(((">", "I"), *FRACTION_FIELDS[size])), render
+    return WireLayout(((">", "I"), *FRACTION_FIELDS[size])), render
 
 
-def _time(request: Request, form: ColumnForm, null: str) -> Answer | None:
-    digits, mode = request.wire.a, request.options.time_mode
+def _time(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
+    digits, mode = request.wire.length, request.options.time_mode
     size, unit = fraction_bytes(digits), time_unit(mode, digits)
     if mode in TIMES_OF_DAY:
         return None
     texts: temporal.Memo[str] = temporal.Memo(
-        lambda packed: form.head + binary.varint(temporal.time_units(packed, size, unit))
+        lambda packed: fmt.branch + avro_binary.varint(temporal.time_units(packed, size, unit))
     )
 
-    return time2(
+    return time2_renderer(
         digits, lambda emitter, _, packed: f"{{{emitter.bind(request.unique('AVRO_TIMES'), texts)}[{packed}]}}"
     )
 
 
-RENDERERS: dict[tuple[str, int], Callable[[Request, ColumnForm, str], Answer | None]] = {
+RENDERERS: dict[tuple[str, int], Callable[[ColumnRequest, ColumnFormat, str], ColumnRenderer | None]] = {
     ("TINYINT", wt.TINY): _tinyint,
     ("SMALLINT", wt.SHORT): partial(_integer, "h"),
     ("MEDIUMINT", wt.INT24): _mediumint,
@@ -342,13 +343,13 @@ RENDERERS: dict[tuple[str, int], Callable[[Request, ColumnForm, str], Answer | N
 }
 
 
-def fast_answer(request: Request, form: ColumnForm, null: str) -> Answer | None:
+def avro_renderer(request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
     """Return wire layout and renderer of a column, or None when its values go by way of JSON.
 
     Args:
         request: The column.
-        form: How its values are written.
+        fmt: How its values are written.
         null: What stands for NULL.
     """
     build = RENDERERS.get((request.column.type_name, request.wire.code))
-    return None if build is None else build(request, form, null)
+    return None if build is None else build(request, fmt, null)

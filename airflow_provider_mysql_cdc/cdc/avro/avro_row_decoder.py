@@ -8,7 +8,7 @@ from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 
 
-class NotDirect(Exception):
+class FallbackToJson(Exception):
     """Say that an event goes by way of JSON.
 
     Args:
@@ -20,14 +20,14 @@ class NotDirect(Exception):
         self.error = error
 
 
-class DirectDecoder(RowDecoder):
-    """Decode complete row images whose keys stay the same; others raise ``NotDirect``."""
+class AvroRowDecoder(RowDecoder):
+    """Decode complete row images whose keys stay the same; others raise ``FallbackToJson``."""
 
-    def _pattern(self, op: str, buf: Buffer, pos: int, images: int) -> NoReturn:
-        raise NotDirect
+    def _image_decoder(self, op: str, buf: Buffer, pos: int, images: int) -> NoReturn:
+        raise FallbackToJson
 
     def _key_change(self, *given: object) -> NoReturn:
-        raise NotDirect
+        raise FallbackToJson
 
     def _failure(self, error: Exception, *given: object) -> Exception:
-        return NotDirect(error)
+        return FallbackToJson(error)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro.avro_source import AvroSource, branch_of, encoder_of
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.avro_source import AvroSource, branch_prefix, member_encoder
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import BINARY_MARK, Marked, mark
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import BINARY_MARK, MarkedContext, mark
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Member
 
 # Marks by member: of the source block, and of what is behind the operation.
-_PLACES = {
+_SOURCE_MARKS = {
     "ts_sec": "seconds",
     "ts_ms": "millis",
     "ts_us": "micros",
@@ -22,14 +22,14 @@ _PLACES = {
     "pos": "position",
     "thread": "thread",
 }
-_NOW = {"ts_ms": "now_millis", "ts_us": "now_micros", "ts_ns": "now_nanos"}
+_NOW_MARKS = {"ts_ms": "now_millis", "ts_us": "now_micros", "ts_ns": "now_nanos"}
 # What the kernel writes of a value that is zero or empty, where the member is no time: some as unions with null first.
-_ZERO, _SECOND = map(binary.varint, (0, 1))
-_WRITTEN = {"server_id": _ZERO, "file": _ZERO, "pos": _ZERO, "gtid": _SECOND + _ZERO, "thread": _SECOND + _ZERO}
-_OR_NULL = ("gtid", "thread")
+_ZERO, _SECOND = map(avro_binary.varint, (0, 1))
+_KERNEL_ZEROS = {"server_id": _ZERO, "file": _ZERO, "pos": _ZERO, "gtid": _SECOND + _ZERO, "thread": _SECOND + _ZERO}
+_NULLABLE = ("gtid", "thread")
 
 
-def marked(block: AvroSource) -> Marked | None:
+def marked_context(block: AvroSource) -> MarkedContext | None:
     """Return the texts around rows as ``avro_source.fill`` makes them of an event without a statement.
 
     Args:
@@ -39,14 +39,16 @@ def marked(block: AvroSource) -> Marked | None:
         None for a contract whose blocks the kernel would write otherwise.
     """
     layout = block.plain.layout
-    if not all(_written_alike(member) for member in layout.source if member.name in _WRITTEN):
+    if not all(_matches_kernel(member) for member in layout.source if member.name in _KERNEL_ZEROS):
         return None
-    at = [member.name for member in layout.source].index("row")
-    same = {**block.constants, "snapshot": block.streamed}
+    row_index = [member.name for member in layout.source].index("row")
+    constants = {**block.constants, "snapshot": block.streamed_snapshot}
     if "query" in (members := {member.name: member for member in layout.source}):
-        same["query"] = encoder_of(members["query"])(None)
-    head, tail = (_texts(part, _PLACES, same) for part in (layout.source[:at], layout.source[at + 1 :]))
-    return Marked(EventContext(head, tail, op_tail(block)), BINARY_MARK)
+        constants["query"] = member_encoder(members["query"])(None)
+    head, tail = (
+        _texts(part, _SOURCE_MARKS, constants) for part in (layout.source[:row_index], layout.source[row_index + 1 :])
+    )
+    return MarkedContext(EventContext(head, tail, op_tail(block)), BINARY_MARK)
 
 
 def op_tail(block: AvroSource) -> str:
@@ -55,20 +57,21 @@ def op_tail(block: AvroSource) -> str:
     Args:
         block: The table's source block.
     """
-    return _texts((member for member in block.plain.layout.tail if member.name in _NOW), _NOW, {})
+    return _texts((member for member in block.plain.layout.tail if member.name in _NOW_MARKS), _NOW_MARKS, {})
 
 
-def _texts(members: Iterable[Member], places: Mapping[str, str], same: Mapping[str, str]) -> str:
+def _texts(members: Iterable[Member], mark_names: Mapping[str, str], constants: Mapping[str, str]) -> str:
     return "".join(
-        same[member.name] if member.name in same else _marked(member, places[member.name]) for member in members
+        constants[member.name] if member.name in constants else _member_mark(member, mark_names[member.name])
+        for member in members
     )
 
 
-def _marked(member: Member, place: str) -> str:
-    branch = branch_of(member) if member.name.startswith("ts_") else ""
-    return branch + mark(place, BINARY_MARK)
+def _member_mark(member: Member, mark_name: str) -> str:
+    branch = branch_prefix(member) if member.name.startswith("ts_") else ""
+    return branch + mark(mark_name, BINARY_MARK)
 
 
-def _written_alike(member: Member) -> bool:
-    encode, none = encoder_of(member), "" if member.type == "string" else 0
-    return encode(none) == _WRITTEN[member.name] and (member.name not in _OR_NULL or encode(None) == _ZERO)
+def _matches_kernel(member: Member) -> bool:
+    encode, zero_value = member_encoder(member), "" if member.type == "string" else 0
+    return encode(zero_value) == _KERNEL_ZEROS[member.name] and (member.name not in _NULLABLE or encode(None) == _ZERO)

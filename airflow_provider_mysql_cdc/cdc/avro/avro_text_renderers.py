@@ -8,8 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm, length
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat, length_code
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import literal
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCode, TextRequest
@@ -19,116 +19,116 @@ from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES
 
 _NANO = 1_000_000_000
-Build = Callable[[TextRequest, ColumnForm, str], TextCode | None]
+TextRenderer = Callable[[TextRequest, ColumnFormat, str], TextCode | None]
 
 
-def _sized(form: ColumnForm, text: str, size: str) -> str:
+def _with_length(fmt: ColumnFormat, text: str, size: str) -> str:
     """Return the expression of a string or of bytes."""
-    return f"f'{literal(form.head)}{{{length(size)}}}{{{text}}}'"
+    return f"f'{literal(fmt.branch)}{{{length_code(size)}}}{{{text}}}'"
 
 
-def _behind(form: ColumnForm, expression: str) -> str:
+def _with_branch(fmt: ColumnFormat, expression: str) -> str:
     """Return the expression of bytes that stand behind the branch of their union."""
-    return f"'{literal(form.head)}' + {expression}" if form.head else expression
+    return f"'{literal(fmt.branch)}' + {expression}" if fmt.branch else expression
 
 
-def _integer(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
-    return TextCode(("u = int(s)",), form.whole("u"))
+def _integer(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
+    return TextCode(("u = int(s)",), fmt.integer("u"))
 
 
-def _tinyint(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
+def _tinyint(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     test = request.options.boolean_test(request.column)
-    return TextCode((), _behind(form, "S[int(s)]" if test is None else f"S[-(int(s) {test})]"))
+    return TextCode((), _with_branch(fmt, "S[int(s)]" if test is None else f"S[-(int(s) {test})]"))
 
 
-def _bigint(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
+def _bigint(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     if not request.column.unsigned:
-        return _integer(request, form, null)
+        return _integer(request, fmt, null)
     if request.options.bigint_unsigned_mode == "precise":
-        return TextCode(("u = int(s)",), form.unscaled("u"))
-    return TextCode(("u = int(s)", "if u >> 63: u -= 1 << 64"), form.whole("u"))
+        return TextCode(("u = int(s)",), fmt.unscaled("u"))
+    return TextCode(("u = int(s)", "if u >> 63: u -= 1 << 64"), fmt.integer("u"))
 
 
-def _decimal(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
+def _decimal(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     scale = request.column.scale or 0
     mode, lines = request.options.decimal_mode, ("u = int(s.replace('.', ''))" if scale else "u = int(s)",)
     if mode == "precise":
-        return TextCode(lines, form.unscaled("u"))
+        return TextCode(lines, fmt.unscaled("u"))
     if mode == "double":
-        return TextCode((), _behind(form, "finite(float(s))"))
+        return TextCode((), _with_branch(fmt, "finite(float(s))"))
     text = f"s = {request.bind('dec_text', decimal_text)}(u, {scale})"
-    return TextCode((*lines, text), _sized(form, "s", "len(s)"))
+    return TextCode((*lines, text), _with_length(fmt, "s", "len(s)"))
 
 
-def _float(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
+def _float(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     if not request.options.single_float(request.column):
-        return TextCode((), _behind(form, "finite(float(s))"))
-    return _memo(request, "FLOATS", lambda s: form.head + binary.single(float(text_values.float_json(s))))
+        return TextCode((), _with_branch(fmt, "finite(float(s))"))
+    return _memo(request, "FLOATS", lambda s: fmt.branch + avro_binary.single(float(text_values.float_json(s))))
 
 
-def _double(request: TextRequest, form: ColumnForm, null: str) -> TextCode | None:
+def _double(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     if request.options.single_float(request.column):
         return None
-    return TextCode((), _behind(form, "finite(float(s))"))
+    return TextCode((), _with_branch(fmt, "finite(float(s))"))
 
 
-def _bit(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
+def _bit(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     if (request.column.length or 1) == 1:
-        return TextCode((), _behind(form, "('\\x01' if d[0] else '\\x00')"), as_bytes=True)
-    return TextCode(("s = t[q:p][::-1]",), _sized(form, "s", "n"), as_bytes=True)
+        return TextCode((), _with_branch(fmt, "('\\x01' if d[0] else '\\x00')"), as_bytes=True)
+    return TextCode(("s = t[q:p][::-1]",), _with_length(fmt, "s", "n"), as_bytes=True)
 
 
-def _string(request: TextRequest, form: ColumnForm, null: str) -> TextCode | None:
+def _string(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     if request.column.charset == "binary":
-        return _binary(request, form, null)
+        return _binary(request, fmt, null)
     # CHAR keeps no trailing blanks in row images; SELECT gives them under PAD_CHAR_TO_FULL_LENGTH.
     strip = ("if s[-1:] == ' ':", " s = s.rstrip(' ')", " n = len(s)") if request.column.type_name == "CHAR" else ()
-    return TextCode((*strip, "if not s.isascii(): utf8(s)"), _sized(form, "s", "n"))
+    return TextCode((*strip, "if not s.isascii(): utf8(s)"), _with_length(fmt, "s", "n"))
 
 
-def _binary(request: TextRequest, form: ColumnForm, null: str) -> TextCode | None:
-    return TextCode((), _sized(form, "s", "n")) if request.options.binary_mode == "bytes" else None
+def _binary(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
+    return TextCode((), _with_length(fmt, "s", "n")) if request.options.binary_mode == "bytes" else None
 
 
-def _json(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
+def _json(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
     compact = f"s = {request.bind('compact_text', compact_text)}(s)"
-    return TextCode((compact, "if not s.isascii(): utf8(s)"), _sized(form, "s", "len(s)"))
+    return TextCode((compact, "if not s.isascii(): utf8(s)"), _with_length(fmt, "s", "len(s)"))
 
 
 def _memo(request: TextRequest, hint: str, compute: Callable[[str], str]) -> TextCode:
     return TextCode((), f"{request.bind(f'avro_{hint}_{request.column.position}', text_values.TextMemo(compute))}[s]")
 
 
-def _year(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
-    return _memo(request, "YEARS", lambda s: form.head + binary.varint(int(s)))
+def _year(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
+    return _memo(request, "YEARS", lambda s: fmt.branch + avro_binary.varint(int(s)))
 
 
-def _date(request: TextRequest, form: ColumnForm, null: str) -> TextCode | None:
+def _date(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     adjust = request.options.time_adjuster
     if request.options.time_mode == "isostring":
         return None
-    zero = _zero(form, null, "0")
+    zero = _zero_date(fmt, null, "0")
 
     def compute(text: str) -> str:
         days = text_values.text_days(text, adjust)
-        return zero if days is None else form.head + binary.varint(days)
+        return zero if days is None else fmt.branch + avro_binary.varint(days)
 
     return _memo(request, "DATES", compute)
 
 
-def _zero(form: ColumnForm, null: str, epoch: str) -> str:
+def _zero_date(fmt: ColumnFormat, null: str, epoch: str) -> str:
     # The expression of NULL is a literal but for converters of one's own, whose columns do not come here.
-    return form.zero(ast.literal_eval(null), epoch) if form.column.nullable else form.of(epoch)
+    return fmt.zero_date(ast.literal_eval(null), epoch) if fmt.column.nullable else fmt.encode(epoch)
 
 
-def _time(request: TextRequest, form: ColumnForm, null: str) -> TextCode | None:
+def _time(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     mode, unit = request.options.time_mode, time_unit(request.options.time_mode, request.column.length or 0)
     if mode in TIMES_OF_DAY:
         return None
-    return _memo(request, "TIMES", lambda s: form.head + binary.varint(text_values.time_value(s, unit)))
+    return _memo(request, "TIMES", lambda s: fmt.branch + avro_binary.varint(text_values.time_value(s, unit)))
 
 
-def _datetime(request: TextRequest, form: ColumnForm, null: str) -> TextCode | None:
+def _datetime(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     mode, digits = request.options.time_mode, request.column.length or 0
     unit, adjust = datetime_unit(mode, digits), request.options.time_adjuster
     if mode == "isostring" or unit == _NANO:
@@ -139,15 +139,15 @@ def _datetime(request: TextRequest, form: ColumnForm, null: str) -> TextCode | N
     factor = "" if scale == 1 else (f" * {int(scale)}" if scale > 1 else f" // {int(1 / scale)}")
     fraction = f" + int(s[20:]){factor}" if digits else ""
     lines = (f"u = {hours}[s[:13]]", f"if u is not None: u += {seconds}[s[14:19]]{fraction}")
-    return TextCode(lines, f"{_zero(form, null, '0')!r} if u is None else {form.instant('u', unit)}")
+    return TextCode(lines, f"{_zero_date(fmt, null, '0')!r} if u is None else {fmt.instant('u', unit)}")
 
 
-def _timestamp(request: TextRequest, form: ColumnForm, null: str) -> TextCode:
-    zero, head = _zero(form, null, '"1970-01-01T00:00:00Z"'), literal(form.head)
-    return TextCode((), f"{zero!r} if s[:4] == '0000' else f'{head}{{S[n + 1]}}{{s[:10]}}T{{s[11:]}}Z'")
+def _timestamp(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode:
+    zero, branch = _zero_date(fmt, null, '"1970-01-01T00:00:00Z"'), literal(fmt.branch)
+    return TextCode((), f"{zero!r} if s[:4] == '0000' else f'{branch}{{S[n + 1]}}{{s[:10]}}T{{s[11:]}}Z'")
 
 
-RENDERERS: dict[str, Build] = {
+RENDERERS: dict[str, TextRenderer] = {
     **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
     **dict.fromkeys(COLLATED_TYPES, _string),
     **dict.fromkeys(BINARY_TYPES, _binary),
@@ -166,13 +166,13 @@ RENDERERS: dict[str, Build] = {
 }
 
 
-def fast_text(request: TextRequest, form: ColumnForm, null: str) -> TextCode | None:
+def avro_text_code(request: TextRequest, fmt: ColumnFormat, null: str) -> TextCode | None:
     """Return the code of a column, or None when its values go by way of JSON.
 
     Args:
         request: The column.
-        form: How its values are written.
+        fmt: How its values are written.
         null: Expression of what stands for NULL.
     """
     build = RENDERERS.get(request.column.type_name)
-    return None if build is None else build(request, form, null)
+    return None if build is None else build(request, fmt, null)

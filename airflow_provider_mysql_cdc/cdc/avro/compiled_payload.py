@@ -8,12 +8,13 @@ from __future__ import annotations
 from binascii import a2b_base64
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
 from airflow_provider_mysql_cdc.cdc.avro.avro_payload import Encode, encoder
-from airflow_provider_mysql_cdc.cdc.avro.connect_avro import Schema, null_index
+from airflow_provider_mysql_cdc.cdc.avro.connect_avro import null_index
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 
 _FILE = "<avro encoder>"
-_FEW = 32
+_CALLS_BEFORE_COMPILE = 32
 """Payloads of a schema that are encoded without code of its own."""
 _INTEGERS = ("int8", "int16", "int32", "int64")
 # Type to the expression of its bytes; the value's name stands for {}.
@@ -26,19 +27,19 @@ _SCALARS = {
     "bytes": "data(a2b_base64({}))",
 }
 _NAMES = {
-    "V": binary.VARINTS,
-    "S": binary.SMALL,
-    "varint": binary.varint,
-    "single": binary.single,
-    "double": binary.double,
-    "boolean": binary.boolean,
-    "text": binary.text,
-    "data": binary.data,
+    "V": avro_binary.VARINTS,
+    "S": avro_binary.SMALL,
+    "varint": avro_binary.varint,
+    "single": avro_binary.single,
+    "double": avro_binary.double,
+    "boolean": avro_binary.boolean,
+    "text": avro_binary.text,
+    "data": avro_binary.data,
     "a2b_base64": a2b_base64,
 }
 
 
-def compiled_encoder(schema: Schema) -> Encode:
+def compiled_encoder(schema: ConnectSchema) -> Encode:
     """Return the function that encodes payloads of a schema, as ``avro_payload.encoder`` does.
 
     Args:
@@ -47,23 +48,23 @@ def compiled_encoder(schema: Schema) -> Encode:
     Raises:
         SchemaError: A type is not known.
     """
-    code = _Code()
-    slow = encoder(schema)
+    code = _EncoderSource()
+    interpreted = encoder(schema)
     result = code.value(schema, "payload", 1)
     source = "\n".join(["def run(payload):", *code.lines, f" return f'{{{result}}}'"])
     exec(compile(source, _FILE, "exec"), code.namespace)  # source generated here; names of columns are values in it
-    fast: Encode = code.namespace["run"]
+    compiled: Encode = code.namespace["run"]
 
     def encode(payload: Any) -> str:
         try:
-            return fast(payload)
+            return compiled(payload)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            return slow(payload)
+            return interpreted(payload)
 
     return encode
 
 
-def encoder_of_use(schema: Schema) -> Encode:
+def lazy_encoder(schema: ConnectSchema) -> Encode:
     """Return the function that encodes payloads of a schema, and is compiled when it has been called a few times.
 
     Compiling takes as long as hundreds of payloads, and most schemas have few: rows mostly take another way, and beside
@@ -75,16 +76,16 @@ def encoder_of_use(schema: Schema) -> Encode:
     Raises:
         SchemaError: A type is not known.
     """
-    return _OfUse(schema, encoder(schema))
+    return _LazyEncoder(schema, encoder(schema))
 
 
-class _OfUse:
+class _LazyEncoder:
     """Count the payloads of a schema until its encoder is worth compiling."""
 
     __slots__ = ("_encode", "_left", "_schema")
 
-    def __init__(self, schema: Schema, slow: Encode) -> None:
-        self._schema, self._encode, self._left = schema, slow, _FEW
+    def __init__(self, schema: ConnectSchema, interpreted: Encode) -> None:
+        self._schema, self._encode, self._left = schema, interpreted, _CALLS_BEFORE_COMPILE
 
     def __call__(self, payload: Any) -> str:
         if self._left:
@@ -94,7 +95,7 @@ class _OfUse:
         return self._encode(payload)
 
 
-class _Code:
+class _EncoderSource:
     """Collect the lines of one function."""
 
     def __init__(self) -> None:
@@ -102,14 +103,14 @@ class _Code:
         self.namespace: dict[str, Any] = dict(_NAMES)
         self._count = 0
 
-    def _name(self, stem: str) -> str:
+    def _fresh_name(self, stem: str) -> str:
         self._count += 1
         return f"{stem}{self._count}"
 
-    def _line(self, depth: int, text: str) -> None:
+    def _add_line(self, depth: int, text: str) -> None:
         self.lines.append(" " * depth + text)
 
-    def value(self, schema: Schema, name: str, depth: int) -> str:
+    def value(self, schema: ConnectSchema, name: str, depth: int) -> str:
         """Add what encodes a value; return the name of its bytes.
 
         Args:
@@ -117,33 +118,33 @@ class _Code:
             name: The name that holds it.
             depth: Blanks before each line.
         """
-        out = self._name("t")
-        nulls = null_index(schema)
-        if nulls is None:
-            self._line(depth, f"{out} = {self._present(schema, name, depth)}")
+        out = self._fresh_name("t")
+        null_branch = null_index(schema)
+        if null_branch is None:
+            self._add_line(depth, f"{out} = {self._non_null(schema, name, depth)}")
             return out
-        null, head = (r"\x00", r"\x02") if nulls == 0 else (r"\x02", r"\x00")
-        self._line(depth, f"if {name} is None: {out} = '{null}'")
-        self._line(depth, "else:")
-        self._line(depth + 1, f"{out} = '{head}' + {self._present(schema, name, depth + 1)}")
+        null, value_branch = (r"\x00", r"\x02") if null_branch == 0 else (r"\x02", r"\x00")
+        self._add_line(depth, f"if {name} is None: {out} = '{null}'")
+        self._add_line(depth, "else:")
+        self._add_line(depth + 1, f"{out} = '{value_branch}' + {self._non_null(schema, name, depth + 1)}")
         return out
 
-    def _present(self, schema: Schema, name: str, depth: int) -> str:
+    def _non_null(self, schema: ConnectSchema, name: str, depth: int) -> str:
         kind = schema["type"]
         if kind == "struct":
             return self._struct(schema, name, depth)
         if kind in _SCALARS:
             return _SCALARS[kind].format(name)
-        other = self._name("other")
-        self.namespace[other] = encoder({**schema, "optional": False})
-        return f"{other}({name})"
+        encode_name = self._fresh_name("other")
+        self.namespace[encode_name] = encoder({**schema, "optional": False})
+        return f"{encode_name}({name})"
 
-    def _struct(self, schema: Schema, name: str, depth: int) -> str:
-        get = self._name("get")
-        self._line(depth, f"{get} = {name}.get")
+    def _struct(self, schema: ConnectSchema, name: str, depth: int) -> str:
+        get = self._fresh_name("get")
+        self._add_line(depth, f"{get} = {name}.get")
         parts = []
         for field in schema["fields"]:
-            member = self._name("v")
-            self._line(depth, f"{member} = {get}({field['field']!r})")
+            member = self._fresh_name("v")
+            self._add_line(depth, f"{member} = {get}({field['field']!r})")
             parts.append(self.value(field, member, depth))
         return "f'" + "".join(f"{{{part}}}" for part in parts) + "'"

@@ -8,13 +8,13 @@ there with "Can't redefine"; here the first form counts, because both are struct
 from __future__ import annotations
 
 from base64 import b64decode
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.convert.connect_types import DECIMAL_NAME
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
-Schema = Mapping[str, Any]
 AvroSchema = str | dict[str, Any] | list[Any]
 
 # Names of structs without one.
@@ -44,7 +44,7 @@ _LOGICAL = {
 }
 
 
-def avro_schema(schema: Schema, *, meta: bool = True) -> AvroSchema:
+def avro_schema(schema: ConnectSchema, *, meta: bool = True) -> AvroSchema:
     """Return the Avro schema of a Connect schema.
 
     Args:
@@ -54,10 +54,10 @@ def avro_schema(schema: Schema, *, meta: bool = True) -> AvroSchema:
     Raises:
         SchemaError: A name is none that Avro allows, or a type is not known.
     """
-    return _Conversion(meta).convert(schema, "")
+    return _SchemaConversion(meta).convert(schema, "")
 
 
-def record_name(schema: Schema) -> str:
+def record_name(schema: ConnectSchema) -> str:
     """Return the full name of a schema in Avro, by which subjects may be named.
 
     Args:
@@ -66,7 +66,7 @@ def record_name(schema: Schema) -> str:
     return _full_name(schema)
 
 
-def null_index(schema: Schema) -> int | None:
+def null_index(schema: ConnectSchema) -> int | None:
     """Return the branch of null in the union that an optional schema becomes, or None when it is not optional.
 
     The value's branch comes first when there is a default, because Avro takes a default from the first branch.
@@ -76,61 +76,64 @@ def null_index(schema: Schema) -> int | None:
     return 0 if schema.get("default") is None else 1
 
 
-class _Conversion:
+class _SchemaConversion:
     """Convert one schema; structs are printed once and named afterwards."""
 
     def __init__(self, meta: bool) -> None:
         self._meta = meta
-        self._printed: set[str] = set()
-        self._builders: dict[str, Callable[[Schema, str], dict[str, Any]]] = {
+        self._defined_records: set[str] = set()
+        self._builders: dict[str, Callable[[ConnectSchema, str], dict[str, Any]]] = {
             "struct": self._record,
             "array": self._array,
             "map": self._map,
         }
 
-    def convert(self, schema: Schema, space: str) -> AvroSchema:
-        base = self._base(schema, space)
-        nulls = null_index(schema)
-        if nulls is None:
+    def convert(self, schema: ConnectSchema, outer_namespace: str) -> AvroSchema:
+        base = self._value_type(schema, outer_namespace)
+        null_branch = null_index(schema)
+        if null_branch is None:
             return base
-        return ["null", base] if nulls == 0 else [base, "null"]
+        return ["null", base] if null_branch == 0 else [base, "null"]
 
-    def _base(self, schema: Schema, space: str) -> AvroSchema:
+    def _value_type(self, schema: ConnectSchema, outer_namespace: str) -> AvroSchema:
         kind = schema["type"]
-        if kind == "struct" and (full := _full_name(schema)) in self._printed:
-            namespace, _, name = full.rpartition(".")
-            return name if namespace == space else full
+        if kind == "struct" and (full_name := _full_name(schema)) in self._defined_records:
+            namespace, _, name = full_name.rpartition(".")
+            return name if namespace == outer_namespace else full_name
         build = self._builders.get(kind, _primitive)
-        found = build(schema, space)
+        avro_type = build(schema, outer_namespace)
         properties = _metadata(schema)
-        found |= {name: v for name, v in properties.items() if self._meta or not name.startswith("connect.")}
-        return found["type"] if len(found) == 1 else found
+        avro_type |= {name: v for name, v in properties.items() if self._meta or not name.startswith("connect.")}
+        return avro_type["type"] if len(avro_type) == 1 else avro_type
 
-    def _record(self, schema: Schema, space: str) -> dict[str, Any]:
-        full = _full_name(schema)
-        self._printed.add(full)
-        namespace, _, name = full.rpartition(".")
-        head: dict[str, Any] = {"type": "record", "name": _valid(name, full)}
-        if namespace != space:
-            head["namespace"] = namespace
-        return {**head, "fields": [self._field(field, namespace) for field in schema["fields"]]}
+    def _record(self, schema: ConnectSchema, outer_namespace: str) -> dict[str, Any]:
+        full_name = _full_name(schema)
+        self._defined_records.add(full_name)
+        namespace, _, name = full_name.rpartition(".")
+        record: dict[str, Any] = {"type": "record", "name": _valid_name(name, full_name)}
+        if namespace != outer_namespace:
+            record["namespace"] = namespace
+        return {**record, "fields": [self._field(field, namespace) for field in schema["fields"]]}
 
-    def _field(self, field: Schema, space: str) -> dict[str, Any]:
-        out: dict[str, Any] = {"name": _valid(field["field"], field["field"]), "type": self.convert(field, space)}
+    def _field(self, field: ConnectSchema, outer_namespace: str) -> dict[str, Any]:
+        out: dict[str, Any] = {
+            "name": _valid_name(field["field"], field["field"]),
+            "type": self.convert(field, outer_namespace),
+        }
         if field.get("default") is not None:
             out["default"] = default_value(field)
         elif field.get("optional"):
             out["default"] = None
         return out
 
-    def _array(self, schema: Schema, space: str) -> dict[str, Any]:
-        return {"type": "array", "items": self.convert(schema["items"], space)}
+    def _array(self, schema: ConnectSchema, outer_namespace: str) -> dict[str, Any]:
+        return {"type": "array", "items": self.convert(schema["items"], outer_namespace)}
 
-    def _map(self, schema: Schema, space: str) -> dict[str, Any]:
-        return {"type": "map", "values": self.convert(schema["values"], space)}
+    def _map(self, schema: ConnectSchema, outer_namespace: str) -> dict[str, Any]:
+        return {"type": "map", "values": self.convert(schema["values"], outer_namespace)}
 
 
-def _primitive(schema: Schema, space: str) -> dict[str, Any]:
+def _primitive(schema: ConnectSchema, outer_namespace: str) -> dict[str, Any]:
     kind = _PRIMITIVES.get(schema["type"])
     if kind is None:
         raise SchemaError(f"Connect type {schema['type']} has no form in Avro", remedy="write JSON, or report the type")
@@ -140,12 +143,12 @@ def _primitive(schema: Schema, space: str) -> dict[str, Any]:
     return {"type": kind, "scale": scale, "precision": precision}
 
 
-def _decimal(schema: Schema) -> tuple[int, int]:
+def _decimal(schema: ConnectSchema) -> tuple[int, int]:
     parameters = schema["parameters"]
     return int(parameters.get(PRECISION_PARAMETER, DEFAULT_PRECISION)), int(parameters["scale"])
 
 
-def _metadata(schema: Schema) -> dict[str, Any]:
+def _metadata(schema: ConnectSchema) -> dict[str, Any]:
     """Return the properties that bring the Connect schema back, in AvroData's order."""
     name = schema.get("name")
     members = {
@@ -166,26 +169,26 @@ def _metadata(schema: Schema) -> dict[str, Any]:
     return {key: value for key, value in members.items() if value is not None}
 
 
-def default_value(schema: Schema) -> Any:
+def default_value(schema: ConnectSchema) -> Any:
     """Return a schema's default as Avro writes it: bytes are text of one character a byte."""
     value = schema["default"]
     return b64decode(value).decode("latin-1") if schema["type"] == "bytes" else value
 
 
-def _full_name(schema: Schema) -> str:
+def _full_name(schema: ConnectSchema) -> str:
     """Return the full name of a struct's record; without a dot it has no namespace."""
     name = schema.get("name")
     if name is None:
         return f"{DEFAULT_NAMESPACE}.{DEFAULT_NAME}"
     for part in name.split("."):
-        _valid(part, name)
+        _valid_name(part, name)
     return str(name)
 
 
-def _valid(part: str, whole: str) -> str:
+def _valid_name(part: str, full_name: str) -> str:
     if part[:1].isdigit() or not part or not all(c == "_" or (c.isascii() and c.isalnum()) for c in part):
         raise SchemaError(
-            f"{whole!r} is no name that Avro allows (letters, digits and underscores, no digit first)",
+            f"{full_name!r} is no name that Avro allows (letters, digits and underscores, no digit first)",
             remedy="set schema.name.adjustment.mode and field.name.adjustment.mode to avro or avro_unicode",
         )
     return part

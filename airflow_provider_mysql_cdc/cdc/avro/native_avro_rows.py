@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import logging
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO, column_form
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import DirectDecoder
-from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO, avro_column_format
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder
+from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, op_of, require_unchanged
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import GivenColumn, NativeDecoder, unknown
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, binlog_op, require_plain_values
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import ColumnPlan, NativeRowDecoder, unsupported_column
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
-_SHOWN = ("decimal_string", "base64", "base64-url-safe", "hex", "year")
-_UNKNOWN = ("geometry", "point", "vector")
+_RENDERED_OPS = ("decimal_string", "base64", "base64-url-safe", "hex", "year")
+_UNSUPPORTED_OPS = ("geometry", "point", "vector")
 _ZERO, _NULL = b"Z", b"N"  # native/src/avro.rs
 
 
-def plain_characters(name: str) -> tuple[bytes, ...]:
+def utf8_characters(name: str) -> tuple[bytes, ...]:
     """Return each byte's character of a character set in UTF-8; empty for one that is an error.
 
     Args:
@@ -42,61 +42,61 @@ def plain_characters(name: str) -> tuple[bytes, ...]:
     return tuple(texts)
 
 
-def _texts(op: Op, column: Column, form: ColumnForm) -> tuple[bytes, ...]:
+def _op_texts(op: Op, column: Column, fmt: ColumnFormat) -> tuple[bytes, ...]:
     """Return the texts of an operation as Avro has them."""
     if op.name == "enum":
-        return tuple(form.of(text).encode(_BYTES) for text in ('""', *map(quote_byte_text, column.enum_values)))
+        return tuple(fmt.encode(text).encode(_BYTES) for text in ('""', *map(quote_byte_text, column.enum_values)))
     if op.name == "set":
         return tuple(member.encode("utf-8", "replace") for member in column.enum_values)
     if op.name == "text:table":
-        return plain_characters(column.charset or "utf8mb4")
+        return utf8_characters(column.charset or "utf8mb4")
     return (_ZERO, _NULL) if op.name.startswith("clock:") else op.texts
 
 
-def avro_op(request: Request, form: ColumnForm, null: str) -> Op | None:
+def avro_op(request: ColumnRequest, fmt: ColumnFormat, null: str) -> Op | None:
     """Return what the kernel does with a column's values, or None where it has nothing for them.
 
     Args:
         request: The column.
-        form: How its values are written.
+        fmt: How its values are written.
         null: What stands for NULL, byte text.
     """
-    op = op_of(request)
-    if op is None or op.name in _UNKNOWN:
+    op = binlog_op(request)
+    if op is None or op.name in _UNSUPPORTED_OPS:
         return None
     clock = op.name.startswith("clock:")
-    way = "double" if op.name == "decimal_double" else "shown" if clock or op.name in _SHOWN else "stored"
-    zero = form.of(op.texts[0].decode(_BYTES)) if clock and not request.column.nullable else null
-    texts = (form.head, zero, null)
-    given = (*(text.encode(_BYTES) for text in texts), *_texts(op, request.column, form))
-    return Op(f"avro-{way}:{op.name}", op.numbers, given)
+    encoding = "double" if op.name == "decimal_double" else "shown" if clock or op.name in _RENDERED_OPS else "stored"
+    zero_date = fmt.encode(op.texts[0].decode(_BYTES)) if clock and not request.column.nullable else null
+    texts = (fmt.branch, zero_date, null)
+    op_texts = (*(text.encode(_BYTES) for text in texts), *_op_texts(op, request.column, fmt))
+    return Op(f"avro-{encoding}:{op.name}", op.numbers, op_texts)
 
 
-class NativeDirect(NativeDecoder, DirectDecoder):
-    """Write the rows of one table version as Avro; arguments and errors as for ``NativeDecoder``."""
+class NativeAvroDecoder(NativeRowDecoder, AvroRowDecoder):
+    """Write the rows of one table version as Avro; arguments and errors as for ``NativeRowDecoder``."""
 
-    def _given(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> GivenColumn:
-        require_unchanged(column, options)
-        request = Request(column, wire, options, "null")
+    def _column_plan(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
+        require_plain_values(column, options)
+        request = ColumnRequest(column, wire, options, "null")
         # Of a column that is in no record only the size matters.
-        shown = code.in_value or code.in_key
-        op = avro_op(request, column_form(column, options), code.null) if shown else op_of(request)
+        included = code.in_value or code.in_key
+        op = avro_op(request, avro_column_format(column, options), code.null) if included else binlog_op(request)
         if op is None:
-            raise unknown(column)
+            raise unsupported_column(column)
         null = None if code.refuse_null is not None else code.null.encode(_BYTES)
         constant = None if code.constant is None else code.constant.encode(_BYTES)
         return b"", null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
 
 
-def direct_decoder(
+def create_avro_decoder(
     table: Table,
     wires: tuple[WireType, ...],
     options: DecoderOptions,
     envelope: EnvelopeText,
-    heads: tuple[str, str],
+    prefixes: tuple[str, str],
     tally: Tally | None = None,
     owned: OwnedKeys | None = None,
-) -> DirectDecoder:
+) -> AvroRowDecoder:
     """Return what writes a table version as Avro: the native one where there is a kernel and it knows the table.
 
     Args:
@@ -104,7 +104,7 @@ def direct_decoder(
         wires: Wire types of its columns.
         options: Modes.
         envelope: Constant text around the rows.
-        heads: What keys and values begin with.
+        prefixes: What keys and values begin with.
         tally: Counts what the kernel decodes.
         owned: Tells rows whose records are wanted; None for all.
 
@@ -114,7 +114,7 @@ def direct_decoder(
     module = kernel().module
     if module is not None:
         try:
-            return NativeDirect(table, wires, options, envelope, module, tally, AVRO, heads, owned)
+            return NativeAvroDecoder(table, wires, options, envelope, module, tally, AVRO, prefixes, owned)
         except Declined as reason:
             log.info("rows of %s are written as Avro in Python: %s", table.id, reason)
-    return DirectDecoder(table, wires, options, envelope, AVRO, heads, owned)
+    return AvroRowDecoder(table, wires, options, envelope, AVRO, prefixes, owned)

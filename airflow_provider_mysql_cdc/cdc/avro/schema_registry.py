@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_mysql_cdc.cdc.avro.schema_shape import differences, same_meaning
+from airflow_provider_mysql_cdc.cdc.avro.schema_shape import differences, equivalent_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ConfigError,
@@ -24,12 +24,12 @@ from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySetti
 
 MAX_ID = 2**31 - 1
 """Confluent's wire format has four bytes for an id, a signed int of Java's."""
-_LISTED, _SHOWN = 10, 500
+_MAX_LISTED, _MAX_ERROR_CHARS = 10, 500
 # Versions before the latest one that are looked at.
-_VERSIONS = 20
+_MAX_OLDER_VERSIONS = 20
 
 
-class Registry:
+class SchemaRegistry:
     """Ask one registry.
 
     Args:
@@ -50,7 +50,11 @@ class Registry:
                 why=str(error),
                 remedy="install airflow-provider-mysql-cdc[avro] where the Spark driver runs (docs/avro.md)",
             ) from error
-        self._schema, self._refusal, self._no_token = Schema, SchemaRegistryError, OAuthTokenError
+        self._schema_type, self._registry_error_type, self._token_error_type = (
+            Schema,
+            SchemaRegistryError,
+            OAuthTokenError,
+        )
         try:
             self._client: Any = SchemaRegistryClient(client_settings(settings))
         except (ValueError, TypeError, OSError) as error:  # OSError: a file of certificates or the key in it
@@ -62,7 +66,7 @@ class Registry:
                 "the machine of the Spark driver",
             ) from error
 
-    def id_of(self, subject: str, text: str, about: str) -> SchemaId:
+    def schema_id(self, subject: str, text: str, about: str) -> SchemaId:
         """Return the id of a schema, which is registered if that is asked for; with its GUID if that is.
 
         Args:
@@ -76,52 +80,53 @@ class Registry:
             RegistryAuthError: The registry refuses the account.
             RegistryConnectionError: The registry cannot be reached, or fails.
         """
-        schema, settings = self._schema(text, "AVRO"), self._settings
+        schema, settings = self._schema_type(text, "AVRO"), self._settings
         try:
             if settings.use_latest:
-                found = self._latest(subject, text, about)
+                registered = self._latest(subject, text, about)
             elif settings.register:
-                found = self._registered(subject, schema)
+                registered = self._register(subject, schema)
             else:
-                found = self._client.lookup_schema(subject, schema, normalize_schemas=settings.normalize)
+                registered = self._client.lookup_schema(subject, schema, normalize_schemas=settings.normalize)
         except CdcError:
             raise
         except Exception as error:
-            raise self._named(error, subject, text, about) from error
-        number = found.schema_id
-        if not isinstance(number, int) or not 0 <= number <= MAX_ID:
+            raise self._registry_error(error, subject, text, about) from error
+        schema_id = registered.schema_id
+        if not isinstance(schema_id, int) or not 0 <= schema_id <= MAX_ID:
             raise RegistryError(
                 "the registry gives an id that Confluent's wire format cannot hold",
-                where=self._place(subject, about),
-                why=f"it is {number!r:.100}",
+                where=self._location(subject, about),
+                why=f"it is {schema_id!r:.100}",
                 remedy="let the registry give ids of 32 bits (Apicurio: content ids)",
             )
-        return SchemaId(number, self._guid(found, subject, about) if settings.guids_for else None)
+        return SchemaId(schema_id, self._guid(registered, subject, about) if settings.guids_for else None)
 
-    def _registered(self, subject: str, schema: Any) -> Any:
+    def _register(self, subject: str, schema: Any) -> Any:
         """Register a schema; return the answer, of which clients before 2.9 give the id alone."""
-        ask, normalize = self._client, self._settings.normalize
-        if not hasattr(ask, "register_schema_full_response"):
-            return SimpleNamespace(schema_id=ask.register_schema(subject, schema, normalize_schemas=normalize))
-        return ask.register_schema_full_response(subject, schema, normalize_schemas=normalize)
+        client, normalize = self._client, self._settings.normalize
+        if not hasattr(client, "register_schema_full_response"):
+            return SimpleNamespace(schema_id=client.register_schema(subject, schema, normalize_schemas=normalize))
+        return client.register_schema_full_response(subject, schema, normalize_schemas=normalize)
 
-    def _guid(self, found: Any, subject: str, about: str) -> str:
+    def _guid(self, registered: Any, subject: str, about: str) -> str:
         """Return the GUID in an answer; Confluent's registry has them since 8.0, its client since 2.11."""
-        given = getattr(found, "guid", None)
+        guid = getattr(registered, "guid", None)
         try:
-            return str(UUID(given))
+            return str(UUID(guid))
         except (TypeError, ValueError, AttributeError):
-            wanted = self._settings.guids_for
+            property_name = self._settings.guids_for
             raise RegistryError(
-                f"the registry gives no GUID for the schema, which {wanted} asks to be put into headers",
-                where=self._place(subject, about),
-                why=f"its answer for id {found.schema_id} has {'none' if given is None else f'{given!r:.100}'}: "
+                f"the registry gives no GUID for the schema, which {property_name} asks to be put into headers",
+                where=self._location(subject, about),
+                why=f"its answer for id {registered.schema_id} has {'none' if guid is None else f'{guid!r:.100}'}: "
                 "registries other than Confluent's (Apicurio's among them), Confluent's before 8.0 and "
                 "confluent-kafka before 2.11 know none",
-                remedy=f"remove {wanted}, so that ids stand before the bytes, or name a registry that gives GUIDs",
+                remedy=f"remove {property_name}, so that ids stand before the bytes, or name a registry that "
+                "gives GUIDs",
             ) from None
 
-    def subjects(self) -> int:
+    def subject_count(self) -> int:
         """Return how many subjects the registry has; it shows that address and account are right.
 
         Raises:
@@ -132,7 +137,7 @@ class Registry:
         try:
             return len(self._client.get_subjects())
         except Exception as error:
-            raise self._named(error, "(all)", "null", "its subjects") from error
+            raise self._registry_error(error, "(all)", "null", "its subjects") from error
 
     def close(self) -> None:
         """Close the connections."""
@@ -140,58 +145,61 @@ class Registry:
 
     def _latest(self, subject: str, text: str, about: str) -> Any:
         """Return the subject's latest version, or for rows from before it was made the last one that fits them."""
-        here, newest = json.loads(text), self._client.get_latest_version(subject)
-        there = json.loads(newest.schema.schema_str)
-        if same_meaning(there, here):
-            return newest
-        older = (v for v in self._client.get_versions(subject) if v != newest.version)
-        for version in sorted(older, reverse=True)[:_VERSIONS]:
-            found = self._client.get_version(subject, version)
-            if same_meaning(json.loads(found.schema.schema_str), here):
-                return found
+        table_schema, latest = json.loads(text), self._client.get_latest_version(subject)
+        latest_schema = json.loads(latest.schema.schema_str)
+        if equivalent_schemas(latest_schema, table_schema):
+            return latest
+        older = (v for v in self._client.get_versions(subject) if v != latest.version)
+        for version in sorted(older, reverse=True)[:_MAX_OLDER_VERSIONS]:
+            registered = self._client.get_version(subject, version)
+            if equivalent_schemas(json.loads(registered.schema.schema_str), table_schema):
+                return registered
         raise IncompatibleSchemaError(
             "the subject's latest schema is another one than the table's, and so are those before",
-            where=self._place(subject, about),
-            why="use.latest.version takes it as it is; " + _listed(differences(there, here)),
+            where=self._location(subject, about),
+            why="use.latest.version takes it as it is; " + _join_differences(differences(latest_schema, table_schema)),
             remedy="register the table's schema, or set use.latest.version=false",
         )
 
-    def _place(self, subject: str, about: str) -> str:
+    def _location(self, subject: str, about: str) -> str:
         return f"{about}, subject {subject}, registry {self._settings.url}"
 
-    def _named(self, error: Exception, subject: str, text: str, about: str) -> CdcError:
-        place = self._place(subject, about)
-        if isinstance(error, self._no_token):
+    def _registry_error(self, error: Exception, subject: str, text: str, about: str) -> CdcError:
+        location = self._location(subject, about)
+        if isinstance(error, self._token_error_type):
             client = self._settings.oauth
             return RegistryConnectionError(
                 "the token server gives no token for the schema registry",
-                where=f"{place}, token server {client.issuer if client else ''}",
-                why=f"{error}"[:_SHOWN],
+                where=f"{location}, token server {client.issuer if client else ''}",
+                why=f"{error}"[:_MAX_ERROR_CHARS],
                 remedy="correct bearer.auth.client.id, bearer.auth.client.secret and bearer.auth.scope, or look "
                 "whether the token server runs; nothing of this schema was written",
             )
-        if not isinstance(error, self._refusal):
+        if not isinstance(error, self._registry_error_type):
             return RegistryConnectionError(
                 "the schema registry cannot be reached",
-                where=place,
-                why=f"{type(error).__name__}: {error}"[:_SHOWN],
+                where=location,
+                why=f"{type(error).__name__}: {error}"[:_MAX_ERROR_CHARS],
                 remedy="look whether it runs and whether its address, TLS files and the network are right; nothing of "
                 "this schema was written",
             )
-        status, said = int(error.http_status_code), f"HTTP {error.http_status_code}, {error.error_message}"[:_SHOWN]
+        status, response = (
+            int(error.http_status_code),
+            f"HTTP {error.http_status_code}, {error.error_message}"[:_MAX_ERROR_CHARS],
+        )
         if status in (401, 403):
             return RegistryAuthError(
                 "the schema registry refuses the account",
-                where=place,
-                why=said,
+                where=location,
+                why=response,
                 remedy="correct basic.auth.user.info, the token's properties or the client's certificate, or grant the "
                 "account to read and write this subject",
             )
         if status in (409, 422):
             return IncompatibleSchemaError(
                 "the schema registry refuses the table's schema",
-                where=place,
-                why=f"{said}; {self._against_latest(subject, text)}",
+                where=location,
+                why=f"{response}; {self._differences_from_latest(subject, text)}",
                 remedy="give the new column a default or make it nullable, take the change back, or let the subject's "
                 "compatibility allow it (PUT /config/<subject>); then run the task again, which goes on from what is "
                 "committed",
@@ -199,33 +207,33 @@ class Registry:
         if status == 404:
             return RegistryError(
                 "the schema registry does not have the table's schema",
-                where=place,
-                why=f"{said}; {self._against_latest(subject, text)}",
+                where=location,
+                why=f"{response}; {self._differences_from_latest(subject, text)}",
                 remedy="register it, set auto.register.schemas=true, or correct the address: it ends where /subjects "
                 "begins",
             )
         return RegistryConnectionError(
             "the schema registry fails",
-            where=place,
-            why=said,
+            where=location,
+            why=response,
             remedy="look into the registry's log; nothing of this schema was written",
             retriable=status >= 500 or status in (408, 429),
         )
 
-    def _against_latest(self, subject: str, text: str) -> str:
+    def _differences_from_latest(self, subject: str, text: str) -> str:
         """Return how a schema differs from the subject's latest, as far as the registry tells."""
         try:
-            there = json.loads(self._client.get_latest_version(subject).schema.schema_str)
-            return _listed(differences(there, json.loads(text)))
+            latest_schema = json.loads(self._client.get_latest_version(subject).schema.schema_str)
+            return _join_differences(differences(latest_schema, json.loads(text)))
         except Exception:
             return "the subject has no schema to compare with"
 
 
-def _listed(texts: list[str]) -> str:
+def _join_differences(texts: list[str]) -> str:
     if not texts:
         return "no column differs from the subject's latest schema"
-    more = f"; and {len(texts) - _LISTED} more" if len(texts) > _LISTED else ""
-    return "; ".join(texts[:_LISTED]) + more
+    more = f"; and {len(texts) - _MAX_LISTED} more" if len(texts) > _MAX_LISTED else ""
+    return "; ".join(texts[:_MAX_LISTED]) + more
 
 
 def client_settings(settings: RegistrySettings) -> dict[str, Any]:

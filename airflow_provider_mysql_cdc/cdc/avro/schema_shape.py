@@ -5,38 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-_MEANING = ("logicalType", "precision", "scale")
+_LOGICAL_PROPERTIES = ("logicalType", "precision", "scale")
 _IMAGES = ("before", "after")
 
 
-def shape(schema: Any, space: str = "") -> Any:
+def canonical_form(schema: Any, namespace: str = "") -> Any:
     """Return a schema without what changes neither bytes nor values: names in full, no defaults, texts or properties.
 
     Args:
         schema: The parsed schema.
-        space: The namespace around it.
+        namespace: The namespace around it.
 
     Source: Avro specification 1.11, "Parsing Canonical Form", and beyond it the logical types.
     """
     if isinstance(schema, list):
-        return [shape(branch, space) for branch in schema]
+        return [canonical_form(branch, namespace) for branch in schema]
     if isinstance(schema, str):
-        return schema if schema in _PRIMITIVES else _full(schema, space)
+        return schema if schema in _PRIMITIVES else _full_name(schema, namespace)
     kind = schema["type"]
     if not isinstance(kind, str):
-        return shape(kind, space)
+        return canonical_form(kind, namespace)
     out: dict[str, Any] = {"type": kind}
     if "name" in schema:
-        out["name"] = _full(schema["name"], schema.get("namespace", space))
-        space = out["name"].rpartition(".")[0]
+        out["name"] = _full_name(schema["name"], schema.get("namespace", namespace))
+        namespace = out["name"].rpartition(".")[0]
     if kind == "record":
-        out["fields"] = [{"name": f["name"], "type": shape(f["type"], space)} for f in schema["fields"]]
-    out |= {name: shape(schema[name], space) for name in ("items", "values") if name in schema}
-    out |= {name: schema[name] for name in ("symbols", "size", *_MEANING) if name in schema}
+        out["fields"] = [{"name": f["name"], "type": canonical_form(f["type"], namespace)} for f in schema["fields"]]
+    out |= {name: canonical_form(schema[name], namespace) for name in ("items", "values") if name in schema}
+    out |= {name: schema[name] for name in ("symbols", "size", *_LOGICAL_PROPERTIES) if name in schema}
     return kind if len(out) == 1 else out
 
 
-def same_meaning(one: Any, other: Any) -> bool:
+def equivalent_schemas(one: Any, other: Any) -> bool:
     """Return whether a reader of either schema reads the bytes of the other, and takes its values for the same.
 
     What a number or a text stands for (milliseconds or microseconds, signed or not) says the type's name of Connect, or
@@ -46,7 +46,7 @@ def same_meaning(one: Any, other: Any) -> bool:
         one: A parsed schema.
         other: Another one.
     """
-    if shape(one) != shape(other):
+    if canonical_form(one) != canonical_form(other):
         return False
     pairs = zip(_semantics(one), _semantics(other), strict=True)
     return all(a == b or a is None or b is None for a, b in pairs)
@@ -78,8 +78,8 @@ def _semantic(kind: Mapping[str, Any]) -> str | None:
 _PRIMITIVES = frozenset(("null", "boolean", "int", "long", "float", "double", "bytes", "string"))
 
 
-def _full(name: str, space: str) -> str:
-    return name if "." in name or not space else f"{space}.{name}"
+def _full_name(name: str, namespace: str) -> str:
+    return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
 def differences(old: Any, new: Any) -> list[str]:
@@ -92,13 +92,13 @@ def differences(old: Any, new: Any) -> list[str]:
     before, after = dict(_columns(old)), dict(_columns(new))
     out = []
     for name in dict.fromkeys([*before, *after]):
-        then, now = before.get(name), after.get(name)
-        if then is None:
-            out.append(f"{name} is new: {now}")
-        elif now is None:
-            out.append(f"{name} is gone, it was {then}")
-        elif then != now:
-            out.append(f"{name} was {then}, is {now}")
+        old_type, new_type = before.get(name), after.get(name)
+        if old_type is None:
+            out.append(f"{name} is new: {new_type}")
+        elif new_type is None:
+            out.append(f"{name} is gone, it was {old_type}")
+        elif old_type != new_type:
+            out.append(f"{name} was {old_type}, is {new_type}")
     return out
 
 
@@ -107,10 +107,10 @@ def _columns(schema: Any) -> Iterator[tuple[str, str]]:
     fields: Mapping[str, Any] = {f["name"]: f for f in schema["fields"]} if isinstance(schema, dict) else {}
     row = _record(fields["before"]["type"]) if set(_IMAGES) <= fields.keys() else None
     for column in (row or {}).get("fields", ()):
-        yield f"column {column['name']}", _told(column)
+        yield f"column {column['name']}", _describe_member(column)
     for name, member in fields.items():
         if row is None or name not in _IMAGES:
-            yield (f"column {name}" if row is None else f"member {name}"), _told(member)
+            yield (f"column {name}" if row is None else f"member {name}"), _describe_member(member)
 
 
 def _record(kind: Any) -> dict[str, Any] | None:
@@ -118,7 +118,7 @@ def _record(kind: Any) -> dict[str, Any] | None:
     return next((b for b in branches if isinstance(b, dict) and b.get("type") == "record"), None)
 
 
-def _told(member: Mapping[str, Any]) -> str:
+def _describe_member(member: Mapping[str, Any]) -> str:
     kind = member["type"]
     branches = kind if isinstance(kind, list) else [kind]
     text = " or ".join(map(_type_text, branches))
@@ -130,5 +130,5 @@ def _type_text(kind: Any) -> str:
         return str(kind)
     if kind.get("logicalType") == "decimal":
         return f"decimal({kind['precision']},{kind['scale']})"
-    named = kind.get("name") or _semantic(kind) or kind.get("logicalType")
-    return f"{kind['type']} {named}" if named else str(kind["type"])
+    type_name = kind.get("name") or _semantic(kind) or kind.get("logicalType")
+    return f"{kind['type']} {type_name}" if type_name else str(kind["type"])

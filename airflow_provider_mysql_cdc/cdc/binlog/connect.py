@@ -9,17 +9,26 @@ from typing import Any, TypeVar
 
 import pymysql
 
-from airflow_provider_mysql_cdc.cdc.binlog.login import ENCRYPTED_MODES, Login, forget_locals, password_bytes
-from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import PatientReads, keep_alive, whereabouts
+from airflow_provider_mysql_cdc.cdc.binlog.login import (
+    ENCRYPTED_MODES,
+    SecureConnection,
+    clear_frame_locals,
+    password_bytes,
+)
+from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import (
+    DeadlineReader,
+    connection_lost_reason,
+    enable_keepalive,
+)
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import TLS_ERROR, from_exception
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
-__all__ = ["ConnectionSettings", "connect", "fetch_all", "fetch_named"]
+__all__ = ["ConnectionSettings", "connect", "fetch_all", "fetch_dicts"]
 
 T = TypeVar("T")
 
-PROGRAM = "airflow-provider-mysql-cdc"
+PROGRAM_NAME = "airflow-provider-mysql-cdc"
 _BUFFER_BYTES = 1 << 16
 
 
@@ -40,17 +49,17 @@ def connect(settings: ConnectionSettings, *, replication: bool = False) -> Any:
         ConfigError: A certificate file cannot be read, or the driver lacks an option or a package.
     """
     try:
-        conn = _open(settings, _tls_context(settings), _arguments(settings))
+        conn = _open(settings, _tls_context(settings), _driver_arguments(settings))
     except CdcError:
         raise
     except Exception as error:
-        forget_locals(error)
-        raise _named(error, settings.address()) from error
-    _be_patient(conn, settings)
+        clear_frame_locals(error)
+        raise _connect_error(error, settings.address()) from error
+    _set_timeouts(conn, settings)
     return conn
 
 
-def _be_patient(conn: Any, settings: ConnectionSettings) -> None:
+def _set_timeouts(conn: Any, settings: ConnectionSettings) -> None:
     """Let a connection wait for answers as ``patience`` says.
 
     The driver's own connect_timeout ends with the TCP connection; a server that accepts and then says nothing is met by
@@ -58,19 +67,19 @@ def _be_patient(conn: Any, settings: ConnectionSettings) -> None:
     """
 
     def open_another() -> Any:
-        return _open(settings, _tls_context(settings), _arguments(settings))
+        return _open(settings, _tls_context(settings), _driver_arguments(settings))
 
-    def gone() -> str | None:
-        return whereabouts(open_another, conn.thread_id())
+    def lost_reason() -> str | None:
+        return connection_lost_reason(open_another, conn.thread_id())
 
-    reads = PatientReads(conn._sock, settings.silence_timeout_s, settings.query_timeout_s, gone)
+    reads = DeadlineReader(conn._sock, settings.silence_timeout_s, settings.query_timeout_s, lost_reason)
     # Nothing is lost with the driver's own buffer: the answer to the login has been read to its end.
     conn._rfile = io.BufferedReader(reads, _BUFFER_BYTES)
     conn._read_timeout = conn._write_timeout = settings.silence_timeout_s
-    keep_alive(conn._sock, settings.silence_timeout_s)
+    enable_keepalive(conn._sock, settings.silence_timeout_s)
 
 
-def _named(error: Exception, where: str) -> CdcError:
+def _connect_error(error: Exception, where: str) -> CdcError:
     """Return the named error of what the driver raises while it connects; it raises anything at a broken server."""
     if isinstance(error, pymysql.MySQLError | OSError):
         return from_exception(error, where)
@@ -107,19 +116,19 @@ def _named(error: Exception, where: str) -> CdcError:
 
 def _open(settings: ConnectionSettings, context: ssl.SSLContext | None, arguments: dict[str, Any]) -> Any:
     if context is None:
-        return Login(encrypted=False, ssl_disabled=True, **arguments)
+        return SecureConnection(require_tls=False, ssl_disabled=True, **arguments)
     try:
-        return Login(encrypted=settings.ssl_mode in ENCRYPTED_MODES, ssl=context, **arguments)
+        return SecureConnection(require_tls=settings.ssl_mode in ENCRYPTED_MODES, ssl=context, **arguments)
     except pymysql.MySQLError as error:
         if settings.ssl_mode != "preferred" or error.args[:1] != (TLS_ERROR,):
             raise
-        forget_locals(error)
+        clear_frame_locals(error)
     # STRM-36: preferred falls back to plain when the server offers no encryption.
-    return Login(encrypted=False, ssl_disabled=True, **arguments)
+    return SecureConnection(require_tls=False, ssl_disabled=True, **arguments)
 
 
-def _arguments(settings: ConnectionSettings) -> dict[str, Any]:
-    limit = settings.connect_timeout_s or 30.0
+def _driver_arguments(settings: ConnectionSettings) -> dict[str, Any]:
+    timeout_s = settings.connect_timeout_s or 30.0
     return {
         "host": settings.host,
         "port": settings.port,
@@ -127,10 +136,10 @@ def _arguments(settings: ConnectionSettings) -> dict[str, Any]:
         "password": password_bytes(settings.password),
         "charset": "utf8mb4",
         "autocommit": True,
-        "connect_timeout": limit,
-        "read_timeout": limit,
-        "write_timeout": limit,
-        "program_name": PROGRAM,
+        "connect_timeout": timeout_s,
+        "read_timeout": timeout_s,
+        "write_timeout": timeout_s,
+        "program_name": PROGRAM_NAME,
         **dict(settings.driver_options),
     }
 
@@ -143,7 +152,7 @@ def _tls_context(settings: ConnectionSettings) -> ssl.SSLContext | None:
     verify = mode in ("verify_ca", "verify_identity")
     try:
         # Loading the machine's own certificates costs 45 ms of CPU a connection (measured); only checking needs them.
-        context = ssl.create_default_context(cafile=settings.ssl_ca) if verify else _unchecked(settings.ssl_ca)
+        context = ssl.create_default_context(cafile=settings.ssl_ca) if verify else _unverified_context(settings.ssl_ca)
         # The certificates MySQL makes for itself lack extensions that strict checking (Python 3.13) asks for.
         context.verify_flags &= ~ssl.VERIFY_X509_STRICT
         context.check_hostname = mode == "verify_identity"
@@ -162,7 +171,7 @@ def _tls_context(settings: ConnectionSettings) -> ssl.SSLContext | None:
     return context
 
 
-def _unchecked(ca: str | None) -> ssl.SSLContext:
+def _unverified_context(ca: str | None) -> ssl.SSLContext:
     """Return a context that encrypts and does not check; a file that is named must be readable all the same."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
@@ -177,10 +186,10 @@ def fetch_all(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[tuple[Any
     Raises:
         SourceError: The leaf that fits the server's message.
     """
-    return _run(conn, sql, args, lambda cursor: list(cursor.fetchall()))
+    return _execute(conn, sql, args, lambda cursor: list(cursor.fetchall()))
 
 
-def fetch_named(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
+def fetch_dicts(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[dict[str, Any]]:
     """Run a statement and return its rows by column name; SHOW statements gain columns from version to version.
 
     Raises:
@@ -192,10 +201,10 @@ def fetch_named(conn: Any, sql: str, args: tuple[Any, ...] = ()) -> list[dict[st
         # SHOW SLAVE HOSTS of 8.0.15 ends the row of a client without a UUID one column early.
         return [dict(zip(names, row, strict=False)) for row in cursor.fetchall()]
 
-    return _run(conn, sql, args, rows)
+    return _execute(conn, sql, args, rows)
 
 
-def _run(conn: Any, sql: str, args: tuple[Any, ...], read: Callable[[Any], T]) -> T:
+def _execute(conn: Any, sql: str, args: tuple[Any, ...], read: Callable[[Any], T]) -> T:
     try:
         with conn.cursor() as cursor:
             cursor.execute(sql, args or None)

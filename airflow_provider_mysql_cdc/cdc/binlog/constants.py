@@ -45,7 +45,7 @@ HEARTBEAT_LOG_EVENT_V2: int = 41
 GTID_TAGGED_LOG_EVENT: int = 42
 
 # Passed on as they are; all others are handled by the stream itself or refused.
-ROWS_VERSIONS: dict[int, int] = {
+ROW_EVENT_KINDS: dict[int, int] = {
     WRITE_ROWS_EVENT_V1: 0,
     WRITE_ROWS_EVENT_V2: 0,
     UPDATE_ROWS_EVENT_V1: 1,
@@ -57,7 +57,7 @@ ROWS_VERSIONS: dict[int, int] = {
 """Row events, and which of a decoder's functions reads them: write, update, delete, partial update."""
 GTID_EVENTS: frozenset[int] = frozenset({GTID_LOG_EVENT, GTID_TAGGED_LOG_EVENT, ANONYMOUS_GTID_LOG_EVENT})
 """Events that begin a transaction."""
-PLAIN_EVENTS: frozenset[int] = frozenset(
+PASSED_THROUGH_EVENTS: frozenset[int] = frozenset(
     {
         QUERY_EVENT, STOP_EVENT, INTVAR_EVENT, APPEND_BLOCK_EVENT, DELETE_FILE_EVENT, RAND_EVENT, USER_VAR_EVENT,
         XID_EVENT, BEGIN_LOAD_QUERY_EVENT, EXECUTE_LOAD_QUERY_EVENT, TABLE_MAP_EVENT, WRITE_ROWS_EVENT_V1,

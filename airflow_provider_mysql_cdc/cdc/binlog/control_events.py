@@ -6,17 +6,19 @@ from struct import Struct
 from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH, lenenc
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
 
 CRC_RESIDUE = 0x2144DF1C  # CRC-32 of any bytes followed by their own CRC-32, little-endian
-_FORMAT = Struct("<H50sIB").unpack_from  # binlog version, server version, creation time, length of event headers
-_FORMAT_LENGTH = 57
-_FLAGS_AT = 17  # offset of the flags in an event header
+_FORMAT_DESCRIPTION = Struct(
+    "<H50sIB"
+).unpack_from  # binlog version, server version, creation time, length of event headers
+_FORMAT_DESCRIPTION_LENGTH = 57
+_FLAGS_OFFSET = 17  # offset of the flags in an event header
 # Lengths of fixed event parts that the parsers of this package rely on.
-_POST_HEADERS = {
+_POST_HEADER_LENGTHS = {
     c.QUERY_EVENT: 13,
     c.ROTATE_EVENT: 8,
     c.TABLE_MAP_EVENT: 8,
@@ -30,21 +32,21 @@ _POST_HEADERS = {
 _HEARTBEAT_END, _HEARTBEAT_FILE, _HEARTBEAT_POSITION = 0, 1, 2
 
 
-def checksum_holds(event: Event) -> bool:
+def checksum_matches(event: Event) -> bool:
     """Return whether an event, given with its checksum, is what the server wrote."""
     return crc32(event.buf[event.body - HEADER_LENGTH : event.end]) == CRC_RESIDUE
 
 
-def without_checksum(event: Event) -> Event:
+def strip_checksum(event: Event) -> Event:
     """Return an event made up by the server without its checksum.
 
     Before the first FORMAT_DESCRIPTION nothing tells whether there is one.
     """
-    return event._replace(end=event.end - c.CHECKSUM_LENGTH) if checksum_holds(event) else event
+    return event._replace(end=event.end - c.CHECKSUM_LENGTH) if checksum_matches(event) else event
 
 
-@reading("a FORMAT_DESCRIPTION event")
-def check_format(event: Event) -> int:
+@event_parser("a FORMAT_DESCRIPTION event")
+def parse_format_description(event: Event) -> int:
     """Read a FORMAT_DESCRIPTION event; return the bytes of checksum that end each event of the file.
 
     Args:
@@ -55,35 +57,37 @@ def check_format(event: Event) -> int:
         BinlogCorruptError: The checksum does not hold.
     """
     buf, body = event.buf, event.body
-    if event.end - body < _FORMAT_LENGTH + 1 + c.CHECKSUM_LENGTH:
+    if event.end - body < _FORMAT_DESCRIPTION_LENGTH + 1 + c.CHECKSUM_LENGTH:
         raise IndexError(f"it has {event.end - body} bytes")
     # One length for each event type follows the fixed part; then the algorithm and a checksum.
-    lengths = buf[body + _FORMAT_LENGTH : event.end - c.CHECKSUM_LENGTH - 1]
-    version, server, _, header = _FORMAT(buf, body)
-    if version != 4 or header != HEADER_LENGTH:
-        raise _bad_format(event, server, f"binlog version {version} with headers of {header} bytes")
-    for kind, length in _POST_HEADERS.items():
+    post_header_lengths = buf[body + _FORMAT_DESCRIPTION_LENGTH : event.end - c.CHECKSUM_LENGTH - 1]
+    version, server_version, _, header_length = _FORMAT_DESCRIPTION(buf, body)
+    if version != 4 or header_length != HEADER_LENGTH:
+        raise _format_error(event, server_version, f"binlog version {version} with headers of {header_length} bytes")
+    for kind, length in _POST_HEADER_LENGTHS.items():
         # A server writes 0 for types it does not know any more.
-        if kind <= len(lengths) and lengths[kind - 1] not in (0, length):
-            raise _bad_format(event, server, f"events of type {kind} have {lengths[kind - 1]} fixed bytes")
+        if kind <= len(post_header_lengths) and post_header_lengths[kind - 1] not in (0, length):
+            raise _format_error(
+                event, server_version, f"events of type {kind} have {post_header_lengths[kind - 1]} fixed bytes"
+            )
     algorithm = buf[event.end - c.CHECKSUM_LENGTH - 1]
     if algorithm == c.CHECKSUM_OFF:
         return 0
     if algorithm != c.CHECKSUM_CRC32:
-        raise _bad_format(event, server, f"checksum algorithm {algorithm}")
-    if not checksum_holds(event) and not _holds_unless_in_use(event):
-        raise bad_checksum(event.file, event.start_pos, event.type)
+        raise _format_error(event, server_version, f"checksum algorithm {algorithm}")
+    if not checksum_matches(event) and not _matches_without_in_use(event):
+        raise checksum_error(event.file, event.start_pos, event.type)
     return c.CHECKSUM_LENGTH
 
 
-def _holds_unless_in_use(event: Event) -> bool:
+def _matches_without_in_use(event: Event) -> bool:
     """Check again with the in-use flag cleared: it changes in the file after the checksum was made."""
     raw = bytearray(event.buf[event.body - HEADER_LENGTH : event.end])
-    raw[_FLAGS_AT] &= ~c.LOG_EVENT_BINLOG_IN_USE_F & 0xFF
+    raw[_FLAGS_OFFSET] &= ~c.LOG_EVENT_BINLOG_IN_USE_F & 0xFF
     return crc32(raw) == CRC_RESIDUE
 
 
-@reading("a heartbeat")
+@event_parser("a heartbeat")
 def parse_heartbeat(event: Event, log_pos: int) -> tuple[str, int]:
     """Return file and position of a heartbeat, which tells how far the server has read.
 
@@ -111,17 +115,17 @@ def parse_heartbeat(event: Event, log_pos: int) -> tuple[str, int]:
     return file, position
 
 
-def bad_checksum(file: str, pos: int, kind: int) -> BinlogCorruptError:
+def checksum_error(file: str, pos: int, event_type: int) -> BinlogCorruptError:
     """Return the error for an event whose checksum does not hold."""
     return BinlogCorruptError(
         "the checksum of a binlog event does not hold",
         where=f"{file}:{pos}",
-        why=f"event of type {kind} was damaged on the server's disk or on the way",
+        why=f"event of type {event_type} was damaged on the server's disk or on the way",
         remedy="check the file with mysqlbinlog --verify-binlog-checksum; if it is sound, run the task again",
     )
 
 
-def incident(event: Event) -> BinlogCorruptError:
+def incident_error(event: Event) -> BinlogCorruptError:
     """Return the error for an INCIDENT event: a number (2 bytes) and a text with its length (1 byte)."""
     buf, body = event.buf, event.body
     text = buf[body + 3 : event.end].decode("utf-8", "replace")
@@ -133,7 +137,7 @@ def incident(event: Event) -> BinlogCorruptError:
     )
 
 
-def unsupported(event: Event) -> UnsupportedEventError:
+def unsupported_event(event: Event) -> UnsupportedEventError:
     """Return the error for an event that is not known and not marked as ignorable."""
     return UnsupportedEventError(
         f"binlog events of type {event.type} are not known",
@@ -143,10 +147,10 @@ def unsupported(event: Event) -> UnsupportedEventError:
     )
 
 
-def _bad_format(event: Event, server: bytes, why: str) -> UnsupportedEventError:
+def _format_error(event: Event, server_version: bytes, why: str) -> UnsupportedEventError:
     return UnsupportedEventError(
         "the binlog has a format that is not known",
         where=event.where(),
-        why=f"{why}, written by {server.rstrip(bytes(1)).decode('utf-8', 'replace')}",
+        why=f"{why}, written by {server_version.rstrip(bytes(1)).decode('utf-8', 'replace')}",
         remedy="check that the source is MySQL 5.7 to 9.x; update this package",
     )

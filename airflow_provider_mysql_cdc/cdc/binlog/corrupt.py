@@ -11,14 +11,14 @@ from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError
 
 # What malformed bytes raise where they are sliced, unpacked, decoded or looked up.
-READ_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error)
-CHECK = "check the file with mysqlbinlog --verify-binlog-checksum; if it is sound, report the event"
+MALFORMED_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error)
+CORRUPT_REMEDY = "check the file with mysqlbinlog --verify-binlog-checksum; if it is sound, report the event"
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def reading(what: str) -> Callable[[Callable[Concatenate[Event, P], R]], Callable[Concatenate[Event, P], R]]:
+def event_parser(what: str) -> Callable[[Callable[Concatenate[Event, P], R]], Callable[Concatenate[Event, P], R]]:
     """Return a decorator for a parser of events: what malformed bytes raise in it becomes ``BinlogCorruptError``.
 
     Args:
@@ -27,18 +27,18 @@ def reading(what: str) -> Callable[[Callable[Concatenate[Event, P], R]], Callabl
 
     def decorate(parse: Callable[Concatenate[Event, P], R]) -> Callable[Concatenate[Event, P], R]:
         @wraps(parse)
-        def run(event: Event, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        def wrapper(event: Event, /, *args: P.args, **kwargs: P.kwargs) -> R:
             try:
                 return parse(event, *args, **kwargs)
-            except READ_ERRORS as error:
-                raise unreadable(what, event, error) from error
+            except MALFORMED_ERRORS as error:
+                raise unreadable_event(what, event, error) from error
 
-        return run
+        return wrapper
 
     return decorate
 
 
-def unreadable(what: str, event: Event, error: Exception) -> BinlogCorruptError:
+def unreadable_event(what: str, event: Event, error: Exception) -> BinlogCorruptError:
     """Return the error for an event that cannot be read.
 
     Args:
@@ -46,4 +46,4 @@ def unreadable(what: str, event: Event, error: Exception) -> BinlogCorruptError:
         event: The event.
         error: What reading it raised.
     """
-    return BinlogCorruptError(f"{what} cannot be read", where=event.where(), why=str(error), remedy=CHECK)
+    return BinlogCorruptError(f"{what} cannot be read", where=event.where(), why=str(error), remedy=CORRUPT_REMEDY)

@@ -72,22 +72,22 @@ def start_dump(
     packets = PacketReader(sock, where, silence_timeout_s, on_wait)
     # mysqlbinlog (id 0) does not register either, and 8.0.15 can die of SHOW SLAVE HOSTS after such a client.
     if server_id:
-        _register(packets, server_id, where)
-    payload = gtid_dump(start.gtids, server_id) if by_gtid else position_dump(start, server_id)
+        _register_replica(packets, server_id, where)
+    payload = gtid_dump_command(start.gtids, server_id) if by_gtid else position_dump_command(start, server_id)
     packets.send(len(payload).to_bytes(4, "little") + payload)
     return packets
 
 
-def _register(packets: PacketReader, server_id: int, where: str) -> None:
+def _register_replica(packets: PacketReader, server_id: int, where: str) -> None:
     packets.send(ReportSlave(REPORT_HOST).encoded(server_id))
     try:
-        packets.answer()
+        packets.read_response()
     except SourceAuthError as error:
         # The server answers with 1045, although the account is connected already.
-        raise lacks_replication_slave(where, error.why) from error
+        raise replication_slave_error(where, error.why) from error
 
 
-def lacks_replication_slave(where: str, why: str) -> SourcePrivilegeError:
+def replication_slave_error(where: str, why: str) -> SourcePrivilegeError:
     """Return the error for an account that may not read the binlog (SETUP-06).
 
     Args:
@@ -102,13 +102,13 @@ def lacks_replication_slave(where: str, why: str) -> SourcePrivilegeError:
     )
 
 
-def position_dump(start: BinlogOffset, server_id: int) -> bytes:
+def position_dump_command(start: BinlogOffset, server_id: int) -> bytes:
     """Return the COM_BINLOG_DUMP command; a position beyond 32 bits becomes the file's start."""
     pos = start.pos if start.pos <= _LOW32 else FILE_START
     return _DUMP.pack(_COM_BINLOG_DUMP, pos, 0, server_id) + start.file.encode()
 
 
-def gtid_dump(gtids: str | None, server_id: int) -> bytes:
+def gtid_dump_command(gtids: str | None, server_id: int) -> bytes:
     """Return the COM_BINLOG_DUMP_GTID command.
 
     Raises:
@@ -125,8 +125,8 @@ def gtid_dump(gtids: str | None, server_id: int) -> bytes:
             why=str(error),
             remedy="open it by file and position, on the server the offset belongs to",
         ) from error
-    head = _DUMP_GTID.pack(_COM_BINLOG_DUMP_GTID, _THROUGH_GTID, server_id, 0, FILE_START, len(encoded))
-    return head + encoded
+    header = _DUMP_GTID.pack(_COM_BINLOG_DUMP_GTID, _THROUGH_GTID, server_id, 0, FILE_START, len(encoded))
+    return header + encoded
 
 
 def require_same_server(connection: Any, offset: BinlogOffset) -> None:
@@ -141,12 +141,12 @@ def require_same_server(connection: Any, offset: BinlogOffset) -> None:
     """
     if offset.server_uuid is None:
         return
-    found = fetch_all(connection, "SELECT @@server_uuid")[0][0]
-    if found.lower() != offset.server_uuid.lower():
+    server_uuid = fetch_all(connection, "SELECT @@server_uuid")[0][0]
+    if server_uuid.lower() != offset.server_uuid.lower():
         raise BinlogPurgedError(
             "the stored position belongs to another server",
             where=str(offset),
-            why=f"it was read on server {offset.server_uuid}, and server {found} answers; "
+            why=f"it was read on server {offset.server_uuid}, and server {server_uuid} answers; "
             "a binlog file and position mean nothing on another server",
             remedy="set database.hostname to the former server, or take a new snapshot from this one",
         )

@@ -41,7 +41,7 @@ class Event(NamedTuple):
         return f"{self.file}:{self.start_pos}"
 
 
-class Walked(Protocol):
+class DecodedTransactions(Protocol):
     """What a stream reads of a walk (``decode.native_transactions``)."""
 
     @property
@@ -57,6 +57,6 @@ class Walked(Protocol):
         """Whether more bytes may bring more of them."""
 
 
-Walk = Callable[[bytes, int, str, int, int, int], Walked]
+TransactionDecoder = Callable[[bytes, int, str, int, int, int], DecodedTransactions]
 """Deals with the transactions that it knows: chunk, offset of the packet with the first one's GTID event, file,
 position, the position behind which no event ends, bytes of checksum behind each event."""

@@ -11,7 +11,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import READ_ERRORS, reading, unreadable
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import MALFORMED_ERRORS, event_parser, unreadable_event
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.query import QueryEvent, parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.wire import lenenc, signed_varint, varint
@@ -22,7 +22,7 @@ from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 __all__ = [
     "GtidEvent",
     "QueryEvent",
-    "Rotate",
+    "RotateEvent",
     "parse_gtid",
     "parse_previous_gtids",
     "parse_query",
@@ -33,17 +33,17 @@ __all__ = [
 
 _ROTATE = Struct("<Q").unpack_from
 _GTID = Struct("<B16sqBqq")  # flags, uuid, number, kind of the logical clock, last committed, sequence number
-_GTID_USUAL = Struct("<B16sqBqqQ")  # the same, seven bytes of the commit time, the first of the transaction's length
-_LENGTH_AT = _GTID_USUAL.size - 1
-_GTID_SHORT = Struct("<B16sq")  # MySQL 5.6
+_GTID_FULL = Struct("<B16sqBqqQ")  # the same, seven bytes of the commit time, the first of the transaction's length
+_LENGTH_OFFSET = _GTID_FULL.size - 1
+_GTID_5_6 = Struct("<B16sq")  # MySQL 5.6
 _LOGICAL_CLOCK = 2
 _TIME_BYTES = 7
 _NUMBER_BYTES = 8
-_HAS_ORIGINAL = 1 << 55
+_HAS_ORIGINAL_TIME = 1 << 55
 _cached_uuid = lru_cache(maxsize=256)(uuid_text)
 
 
-class Rotate(NamedTuple):
+class RotateEvent(NamedTuple):
     """Name the next binlog file.
 
     Args:
@@ -75,28 +75,28 @@ class GtidEvent(NamedTuple):
     transaction_length: int = 0
 
 
-@reading("a ROTATE event")
-def parse_rotate(event: Event) -> Rotate:
+@event_parser("a ROTATE event")
+def parse_rotate(event: Event) -> RotateEvent:
     """Parse a ROTATE event.
 
     Raises:
         BinlogCorruptError: The structure does not hold, or it names no binlog file.
     """
     buf, body = event.buf, event.body
-    _require(event, _NUMBER_BYTES + 1)
+    _require_size(event, _NUMBER_BYTES + 1)
     name = buf[body + _NUMBER_BYTES : event.end].decode()
     file_number(name)
-    return Rotate(name, _ROTATE(buf, body)[0])
+    return RotateEvent(name, _ROTATE(buf, body)[0])
 
 
-@reading("an XID event")
+@event_parser("an XID event")
 def parse_xid(event: Event) -> int:
     """Return the storage engine's number of the transaction that an XID event commits.
 
     Raises:
         BinlogCorruptError: The structure does not hold.
     """
-    _require(event, _NUMBER_BYTES)
+    _require_size(event, _NUMBER_BYTES)
     return int.from_bytes(event.buf[event.body : event.body + 8], "little")
 
 
@@ -109,12 +109,12 @@ def parse_rows_query(event: Event) -> str:
     return event.buf[event.body + 1 : event.end].decode("utf-8", "replace")
 
 
-def _require(event: Event, size: int) -> None:
+def _require_size(event: Event, size: int) -> None:
     if event.end - event.body < size:
         raise IndexError(f"it has {event.end - event.body} bytes, {size} expected")
 
 
-@reading("a PREVIOUS_GTIDS event")
+@event_parser("a PREVIOUS_GTIDS event")
 def parse_previous_gtids(event: Event) -> GtidSet:
     """Return the set of a PREVIOUS_GTIDS event: everything executed before this file.
 
@@ -136,43 +136,43 @@ def parse_gtid(event: Event) -> GtidEvent:
         raise UnsupportedEventError(f"event type {event.type} announces no transaction", where=event.where())
     try:
         return parse(event)
-    except READ_ERRORS as error:
-        raise unreadable("a GTID event", event, error) from error
+    except MALFORMED_ERRORS as error:
+        raise unreadable_event("a GTID event", event, error) from error
 
 
 def _parse_untagged(event: Event) -> GtidEvent:
     buf, pos, end = event.buf, event.body, event.end
-    if end - pos >= _GTID_USUAL.size and event.type == c.GTID_LOG_EVENT:
-        _, uuid, number, clock, last, sequence, time = _GTID_USUAL.unpack_from(buf, pos)
-        if clock == _LOGICAL_CLOCK and number > 0 and not time & _HAS_ORIGINAL:
-            length, time = lenenc(buf, pos + _LENGTH_AT)[0], time & _HAS_ORIGINAL - 1
-            return GtidEvent(f"{_cached_uuid(uuid)}:{number}", time, time, last, sequence, length)
-    clock = last = sequence = immediate = original = length = 0
+    if end - pos >= _GTID_FULL.size and event.type == c.GTID_LOG_EVENT:
+        _, uuid, number, clock, last_committed, sequence_number, time = _GTID_FULL.unpack_from(buf, pos)
+        if clock == _LOGICAL_CLOCK and number > 0 and not time & _HAS_ORIGINAL_TIME:
+            length, time = lenenc(buf, pos + _LENGTH_OFFSET)[0], time & _HAS_ORIGINAL_TIME - 1
+            return GtidEvent(f"{_cached_uuid(uuid)}:{number}", time, time, last_committed, sequence_number, length)
+    clock = last_committed = sequence_number = immediate = original = length = 0
     if end - pos >= _GTID.size:
-        _, uuid, number, clock, last, sequence = _GTID.unpack_from(buf, pos)
-    elif end - pos >= _GTID_SHORT.size:
-        _, uuid, number = _GTID_SHORT.unpack_from(buf, pos)
+        _, uuid, number, clock, last_committed, sequence_number = _GTID.unpack_from(buf, pos)
+    elif end - pos >= _GTID_5_6.size:
+        _, uuid, number = _GTID_5_6.unpack_from(buf, pos)
     else:
         raise IndexError("the event is shorter than its fixed part")
     if number < 1 and event.type != c.ANONYMOUS_GTID_LOG_EVENT:
         raise ValueError(f"the number of the GTID is {number}")
     pos += _GTID.size
     if clock != _LOGICAL_CLOCK:
-        last = sequence = 0
+        last_committed = sequence_number = 0
     elif end - pos >= _TIME_BYTES:
         immediate = original = int.from_bytes(buf[pos : pos + _TIME_BYTES], "little")
         pos += _TIME_BYTES
-        if immediate & _HAS_ORIGINAL:
-            immediate &= _HAS_ORIGINAL - 1
+        if immediate & _HAS_ORIGINAL_TIME:
+            immediate &= _HAS_ORIGINAL_TIME - 1
             original = int.from_bytes(buf[pos : pos + _TIME_BYTES], "little")
             pos += _TIME_BYTES
         if pos < end:
             length = lenenc(buf, pos)[0]
     gtid = None if event.type == c.ANONYMOUS_GTID_LOG_EVENT else f"{_cached_uuid(uuid)}:{number}"
-    return GtidEvent(gtid, original, immediate, last, sequence, length)
+    return GtidEvent(gtid, original, immediate, last_committed, sequence_number, length)
 
 
-class _Tagged(NamedTuple):
+class _TaggedGtid(NamedTuple):
     """Fields of a tagged GTID event by their numbers in the serialized message."""
 
     flags: int = 0
@@ -197,7 +197,7 @@ def _uuid_field(buf: bytes, pos: int) -> tuple[str, int]:
     return uuid_text(bytes(octets)), pos
 
 
-def _text_field(buf: bytes, pos: int) -> tuple[str, int]:
+def _tag_field(buf: bytes, pos: int) -> tuple[str, int]:
     length, pos = varint(buf, pos)
     tag = buf[pos : pos + length].decode("ascii")
     if tag:
@@ -207,7 +207,7 @@ def _text_field(buf: bytes, pos: int) -> tuple[str, int]:
 
 _TAGGED_FIELDS: dict[str, Callable[[bytes, int], tuple[int | str, int]]] = {
     "uuid": _uuid_field,
-    "tag": _text_field,
+    "tag": _tag_field,
     "number": signed_varint,
     "last_committed": signed_varint,
     "sequence_number": signed_varint,
@@ -220,29 +220,29 @@ def _parse_tagged(event: Event) -> GtidEvent:
     _, pos = varint(buf, pos)
     size, pos = varint(buf, pos)
     end = event.body + size
-    required, pos = varint(buf, pos)
+    first_ignorable, pos = varint(buf, pos)
     if end > event.end:
         raise IndexError("the message is longer than the event")
     values: dict[str, int | str] = {}
     while pos < end:
         number, pos = varint(buf, pos)
-        if number >= len(_Tagged._fields):
-            if number < required:
+        if number >= len(_TaggedGtid._fields):
+            if number < first_ignorable:
                 raise UnsupportedEventError(f"a GTID event has field {number}, which is not known", where=event.where())
             break
-        name = _Tagged._fields[number]
+        name = _TaggedGtid._fields[number]
         values[name], pos = _TAGGED_FIELDS.get(name, varint)(buf, pos)
-    found = _Tagged(**values)  # type: ignore[arg-type]
-    if not found.uuid or found.number < 1:
-        raise ValueError(f"the GTID is {found.uuid}:{found.tag}:{found.number}")
-    tsid = f"{found.uuid}:{found.tag}" if found.tag else found.uuid
+    tagged = _TaggedGtid(**values)  # type: ignore[arg-type]
+    if not tagged.uuid or tagged.number < 1:
+        raise ValueError(f"the GTID is {tagged.uuid}:{tagged.tag}:{tagged.number}")
+    tsid = f"{tagged.uuid}:{tagged.tag}" if tagged.tag else tagged.uuid
     return GtidEvent(
-        f"{tsid}:{found.number}",
-        found.original_commit_us or found.immediate_commit_us,
-        found.immediate_commit_us,
-        found.last_committed,
-        found.sequence_number,
-        found.transaction_length,
+        f"{tsid}:{tagged.number}",
+        tagged.original_commit_us or tagged.immediate_commit_us,
+        tagged.immediate_commit_us,
+        tagged.last_committed,
+        tagged.sequence_number,
+        tagged.transaction_length,
     )
 
 

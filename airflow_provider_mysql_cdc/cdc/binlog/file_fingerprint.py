@@ -21,23 +21,23 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, lacks_replication_slave, start_dump
+from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, replication_slave_error, start_dump
 from airflow_provider_mysql_cdc.cdc.binlog.packets import EOF, PACKET_HEADER, PacketReader, raise_for_error
-from airflow_provider_mysql_cdc.cdc.binlog.server_errors import refuses_transaction
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import is_gtid_mode_mismatch
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
     BinlogPurgedError,
     SourcePrivilegeError,
     SourceSettingError,
 )
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_origin
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_fingerprint
 
 # As mysqlbinlog registers: the server ends the dump at the end of the last file, and ends nobody else's dump.
-_SIDE_SERVER_ID = 0
+_UNREGISTERED_SERVER_ID = 0
 _SILENCE_S = 60.0
 _HEADER = Struct("<IBIIIH")  # time, type, server id, length, position, flags
-_STAMP = Struct("<IBI")
-_DIGITS = 16
+_EVENT_IDENTITY = Struct("<IBI")
+_DIGEST_DIGITS = 16
 _REMEDY = (
     "take a new snapshot (mysql_cdc_snapshot with again=true); or, when no event between matters, go on from a place "
     "of this binlog (DAG mysql_cdc_reset_offset with current, earliest or file:position); or set database.hostname to "
@@ -45,7 +45,7 @@ _REMEDY = (
 )
 
 
-def read_origin(settings: ConnectionSettings, file: str) -> str:
+def read_fingerprint(settings: ConnectionSettings, file: str) -> str:
     """Return the fingerprint of one of the server's binlog files.
 
     Args:
@@ -66,29 +66,29 @@ def read_origin(settings: ConnectionSettings, file: str) -> str:
             connection,
             BinlogOffset(file, FILE_START),
             where=settings.address(),
-            server_id=_SIDE_SERVER_ID,
+            server_id=_UNREGISTERED_SERVER_ID,
             silence_timeout_s=_SILENCE_S,
             by_gtid=False,
         )
-        return _fingerprint(_events(packets, f"{file}:{FILE_START}"), file)
+        return _fingerprint(_dump_events(packets, f"{file}:{FILE_START}"), file)
     except SourcePrivilegeError as error:
         # Who does not register is refused at the dump itself, with 1227.
-        raise lacks_replication_slave(settings.address(), error.why) from error
+        raise replication_slave_error(settings.address(), error.why) from error
     finally:
         with contextlib.suppress(Exception):
             connection.close()
 
 
-def is_whole(origin: str | None) -> bool:
+def is_complete(fingerprint: str | None) -> bool:
     """Return whether a fingerprint has its last part: the file held a transaction when it was taken.
 
     Args:
-        origin: The fingerprint; None when it is not known.
+        fingerprint: The fingerprint; None when it is not known.
     """
-    return origin is not None and origin.count(".") == 2
+    return fingerprint is not None and fingerprint.count(".") == 2
 
 
-def stamp(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+def with_fingerprint(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Return an offset that was just read from the server with the fingerprint of its file.
 
     A file without any transaction is told from its successor by the second in which it was made; so this second has
@@ -100,17 +100,17 @@ def stamp(conn: Any, settings: ConnectionSettings, offset: BinlogOffset) -> Binl
         offset: The offset.
 
     Raises:
-        SourceError: See ``read_origin``.
+        SourceError: See ``read_fingerprint``.
     """
-    origin = read_origin(settings, offset.file)
-    made = origin.partition(".")[0]
-    if not is_whole(origin):
-        left = "GREATEST(0, LEAST(1, %s + 1 - UNIX_TIMESTAMP(NOW(6))))"
-        fetch_all(conn, f"SELECT SLEEP({left})", (int(made),))
-    return replace(offset, origin=origin)
+    fingerprint = read_fingerprint(settings, offset.file)
+    created_s = fingerprint.partition(".")[0]
+    if not is_complete(fingerprint):
+        remaining_s = "GREATEST(0, LEAST(1, %s + 1 - UNIX_TIMESTAMP(NOW(6))))"
+        fetch_all(conn, f"SELECT SLEEP({remaining_s})", (int(created_s),))
+    return replace(offset, origin=fingerprint)
 
 
-def require_origin(settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
+def require_same_file(settings: ConnectionSettings, offset: BinlogOffset) -> BinlogOffset:
     """Refuse an offset whose binlog file the server has no more, although it has one of that name (FAULT-11).
 
     Args:
@@ -122,58 +122,61 @@ def require_origin(settings: ConnectionSettings, offset: BinlogOffset) -> Binlog
 
     Raises:
         BinlogPurgedError: The file is another one, or gone.
-        SourceError: See ``read_origin``.
+        SourceError: See ``read_fingerprint``.
     """
-    found = read_origin(settings, offset.file)
-    if not same_origin(offset.origin, found):
+    fingerprint = read_fingerprint(settings, offset.file)
+    if not same_fingerprint(offset.origin, fingerprint):
         raise BinlogPurgedError(
             "the binlog file of the stored position was replaced by another one of the same name",
             where=str(offset),
-            why=f"the position was read from {_described(offset.origin or '')}, and the server has "
-            f"{_described(found)}: its binary logs were reset, it is a restored backup or a copy, or another server "
+            why=f"the position was read from {_describe(offset.origin or '')}, and the server has "
+            f"{_describe(fingerprint)}: its binary logs were reset, it is a restored backup or a copy, or another "
+            "server "
             "answers under this address",
             remedy=_REMEDY,
         )
-    return replace(offset, origin=found)
+    return replace(offset, origin=fingerprint)
 
 
-def require_made(offset: BinlogOffset, made: int) -> None:
+def require_creation_time(offset: BinlogOffset, created_s: int) -> None:
     """Refuse a dump that began in another file than the one just looked at: a RESET came between.
 
     A dump from the middle of a file, too, begins with the file's FORMAT_DESCRIPTION, whose header keeps its time.
 
     Args:
         offset: The start of the dump; one without a fingerprint passes.
-        made: When the file of the dump was made, seconds since 1970.
+        created_s: When the file of the dump was made, seconds since 1970.
 
     Raises:
         BinlogPurgedError: The file is another one.
     """
-    seconds = (offset.origin or "").partition(".")[0]
-    if seconds.isdigit() and int(seconds) != made:
+    expected_s = (offset.origin or "").partition(".")[0]
+    if expected_s.isdigit() and int(expected_s) != created_s:
         raise BinlogPurgedError(
             "the binlog file of the start position was replaced by another one of the same name",
             where=str(offset),
-            why=f"the position was read from {_described(offset.origin or '')}, and the dump is of "
-            f"{_described(str(made))}: its binary logs were reset at this moment",
+            why=f"the position was read from {_describe(offset.origin or '')}, and the dump is of "
+            f"{_describe(str(created_s))}: its binary logs were reset at this moment",
             remedy=_REMEDY,
         )
 
 
-def _described(origin: str) -> str:
-    seconds = origin.partition(".")[0]
-    made = datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds.isdigit() else "unknown"
-    return f"a file made at {made} UTC ({origin})"
+def _describe(fingerprint: str) -> str:
+    seconds = fingerprint.partition(".")[0]
+    created = (
+        datetime.fromtimestamp(int(seconds), UTC).strftime("%Y-%m-%d %H:%M:%S") if seconds.isdigit() else "unknown"
+    )
+    return f"a file made at {created} UTC ({fingerprint})"
 
 
-def _events(packets: PacketReader, where: str) -> Iterator[bytes]:
+def _dump_events(packets: PacketReader, where: str) -> Iterator[bytes]:
     """Yield the events of a dump with their headers, until the server ends it.
 
     Since GTIDs were switched on or off it may refuse to send the first transaction; then the head before it has to do.
     """
     chunk, at = b"", 0
     while True:
-        chunk, at = packets.more(chunk, at), 0
+        chunk, at = packets.next_chunk(chunk, at), 0
         stop = PACKET_HEADER + int.from_bytes(chunk[:3], "little")
         payload = chunk[PACKET_HEADER:stop]
         if payload[:1] == bytes([EOF]):
@@ -182,7 +185,7 @@ def _events(packets: PacketReader, where: str) -> Iterator[bytes]:
             try:
                 raise_for_error(payload, where)
             except SourceSettingError as error:
-                if refuses_transaction(error):
+                if is_gtid_mode_mismatch(error):
                     return
                 raise
         if len(payload) <= _HEADER.size:
@@ -192,26 +195,34 @@ def _events(packets: PacketReader, where: str) -> Iterator[bytes]:
 
 
 def _fingerprint(events: Iterator[bytes], file: str) -> str:
-    head, made, tail = sha256(), None, 0
+    header_digest, created_s, checksum_length = sha256(), None, 0
     for event in events:
         timestamp, kind, server_id, *_ = _HEADER.unpack_from(event)
-        if kind == c.FORMAT_DESCRIPTION_EVENT and made is None:
-            made = timestamp
+        if kind == c.FORMAT_DESCRIPTION_EVENT and created_s is None:
+            created_s = timestamp
             # The checksum's algorithm stands before the checksum, which this event always has.
-            tail = c.CHECKSUM_LENGTH if event[-c.CHECKSUM_LENGTH - 1] == c.CHECKSUM_CRC32 else 0
+            checksum_length = c.CHECKSUM_LENGTH if event[-c.CHECKSUM_LENGTH - 1] == c.CHECKSUM_CRC32 else 0
             # Position and flags are left out: the flag that a file is in use changes.
-            head.update(_STAMP.pack(timestamp, kind, server_id) + event[_HEADER.size : -c.CHECKSUM_LENGTH])
-        elif made is None and kind == c.ROTATE_EVENT:
+            header_digest.update(
+                _EVENT_IDENTITY.pack(timestamp, kind, server_id) + event[_HEADER.size : -c.CHECKSUM_LENGTH]
+            )
+        elif created_s is None and kind == c.ROTATE_EVENT:
             continue  # made up by the server at the start of a dump
-        elif made is None:
+        elif created_s is None:
             break
         elif kind == c.PREVIOUS_GTIDS_LOG_EVENT:
-            head.update(_STAMP.pack(timestamp, kind, server_id) + event[_HEADER.size : len(event) - tail])
+            header_digest.update(
+                _EVENT_IDENTITY.pack(timestamp, kind, server_id) + event[_HEADER.size : len(event) - checksum_length]
+            )
         elif kind in c.GTID_EVENTS:
-            first = sha256(_STAMP.pack(timestamp, kind, server_id) + event[_HEADER.size : len(event) - tail])
-            return f"{made}.{head.hexdigest()[:_DIGITS]}.{first.hexdigest()[:_DIGITS]}"
+            gtid_digest = sha256(
+                _EVENT_IDENTITY.pack(timestamp, kind, server_id) + event[_HEADER.size : len(event) - checksum_length]
+            )
+            return (
+                f"{created_s}.{header_digest.hexdigest()[:_DIGEST_DIGITS]}.{gtid_digest.hexdigest()[:_DIGEST_DIGITS]}"
+            )
         else:
             break
-    if made is None:
+    if created_s is None:
         raise BinlogCorruptError("a binlog file does not begin with its format", where=f"{file}:{FILE_START}")
-    return f"{made}.{head.hexdigest()[:_DIGITS]}"
+    return f"{created_s}.{header_digest.hexdigest()[:_DIGEST_DIGITS]}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 _GRANT = re.compile(r"GRANT (?P<names>.+?) ON (?P<scope>.+?) TO ", re.IGNORECASE | re.DOTALL)
 _COLUMNS = re.compile(r"\([^)]*\)")
-_EVERYTHING = "*.*"
+_GLOBAL_SCOPE = "*.*"
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,29 +16,29 @@ class Grants:
     """Hold privileges.
 
     Args:
-        everywhere: Privileges on ``*.*``, dynamic ones too, in upper case.
-        somewhere: Privileges on any database, table or column.
+        global_privileges: Privileges on ``*.*``, dynamic ones too, in upper case.
+        scoped_privileges: Privileges on any database, table or column.
     """
 
-    everywhere: frozenset[str] = field(default_factory=frozenset)
-    somewhere: frozenset[str] = field(default_factory=frozenset)
+    global_privileges: frozenset[str] = field(default_factory=frozenset)
+    scoped_privileges: frozenset[str] = field(default_factory=frozenset)
 
     @classmethod
     def parse(cls, lines: Iterable[str]) -> Grants:
         """Read the lines of SHOW GRANTS; without FOR it shows the privileges of active roles as well."""
-        everywhere: set[str] = set()
-        somewhere: set[str] = set()
+        global_privileges: set[str] = set()
+        scoped_privileges: set[str] = set()
         for line in lines:
             # A line without ON grants a role.
             if match := _GRANT.match(line):
                 names = {name.strip().upper() for name in _COLUMNS.sub("", match["names"]).split(",")}
-                (everywhere if match["scope"].strip() == _EVERYTHING else somewhere).update(names)
-        return cls(frozenset(everywhere), frozenset(somewhere))
+                (global_privileges if match["scope"].strip() == _GLOBAL_SCOPE else scoped_privileges).update(names)
+        return cls(frozenset(global_privileges), frozenset(scoped_privileges))
 
     def has(self, *names: str) -> bool:
         """Return whether one of these privileges is held on ``*.*``."""
-        return not self.everywhere.isdisjoint({*names, "ALL PRIVILEGES", "ALL"})
+        return not self.global_privileges.isdisjoint({*names, "ALL PRIVILEGES", "ALL"})
 
-    def has_somewhere(self, name: str) -> bool:
+    def has_in_any_scope(self, name: str) -> bool:
         """Return whether a privilege is held on ``*.*`` or on anything smaller."""
-        return self.has(name) or not self.somewhere.isdisjoint({name, "ALL PRIVILEGES", "ALL"})
+        return self.has(name) or not self.scoped_privileges.isdisjoint({name, "ALL PRIVILEGES", "ALL"})

@@ -25,7 +25,7 @@ from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 ENCRYPTED_MODES = frozenset({"required", "verify_ca", "verify_identity"})
 
 
-def _not_in_clear(connection: Any) -> None:
+def _refuse_cleartext_password(connection: Any) -> None:
     """Refuse to send the password itself unless the connection is encrypted or stays on this machine.
 
     pymysql takes an authentication plugin without a handler for one that it knows itself, so None lets it go on.
@@ -36,36 +36,36 @@ def _not_in_clear(connection: Any) -> None:
         )
 
 
-_PLUGINS: Mapping[str, Callable[[Any], None]] = MappingProxyType(
-    {"mysql_clear_password": _not_in_clear, "dialog": _not_in_clear}
+_CLEARTEXT_PLUGINS: Mapping[str, Callable[[Any], None]] = MappingProxyType(
+    {"mysql_clear_password": _refuse_cleartext_password, "dialog": _refuse_cleartext_password}
 )
 
 
-_Driver: Any = Connection  # its type stubs lack what is overridden here
+_BaseConnection: Any = Connection  # its type stubs lack what is overridden here
 
 
-class Login(_Driver):  # type: ignore[misc]
+class SecureConnection(_BaseConnection):  # type: ignore[misc]
     """Be a pymysql connection that keeps what its TLS mode promises.
 
     Args:
-        encrypted: Whether the connection must be encrypted.
+        require_tls: Whether the connection must be encrypted.
         arguments: Those of ``pymysql.connect``.
     """
 
-    def __init__(self, *, encrypted: bool, **arguments: Any) -> None:
-        self._encrypted = encrypted
-        super().__init__(auth_plugin_map=dict(_PLUGINS), **arguments)
+    def __init__(self, *, require_tls: bool, **arguments: Any) -> None:
+        self._require_tls = require_tls
+        super().__init__(auth_plugin_map=dict(_CLEARTEXT_PLUGINS), **arguments)
 
     def _get_server_information(self) -> None:
         """Read the greeting; nothing has been sent when it does not offer TLS."""
         super()._get_server_information()
-        if self._encrypted and not self.server_capabilities & CLIENT.SSL:
+        if self._require_tls and not self.server_capabilities & CLIENT.SSL:
             raise pymysql.OperationalError(TLS_ERROR, "the server, or somebody on the way to it, offers no TLS")
 
     def _request_authentication(self) -> None:
         """Log in; no statement has been sent when the connection turns out to be plain."""
         super()._request_authentication()
-        if self._encrypted and not isinstance(self._sock, ssl.SSLSocket):
+        if self._require_tls and not isinstance(self._sock, ssl.SSLSocket):
             raise pymysql.OperationalError(TLS_ERROR, "the driver left the connection without encryption")
 
 
@@ -90,16 +90,16 @@ def password_bytes(password: Secret) -> bytes:
     )
 
 
-def forget_locals(error: BaseException) -> None:
+def clear_frame_locals(error: BaseException) -> None:
     """Clear the local variables of the frames behind an error, some of which hold the password.
 
     Tracebacks are shown with local variables by some log handlers and error trackers.
     """
-    seen: set[int] = set()
-    waiting: list[BaseException | None] = [error]
-    while waiting:
-        one = waiting.pop()
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            traceback.clear_frames(one.__traceback__)
-            waiting += [one.__cause__, one.__context__, getattr(one, "original_exception", None)]
+    visited: set[int] = set()
+    pending: list[BaseException | None] = [error]
+    while pending:
+        exception = pending.pop()
+        if exception is not None and id(exception) not in visited:
+            visited.add(id(exception))
+            traceback.clear_frames(exception.__traceback__)
+            pending += [exception.__cause__, exception.__context__, getattr(exception, "original_exception", None)]

@@ -16,12 +16,12 @@ from airflow_provider_mysql_cdc.cdc.binlog.server_errors import server_error
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, SourceConnectionError
 
 PACKET_HEADER = 4
-LARGEST_PACKET = 0xFFFFFF  # a payload of this length goes on in the next packet
+MAX_PACKET_PAYLOAD = 0xFFFFFF  # a payload of this length goes on in the next packet
 BUFFER_BYTES = 1 << 20
 OK, EOF, ERROR = 0x00, 0xFE, 0xFF
 GATHER_BYTES = 1 << 17
 """What has arrived already is taken along up to so many bytes: TLS gives 16 KB at a time."""
-WAIT_S = 1.0
+WAIT_INTERVAL_S = 1.0
 """Longest time in seconds between two calls of ``on_wait`` while nothing arrives."""
 
 
@@ -36,55 +36,55 @@ class PacketReader:
             handed out, when all events before it have been dealt with. What it raises ends the reading.
     """
 
-    __slots__ = ("_box", "_on_wait", "_silence", "_sock", "_timeout_s", "_waits", "_where")
+    __slots__ = ("_buffer", "_max_waits", "_on_wait", "_silence_timeout_s", "_sock", "_timeout_s", "_where")
 
     def __init__(
         self, sock: socket.socket, where: str, silence_timeout_s: float, on_wait: Callable[[], None] | None = None
     ) -> None:
-        self._sock, self._where, self._silence = sock, where, silence_timeout_s
+        self._sock, self._where, self._silence_timeout_s = sock, where, silence_timeout_s
         self._on_wait = on_wait
-        self._waits = 1 if on_wait is None else math.ceil(silence_timeout_s / WAIT_S)
-        self._box = bytearray(BUFFER_BYTES)
-        self._timeout_s = silence_timeout_s / self._waits
+        self._max_waits = 1 if on_wait is None else math.ceil(silence_timeout_s / WAIT_INTERVAL_S)
+        self._buffer = bytearray(BUFFER_BYTES)
+        self._timeout_s = silence_timeout_s / self._max_waits
         sock.settimeout(self._timeout_s)
 
-    def more(self, chunk: bytes, pos: int, beyond: int = 0) -> bytes:
+    def next_chunk(self, chunk: bytes, pos: int, more_than: int = 0) -> bytes:
         """Return a new chunk that begins where ``chunk`` is read up to, and holds at least one whole packet.
 
         Args:
             chunk: What the last call returned; empty at first.
             pos: Offset in it of the first packet that is not used yet.
-            beyond: Bytes that are not enough even if they hold a whole packet.
+            more_than: Bytes that are not enough even if they hold a whole packet.
 
         Raises:
             SourceConnectionError: Silence, or the connection broke.
         """
-        rest = len(chunk) - pos
-        box = self._box
-        if rest > len(box):
-            box = self._grow(rest)
-        box[:rest] = chunk[pos:] if pos else chunk
-        fill = rest
+        unread = len(chunk) - pos
+        buffer = self._buffer
+        if unread > len(buffer):
+            buffer = self._grow(unread)
+        buffer[:unread] = chunk[pos:] if pos else chunk
+        filled = unread
         while True:
-            need = PACKET_HEADER
-            if fill >= need and fill <= beyond:
-                need = fill + 1
-            elif fill >= need:
-                need += box[0] | box[1] << 8 | box[2] << 16
-                if fill >= need:
-                    fill = self._gather(memoryview(box), fill)
-                    return bytes(memoryview(box)[:fill])
-            if need > len(box):
-                box = self._grow(need, fill)
-            fill += self._receive(memoryview(box)[fill:])
+            needed = PACKET_HEADER
+            if filled >= needed and filled <= more_than:
+                needed = filled + 1
+            elif filled >= needed:
+                needed += buffer[0] | buffer[1] << 8 | buffer[2] << 16
+                if filled >= needed:
+                    filled = self._gather(memoryview(buffer), filled)
+                    return bytes(memoryview(buffer)[:filled])
+            if needed > len(buffer):
+                buffer = self._grow(needed, filled)
+            filled += self._receive(memoryview(buffer)[filled:])
 
-    def join(self, chunk: bytes, pos: int, most: int) -> tuple[bytes, int]:
+    def join_packets(self, chunk: bytes, pos: int, max_length: int) -> tuple[bytes, int]:
         """Put a payload together that was sent in several packets (16 MB or more).
 
         Args:
             chunk: The current chunk.
             pos: Offset of the first of these packets, which is complete.
-            most: Greatest length of the payload; what is longer is not read to its end.
+            max_length: Greatest length of the payload; what is longer is not read to its end.
 
         Returns:
             A chunk that begins with four bytes in place of a packet header, then the payload, then whatever follows;
@@ -96,15 +96,15 @@ class PacketReader:
         parts, size = [b"\0\0\0\0"], PACKET_HEADER
         while True:
             if len(chunk) - pos < PACKET_HEADER:
-                chunk, pos = self.more(chunk, pos), 0
+                chunk, pos = self.next_chunk(chunk, pos), 0
             length = int.from_bytes(chunk[pos : pos + 3], "little")
             stop = pos + PACKET_HEADER + length
             if stop > len(chunk):
-                chunk, pos = self.more(chunk, pos), 0
+                chunk, pos = self.next_chunk(chunk, pos), 0
                 continue
             parts.append(chunk[pos + PACKET_HEADER : stop])
             pos, size = stop, size + length
-            if length < LARGEST_PACKET or size - PACKET_HEADER > most:
+            if length < MAX_PACKET_PAYLOAD or size - PACKET_HEADER > max_length:
                 break
         return b"".join([*parts, chunk[pos:]]), size
 
@@ -117,42 +117,42 @@ class PacketReader:
         try:
             self._sock.sendall(data)
         except OSError as error:
-            raise self._broke(str(error)) from error
+            raise self._connection_lost(str(error)) from error
 
-    def answer(self) -> bytes:
+    def read_response(self) -> bytes:
         """Read the answer to a command: return its payload.
 
         Raises:
             SourceError: The server answered with an error, or the connection broke.
         """
-        chunk = self.more(b"", 0)
+        chunk = self.next_chunk(b"", 0)
         payload = chunk[PACKET_HEADER:]
         raise_for_error(payload, self._where)
         return payload
 
     def _receive(self, view: memoryview) -> int:
-        for _ in range(self._waits):
+        for _ in range(self._max_waits):
             count = self._wait(view)
             if self._on_wait is not None:
                 self._on_wait()
             if count is not None:
                 return count
         raise SourceConnectionError(
-            f"neither an event nor a heartbeat arrived for {self._silence:g} s",
+            f"neither an event nor a heartbeat arrived for {self._silence_timeout_s:g} s",
             where=self._where,
             why="the server or the network is stuck",
             remedy="run the task again; source.silence.timeout.ms sets the limit",
         )
 
-    def _gather(self, box: memoryview, fill: int) -> int:
+    def _gather(self, buffer: memoryview, filled: int) -> int:
         """Take along what has arrived behind the first bytes; return how many there are."""
         self._sock.settimeout(0)
         # Nothing has arrived; or the connection is broken, which shows when what came before has been dealt with.
         with contextlib.suppress(OSError):
-            while fill < GATHER_BYTES and (count := self._sock.recv_into(box[fill:])):
-                fill += count
+            while filled < GATHER_BYTES and (count := self._sock.recv_into(buffer[filled:])):
+                filled += count
         self._sock.settimeout(self._timeout_s)
-        return fill
+        return filled
 
     def _wait(self, view: memoryview) -> int | None:
         """Return how many bytes arrived, or None when none did in time."""
@@ -161,12 +161,12 @@ class PacketReader:
         except TimeoutError:
             return None
         except OSError as error:
-            raise self._broke(str(error)) from error
+            raise self._connection_lost(str(error)) from error
         if count == 0:
-            raise self._broke("the server closed it")
+            raise self._connection_lost("the server closed it")
         return count
 
-    def _broke(self, why: str) -> SourceConnectionError:
+    def _connection_lost(self, why: str) -> SourceConnectionError:
         return SourceConnectionError(
             "the binlog connection broke",
             where=self._where,
@@ -174,11 +174,11 @@ class PacketReader:
             remedy="run the task again; it goes on where the last commit stands",
         )
 
-    def _grow(self, need: int, keep: int = 0) -> bytearray:
-        box = bytearray(need + BUFFER_BYTES)
-        box[:keep] = memoryview(self._box)[:keep]
-        self._box = box
-        return box
+    def _grow(self, needed: int, keep: int = 0) -> bytearray:
+        buffer = bytearray(needed + BUFFER_BYTES)
+        buffer[:keep] = memoryview(self._buffer)[:keep]
+        self._buffer = buffer
+        return buffer
 
 
 def raise_for_error(payload: bytes, where: str) -> None:

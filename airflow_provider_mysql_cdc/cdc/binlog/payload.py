@@ -12,14 +12,14 @@ from typing import NamedTuple
 
 import zstandard
 
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER, HEADER_LENGTH, lenenc
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, UnsupportedEventError
 
 PIECE_BYTES = 1 << 20
 # max_allowed_packet cannot be larger, so neither can an event that a replica could read uncompressed.
-LARGEST_EVENT = 1 << 30
+MAX_EVENT_BYTES = 1 << 30
 _END_MARK, _SIZE, _COMPRESSION, _UNCOMPRESSED_SIZE = 0, 1, 2, 3
 _ZSTD, _NONE = 0, 255
 
@@ -30,15 +30,15 @@ class Payload(NamedTuple):
     Args:
         data: Its bytes.
         compression: 0 for zstd, 255 for none.
-        uncompressed: Size after decompression in bytes, 0 when the event does not tell.
+        uncompressed_size: Size after decompression in bytes, 0 when the event does not tell.
     """
 
     data: memoryview
     compression: int
-    uncompressed: int
+    uncompressed_size: int
 
 
-@reading("a compressed transaction")
+@event_parser("a compressed transaction")
 def parse_payload(event: Event) -> Payload:
     """Read the fields of a TRANSACTION_PAYLOAD event.
 
@@ -47,13 +47,13 @@ def parse_payload(event: Event) -> Payload:
     """
     # Fields are read where they stand: a payload can have a gigabyte, so it is not copied.
     data, pos, end, values = event.buf, event.body, event.end, dict[int, int]()
-    while (found := lenenc(data, pos))[0] != _END_MARK:
-        length, pos = lenenc(data, found[1])
-        values[found[0]] = lenenc(data, pos)[0]
+    while (field := lenenc(data, pos))[0] != _END_MARK:
+        length, pos = lenenc(data, field[1])
+        values[field[0]] = lenenc(data, pos)[0]
         pos += length
         if pos >= end:
             raise IndexError("its fields do not end inside the event")
-    pos = found[1]
+    pos = field[1]
     size = values.get(_SIZE, end - pos)
     if size < 0 or pos + size > end:
         raise IndexError(f"{size} bytes at {pos - event.body} of {end - event.body}: it is cut off")
@@ -62,7 +62,7 @@ def parse_payload(event: Event) -> Payload:
     )
 
 
-def unfold(event: Event) -> Iterator[Event]:
+def decompress_events(event: Event) -> Iterator[Event]:
     """Yield the events of a compressed transaction, with the outer event's positions.
 
     The payload is decompressed piece by piece; memory holds one piece and the largest event, and grows by no more than
@@ -78,7 +78,7 @@ def unfold(event: Event) -> Iterator[Event]:
     """
     payload = parse_payload(event)
     if payload.compression == _NONE:
-        yield from _split(event, io.BytesIO(payload.data), payload.uncompressed)
+        yield from _split_events(event, io.BytesIO(payload.data), payload.uncompressed_size)
         return
     if payload.compression != _ZSTD:
         raise UnsupportedEventError(
@@ -89,15 +89,15 @@ def unfold(event: Event) -> Iterator[Event]:
         )
     try:
         with zstandard.ZstdDecompressor().stream_reader(payload.data, read_across_frames=True) as reader:
-            yield from _split(event, reader, payload.uncompressed)
+            yield from _split_events(event, reader, payload.uncompressed_size)
     except zstandard.ZstdError as error:
         raise BinlogCorruptError(
             "a compressed transaction cannot be decompressed", where=event.where(), why=str(error)
         ) from error
 
 
-def _split(
-    outer: Event, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, expected: int
+def _split_events(
+    outer: Event, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, expected_size: int
 ) -> Iterator[Event]:
     file, start, end_pos = outer.file, outer.start_pos, outer.end_pos
     buf, pos, total = b"", 0, 0
@@ -107,11 +107,11 @@ def _split(
             timestamp, kind, server_id, size, _, flags = HEADER(buf, pos)
             if size < HEADER_LENGTH:
                 raise BinlogCorruptError("an event in a compressed transaction has no length", where=outer.where())
-            if size > LARGEST_EVENT or (expected and total + size > expected):
+            if size > MAX_EVENT_BYTES or (expected_size and total + size > expected_size):
                 raise BinlogCorruptError(
                     "an event in a compressed transaction is longer than can be",
                     where=outer.where(),
-                    why=f"{size} bytes behind {total}; the transaction has {expected or 'an unknown number'}",
+                    why=f"{size} bytes behind {total}; the transaction has {expected_size or 'an unknown number'}",
                 )
             if len(buf) - pos >= size:
                 yield Event(
@@ -120,22 +120,22 @@ def _split(
                 pos += size
                 total += size
                 continue
-        buf, pos = _fill(buf[pos:], source, size), 0
+        buf, pos = _read_more(buf[pos:], source, size), 0
         if not buf:
             # A zstd stream that is cut off between two events ends without an error.
-            if expected and total != expected:
+            if expected_size and total != expected_size:
                 raise BinlogCorruptError(
-                    "a compressed transaction is cut off", where=outer.where(), why=f"{total} of {expected} bytes"
+                    "a compressed transaction is cut off", where=outer.where(), why=f"{total} of {expected_size} bytes"
                 )
             return
         if len(buf) < size:
             raise BinlogCorruptError("a compressed transaction ends within an event", where=outer.where())
 
 
-def _fill(rest: bytes, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, need: int) -> bytes:
-    """Return ``rest`` and what follows it, at least ``need`` bytes unless the source ends."""
+def _read_more(unread: bytes, source: io.BufferedIOBase | zstandard.ZstdDecompressionReader, needed: int) -> bytes:
+    """Return ``unread`` and what follows it, at least ``needed`` bytes unless the source ends."""
     out = io.BytesIO()  # its value is handed out without another copy
-    have = out.write(rest)
-    while have < need and (piece := source.read(PIECE_BYTES)):
-        have += out.write(piece)
+    filled = out.write(unread)
+    while filled < needed and (piece := source.read(PIECE_BYTES)):
+        filled += out.write(piece)
     return out.getvalue()

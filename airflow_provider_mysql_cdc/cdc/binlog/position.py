@@ -7,25 +7,26 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, require_same_server
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_origin, stamp
-from airflow_provider_mysql_cdc.cdc.binlog.server_errors import AHEAD
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_same_file, with_fingerprint
+from airflow_provider_mysql_cdc.cdc.binlog.server_errors import MISSING_TRANSACTIONS
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, SourceError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
 
 _EXECUTED_WAIT_S = 5
-_SETTLE_PAUSE_S = 0.005
+_VISIBILITY_POLL_S = 0.005
 # MySQL 8.2 brought the first form; 8.4 removed the second (SETUP-07).
-_STATUS = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
+_STATUS_STATEMENTS = ("SHOW BINARY LOG STATUS", "SHOW MASTER STATUS")
 
 
 def current_offset(conn: Any) -> BinlogOffset:
     """Return the end of the server's binlog, a transaction boundary, without the fingerprint of its file.
 
     File and position are exact. The GTID set is exact while writers are locked out; otherwise it can lack transactions
-    that were being committed. What is kept has to be stamped (``end_of_binlog``, ``origin.stamp``).
+    that were being committed. What is kept has to be stamped (``end_of_binlog``,
+    ``file_fingerprint.with_fingerprint``).
 
     Args:
         conn: An open connection (REPLICATION CLIENT).
@@ -56,12 +57,12 @@ def end_of_binlog(conn: Any, settings: ConnectionSettings) -> BinlogOffset:
         settings: How to reach the same server (REPLICATION SLAVE).
 
     Raises:
-        SourceError: See ``current_offset`` and ``origin.read_origin``.
+        SourceError: See ``current_offset`` and ``file_fingerprint.read_fingerprint``.
     """
-    return stamp(conn, settings, current_offset(conn))
+    return with_fingerprint(conn, settings, current_offset(conn))
 
 
-def settled_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
+def visible_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
     """Return the end of the server's binlog once every transaction before it can be seen by others.
 
     A transaction stands in the binlog before the storage engine has committed it; until then its GTID is owned (MySQL
@@ -77,10 +78,10 @@ def settled_offset(conn: Any, wait_s: float) -> tuple[BinlogOffset, bool]:
     offset, deadline = current_offset(conn), time.monotonic() + wait_s
     if not gtids_on(conn):
         return offset, False
-    owned = _owned(conn)
-    while owned and (owned := owned & _owned(conn)) and time.monotonic() < deadline:
-        time.sleep(_SETTLE_PAUSE_S)
-    return offset, not owned
+    owned_gtids = _owned_gtids(conn)
+    while owned_gtids and (owned_gtids := owned_gtids & _owned_gtids(conn)) and time.monotonic() < deadline:
+        time.sleep(_VISIBILITY_POLL_S)
+    return offset, not owned_gtids
 
 
 def gtids_on(conn: Any) -> bool:
@@ -92,13 +93,13 @@ def gtids_on(conn: Any) -> bool:
     return str(fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0]) == "ON"
 
 
-def _owned(conn: Any) -> frozenset[tuple[str, str]]:
+def _owned_gtids(conn: Any) -> frozenset[tuple[str, str]]:
     """Return the GTIDs in use: ``uuid:7#12:8#13,uuid:...``, where a thread's id follows each number."""
     text = str(fetch_all(conn, "SELECT @@GLOBAL.gtid_owned")[0][0] or "")
     owned: list[tuple[str, str]] = []
     for entry in re.split(r"[,\s]+", text):
-        head, _, rest = entry.partition(":")
-        owned += [(head, gtid) for gtid in rest.split(":") if gtid]
+        source, _, numbers = entry.partition(":")
+        owned += [(source, gtid) for gtid in numbers.split(":") if gtid]
     return frozenset(owned)
 
 
@@ -112,11 +113,11 @@ def binlog_status(conn: Any) -> list[dict[str, Any]]:
         SourceError: What the server says otherwise.
     """
     try:
-        return fetch_named(conn, _STATUS[0])
+        return fetch_dicts(conn, _STATUS_STATEMENTS[0])
     except SourceError as error:
         if "error 1064" not in error.why:
             raise
-    return fetch_named(conn, _STATUS[1])
+    return fetch_dicts(conn, _STATUS_STATEMENTS[1])
 
 
 def binary_logs(conn: Any) -> list[tuple[str, int]]:
@@ -126,7 +127,7 @@ def binary_logs(conn: Any) -> list[tuple[str, int]]:
         SourceSettingError: Binary logging is off.
         SourceError: What the server says otherwise.
     """
-    return [(row["Log_name"], int(row["File_size"])) for row in fetch_named(conn, "SHOW BINARY LOGS")]
+    return [(row["Log_name"], int(row["File_size"])) for row in fetch_dicts(conn, "SHOW BINARY LOGS")]
 
 
 def bytes_between(files: Sequence[tuple[str, int]], start: BinlogOffset, end: BinlogOffset) -> int:
@@ -161,11 +162,11 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
             to another server; or the server lacks transactions of the offset's GTID set, because its binlog was reset.
     """
     require_same_server(conn, offset)
-    _require_executed(conn, offset)
+    _require_executed_gtids(conn, offset)
     files = binary_logs(conn)
     size = dict(files).get(offset.file)
     if size is not None and FILE_START <= offset.pos <= size:
-        return require_origin(settings, offset)
+        return require_same_file(settings, offset)
     why = (
         f"the server holds {files[0][0]} to {files[-1][0]}"
         if size is None and files
@@ -182,13 +183,15 @@ def check_available(conn: Any, settings: ConnectionSettings, offset: BinlogOffse
     )
 
 
-def _require_executed(conn: Any, offset: BinlogOffset) -> None:
+def _require_executed_gtids(conn: Any, offset: BinlogOffset) -> None:
     """Refuse an offset with transactions that the server never executed: names and positions of files come again."""
     if not offset.gtids or fetch_all(conn, "SELECT @@GLOBAL.gtid_mode")[0][0] == "OFF":
         return
     if fetch_all(conn, "SELECT GTID_SUBSET(%s, @@GLOBAL.gtid_executed)", (offset.gtids,))[0][0]:
         return
     # A transaction is sent to replicas before it counts as executed; semi-synchronous replication stretches that.
-    waited = fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (offset.gtids, _EXECUTED_WAIT_S))[0][0]
-    if waited:
-        raise AHEAD.make(str(offset), f"its GTID set {offset.gtids[:200]} holds more than gtid_executed")
+    timed_out = fetch_all(conn, "SELECT WAIT_FOR_EXECUTED_GTID_SET(%s, %s)", (offset.gtids, _EXECUTED_WAIT_S))[0][0]
+    if timed_out:
+        raise MISSING_TRANSACTIONS.build(
+            str(offset), f"its GTID set {offset.gtids[:200]} holds more than gtid_executed"
+        )

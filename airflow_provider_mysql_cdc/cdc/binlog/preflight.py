@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import REPORT_HOST
 from airflow_provider_mysql_cdc.cdc.binlog.grants import Grants
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -21,13 +21,13 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 
 ERROR, WARNING = "error", "warning"
 _SHORT_RETENTION_S = 24 * 3600
-_SHORT_WAIT_S = 3600
+_SHORT_WAIT_TIMEOUT_S = 3600
 _VARIABLES = (
     "log_bin", "binlog_format", "binlog_row_image", "binlog_row_value_options", "binlog_rows_query_log_events",
     "binlog_expire_logs_seconds", "expire_logs_days", "gtid_mode", "server_id", "version", "wait_timeout",
 )  # fmt: skip
 # 8.0.22 brought the first form; 8.4 removed the second.
-_REPLICAS = (("SHOW REPLICAS", "Server_Id"), ("SHOW SLAVE HOSTS", "Server_id"))
+_REPLICA_STATEMENTS = (("SHOW REPLICAS", "Server_Id"), ("SHOW SLAVE HOSTS", "Server_id"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class ServerFacts:
     """Hold what the server says about itself.
 
     Args:
@@ -74,31 +74,31 @@ class Facts:
 
 
 @dataclass(frozen=True, slots=True)
-class Demand:
+class RunRequirements:
     """Hold what a run needs.
 
     Args:
         snapshot: Whether tables will be read, not only the binlog.
-        locks: Whether the snapshot takes a lock.
-        query: Whether ``include.query`` is set.
+        takes_locks: Whether the snapshot takes a lock.
+        include_query: Whether ``include.query`` is set.
         server_ids: Replication client ids of the writers.
         table_locks: Whether the snapshot may lock table by table where the global lock is refused.
     """
 
     snapshot: bool
-    locks: bool = True
-    query: bool = False
+    takes_locks: bool = True
+    include_query: bool = False
     server_ids: range = field(default_factory=lambda: range(0))
     table_locks: bool = True
 
     @classmethod
-    def of(cls, cfg: ConnectorConfig, *, snapshot: bool) -> Demand:
+    def from_config(cls, cfg: ConnectorConfig, *, snapshot: bool) -> RunRequirements:
         """Take from a configuration what matters here."""
         first = cfg.server_id(0)
         return cls(
             snapshot=snapshot,
-            locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "none",
-            query=cfg[F.INCLUDE_QUERY],
+            takes_locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "none",
+            include_query=cfg[F.INCLUDE_QUERY],
             server_ids=range(first, first + cfg[F.DRAIN_WRITERS]),
             table_locks=cfg[F.SNAPSHOT_LOCKING_MODE].value != "minimal_percona_no_table_locks",
         )
@@ -116,17 +116,17 @@ def preflight(conn: Any, cfg: ConnectorConfig, *, snapshot: bool) -> list[Findin
         SourceError: The server cannot be asked.
     """
     address = cfg.connection_settings().address()
-    return check(read_facts(conn, address), Demand.of(cfg, snapshot=snapshot))
+    return find_problems(read_facts(conn, address), RunRequirements.from_config(cfg, snapshot=snapshot))
 
 
-def require(findings: Iterable[Finding]) -> None:
+def raise_first_error(findings: Iterable[Finding]) -> None:
     """Raise the first error among findings, if there is one."""
     for finding in findings:
         if finding.error is not None:
             raise finding.error
 
 
-def read_facts(conn: Any, address: str) -> Facts:
+def read_facts(conn: Any, address: str) -> ServerFacts:
     """Ask the server about itself.
 
     Args:
@@ -139,45 +139,47 @@ def read_facts(conn: Any, address: str) -> Facts:
     names = ", ".join(f"'{name}'" for name in _VARIABLES)
     variables = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
     grants = Grants.parse(str(row[0]) for row in fetch_all(conn, "SHOW GRANTS"))
-    return Facts(address, variables, grants, _replicas(conn) if grants.has("REPLICATION SLAVE") else ())
+    return ServerFacts(
+        address, variables, grants, _registered_replicas(conn) if grants.has("REPLICATION SLAVE") else ()
+    )
 
 
-def _replicas(conn: Any) -> tuple[tuple[int, str], ...]:
-    for statement, column in _REPLICAS:
+def _registered_replicas(conn: Any) -> tuple[tuple[int, str], ...]:
+    for statement, column in _REPLICA_STATEMENTS:
         try:
-            return tuple((int(row[column]), str(row["Host"])) for row in fetch_named(conn, statement))
+            return tuple((int(row[column]), str(row["Host"])) for row in fetch_dicts(conn, statement))
         except SourceError as error:
             if "error 1064" not in error.why:
                 raise
     return ()
 
 
-def check(facts: Facts, demand: Demand) -> list[Finding]:
+def find_problems(facts: ServerFacts, requirements: RunRequirements) -> list[Finding]:
     """Hold facts against a demand; return everything found, errors first."""
-    found = [finding for rule in _RULES for finding in rule(facts, demand)]
-    return sorted(found, key=lambda f: f.error is None)
+    findings = [finding for rule in _RULES for finding in rule(facts, requirements)]
+    return sorted(findings, key=lambda f: f.error is None)
 
 
 # -- rules ----------------------------------------------------------------------------------------------------------
 
 
-def _fatal(cls: type[CdcError], facts: Facts, what: str, why: str, fix: str) -> Finding:
+def _error_finding(cls: type[CdcError], facts: ServerFacts, what: str, why: str, fix: str) -> Finding:
     return Finding(ERROR, what, why, fix, cls(what, where=facts.address, why=why, remedy=fix))
 
 
-def _missing(facts: Facts, names: str, phase: str, purpose: str) -> Finding:
-    return _fatal(
+def _missing_privilege(facts: ServerFacts, privileges: str, phase: str, purpose: str) -> Finding:
+    return _error_finding(
         SourcePrivilegeError,
         facts,
-        f"the account lacks {names}",
+        f"the account lacks {privileges}",
         f"it is needed {phase}: {purpose}",
-        f"GRANT {names.partition(' or ')[0]} ON *.* TO the account",
+        f"GRANT {privileges.partition(' or ')[0]} ON *.* TO the account",
     )
 
 
-def _log_bin(facts: Facts, _: Demand) -> Iterator[Finding]:
+def _log_bin(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     if not facts.is_on("log_bin"):
-        yield _fatal(
+        yield _error_finding(
             SourceSettingError,
             facts,
             "binary logging is off",
@@ -186,11 +188,11 @@ def _log_bin(facts: Facts, _: Demand) -> Iterator[Finding]:
         )
 
 
-def _row_format(facts: Facts, _: Demand) -> Iterator[Finding]:
+def _row_format(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     # Absent where ROW is the only format left.
     value = facts.variables.get("binlog_format", "ROW")
     if value.upper() != "ROW":
-        yield _fatal(
+        yield _error_finding(
             SourceSettingError,
             facts,
             f"binlog_format is {value}",
@@ -199,7 +201,7 @@ def _row_format(facts: Facts, _: Demand) -> Iterator[Finding]:
         )
 
 
-def _row_image(facts: Facts, _: Demand) -> Iterator[Finding]:
+def _row_image(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     value = facts.variables.get("binlog_row_image", "FULL")
     if value.upper() != "FULL":
         yield Finding(
@@ -211,7 +213,7 @@ def _row_image(facts: Facts, _: Demand) -> Iterator[Finding]:
         )
 
 
-def _partial_json(facts: Facts, _: Demand) -> Iterator[Finding]:
+def _partial_json(facts: ServerFacts, _: RunRequirements) -> Iterator[Finding]:
     if "PARTIAL_JSON" not in facts.variables.get("binlog_row_value_options", "").upper():
         return
     if facts.variables.get("binlog_row_image", "FULL").upper() == "FULL":
@@ -232,16 +234,18 @@ def _partial_json(facts: Facts, _: Demand) -> Iterator[Finding]:
         )
 
 
-def _privileges(facts: Facts, demand: Demand) -> Iterator[Finding]:
+def _privileges(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
     grants = facts.grants
     if not grants.has("REPLICATION SLAVE"):
-        yield _missing(facts, "REPLICATION SLAVE", "always", "to read the binlog (SETUP-06)")
+        yield _missing_privilege(facts, "REPLICATION SLAVE", "always", "to read the binlog (SETUP-06)")
     if not grants.has("REPLICATION CLIENT"):
-        yield _missing(facts, "REPLICATION CLIENT", "always", "to ask for the binlog's position and files (SETUP-07)")
-    if not demand.snapshot:
+        yield _missing_privilege(
+            facts, "REPLICATION CLIENT", "always", "to ask for the binlog's position and files (SETUP-07)"
+        )
+    if not requirements.snapshot:
         return
-    if not grants.has_somewhere("SELECT"):
-        yield _missing(facts, "SELECT", "by snapshots", "to read rows (SETUP-03)")
+    if not grants.has_in_any_scope("SELECT"):
+        yield _missing_privilege(facts, "SELECT", "by snapshots", "to read rows (SETUP-03)")
     elif not grants.has("SELECT"):
         yield Finding(
             WARNING,
@@ -258,13 +262,15 @@ def _privileges(facts: Facts, demand: Demand) -> Iterator[Finding]:
         )
 
 
-def _locks(facts: Facts, demand: Demand) -> Iterator[Finding]:
+def _locks(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
     grants = facts.grants
-    if not demand.snapshot or not demand.locks or grants.has("RELOAD", "FLUSH_TABLES"):
+    if not requirements.snapshot or not requirements.takes_locks or grants.has("RELOAD", "FLUSH_TABLES"):
         return
-    if not demand.table_locks:
-        yield _missing(facts, "RELOAD", "by snapshots", "snapshot.locking.mode allows no table locks (SETUP-04)")
-    elif grants.has_somewhere("LOCK TABLES"):
+    if not requirements.table_locks:
+        yield _missing_privilege(
+            facts, "RELOAD", "by snapshots", "snapshot.locking.mode allows no table locks (SETUP-04)"
+        )
+    elif grants.has_in_any_scope("LOCK TABLES"):
         yield Finding(
             WARNING,
             "the account may not take a global read lock",
@@ -273,17 +279,17 @@ def _locks(facts: Facts, demand: Demand) -> Iterator[Finding]:
         )
     else:
         purpose = "for the lock that makes all tables one consistent view (SETUP-04, SETUP-08)"
-        yield _missing(facts, "RELOAD or LOCK TABLES", "by snapshots", purpose)
+        yield _missing_privilege(facts, "RELOAD or LOCK TABLES", "by snapshots", purpose)
 
 
-def _server_ids(facts: Facts, demand: Demand) -> Iterator[Finding]:
-    ids = demand.server_ids
+def _server_ids(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
+    ids = requirements.server_ids
     if not ids:
         return
     span = str(ids[0]) if len(ids) == 1 else f"{ids[0]} to {ids[-1]}"
     fix = "set database.server.id to a number that is free, with as many after it as there are writers"
     if int(facts.variables.get("server_id", 0)) in ids:
-        yield _fatal(
+        yield _error_finding(
             ServerIdInUseError, facts, "the server itself has one of our server ids", f"ours are {span} (SETUP-14)", fix
         )
     for number, host in facts.replicas:
@@ -291,7 +297,7 @@ def _server_ids(facts: Facts, demand: Demand) -> Iterator[Finding]:
             continue
         what = f"a replication client with our server id {number} is registered"
         if host != REPORT_HOST:
-            yield _fatal(ServerIdInUseError, facts, what, f"it reports the host {host!r} (STRM-02)", fix)
+            yield _error_finding(ServerIdInUseError, facts, what, f"it reports the host {host!r} (STRM-02)", fix)
         else:
             yield Finding(
                 WARNING,
@@ -302,8 +308,8 @@ def _server_ids(facts: Facts, demand: Demand) -> Iterator[Finding]:
             )
 
 
-def _comforts(facts: Facts, demand: Demand) -> Iterator[Finding]:
-    if demand.query and not facts.is_on("binlog_rows_query_log_events"):
+def _recommended_settings(facts: ServerFacts, requirements: RunRequirements) -> Iterator[Finding]:
+    if requirements.include_query and not facts.is_on("binlog_rows_query_log_events"):
         yield Finding(
             WARNING,
             "include.query is set, but binlog_rows_query_log_events is OFF",
@@ -325,22 +331,22 @@ def _comforts(facts: Facts, demand: Demand) -> Iterator[Finding]:
             "after a longer pause the stored position is gone and a new snapshot is needed (SETUP-18, FAULT-11)",
             "raise binlog_expire_logs_seconds",
         )
-    wait = int(facts.variables.get("wait_timeout", 0))
-    if demand.snapshot and 0 < wait < _SHORT_WAIT_S:
+    wait_timeout = int(facts.variables.get("wait_timeout", 0))
+    if requirements.snapshot and 0 < wait_timeout < _SHORT_WAIT_TIMEOUT_S:
         yield Finding(
             WARNING,
-            f"wait_timeout is {wait} s",
+            f"wait_timeout is {wait_timeout} s",
             "the server may close an idle connection of a long snapshot (SETUP-24)",
             "raise wait_timeout",
         )
 
 
-def _retention_s(facts: Facts) -> int:
+def _retention_s(facts: ServerFacts) -> int:
     seconds = int(facts.variables.get("binlog_expire_logs_seconds", 0))
     return seconds or 86400 * int(facts.variables.get("expire_logs_days", 0))
 
 
-_RULES: tuple[Callable[[Facts, Demand], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[ServerFacts, RunRequirements], Iterator[Finding]], ...] = (
     _log_bin,
     _row_format,
     _row_image,
@@ -348,5 +354,5 @@ _RULES: tuple[Callable[[Facts, Demand], Iterator[Finding]], ...] = (
     _privileges,
     _locks,
     _server_ids,
-    _comforts,
+    _recommended_settings,
 )

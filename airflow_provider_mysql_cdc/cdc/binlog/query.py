@@ -15,12 +15,14 @@ import pymysql.charset
 from pymysqlreplication.constants import STATUS_VAR_KEY as _KEY
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 
-_LOAD_BYTES = 13  # id of the file, place of its name in the statement, handling of duplicates
-_HEAD = Struct("<IIBHH")  # thread, execution time, length of the database's name, error, length of status variables
-_TOO_MANY_DATABASES = 254
+_LOAD_HEADER_BYTES = 13  # id of the file, place of its name in the statement, handling of duplicates
+_POST_HEADER = Struct(
+    "<IIBHH"
+)  # thread, execution time, length of the database's name, error, length of status variables
+_OVER_MAX_DATABASES = 254
 _BEGIN = b"BEGIN"
 # Character sets whose codec Python knows under another name. A few of old (dec8, swe7, armscii8, keybcs2, geostd8) it
 # does not know at all.
@@ -77,7 +79,7 @@ class QueryEvent(NamedTuple):
     temporary: bool = False
 
 
-@reading("a QUERY event")
+@event_parser("a QUERY event")
 def parse_query(event: Event) -> QueryEvent:
     """Parse a QUERY event, or an EXECUTE_LOAD_QUERY event (``LOAD DATA`` in statement format).
 
@@ -85,22 +87,22 @@ def parse_query(event: Event) -> QueryEvent:
         BinlogCorruptError: The structure does not hold.
     """
     buf, body, end = event.buf, event.body, event.end
-    status = body + _HEAD.size + (_LOAD_BYTES if event.type == c.EXECUTE_LOAD_QUERY_EVENT else 0)
-    if status > end:
+    status_pos = body + _POST_HEADER.size + (_LOAD_HEADER_BYTES if event.type == c.EXECUTE_LOAD_QUERY_EVENT else 0)
+    if status_pos > end:
         raise IndexError("the event is shorter than its fixed part")
-    thread_id, exec_time, db_length, error_code, status_length = _HEAD.unpack_from(buf, body)
-    db = status + status_length
-    text = db + db_length + 1
-    if text > end:
+    thread_id, exec_time, db_length, error_code, status_length = _POST_HEADER.unpack_from(buf, body)
+    db_pos = status_pos + status_length
+    sql_pos = db_pos + db_length + 1
+    if sql_pos > end:
         raise IndexError("the statement lies outside the event")
-    values = _status(buf[status:db]) if status_length else {}
-    name = buf[db : db + db_length].decode("utf-8", "surrogateescape")
-    sql = decode_statement(buf[text:end], values.get("client_charset"))
+    values = _status_variables(buf[status_pos:db_pos]) if status_length else {}
+    db_name = buf[db_pos : db_pos + db_length].decode("utf-8", "surrogateescape")
+    sql = decode_statement(buf[sql_pos:end], values.get("client_charset"))
     temporary = bool(event.flags & c.LOG_EVENT_THREAD_SPECIFIC_F)
-    return QueryEvent(thread_id, exec_time, error_code, name, sql, **values, temporary=temporary)
+    return QueryEvent(thread_id, exec_time, error_code, db_name, sql, **values, temporary=temporary)
 
 
-def begin_thread(event: Event) -> int | None:
+def begin_thread_id(event: Event) -> int | None:
     """Return the thread of a session whose transaction begins with this QUERY event; None for any other statement.
 
     A server writes the same five letters before each transaction of rows (MySQL source, ``binlog.cc``), and what its
@@ -109,12 +111,12 @@ def begin_thread(event: Event) -> int | None:
     Args:
         event: The event.
     """
-    buf, body, text = event.buf, event.body, event.end - len(_BEGIN)
-    if buf[text : event.end] != _BEGIN or text < body + _HEAD.size:
+    buf, body, sql_pos = event.buf, event.body, event.end - len(_BEGIN)
+    if buf[sql_pos : event.end] != _BEGIN or sql_pos < body + _POST_HEADER.size:
         return None
-    thread, _, db_length, _, status_length = _HEAD.unpack_from(buf, body)
+    thread_id, _, db_length, _, status_length = _POST_HEADER.unpack_from(buf, body)
     # Otherwise these letters are the end of a longer statement, or the event is damaged.
-    return int(thread) if body + _HEAD.size + status_length + db_length + 1 == text else None
+    return int(thread_id) if body + _POST_HEADER.size + status_length + db_length + 1 == sql_pos else None
 
 
 def decode_statement(data: bytes, collation: int | None) -> str:
@@ -144,42 +146,42 @@ def _codec(collation: int | None) -> str:
         return "utf-8"
 
 
-Reader = Callable[[bytes, int], tuple[dict[str, Any], int]]
+StatusReader = Callable[[bytes, int], tuple[dict[str, Any], int]]
 
 
-def _number(name: str, size: int, kind: Callable[[int], Any] = int) -> Reader:
+def _number_reader(name: str, size: int, convert: Callable[[int], Any] = int) -> StatusReader:
     def read(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
-        return {name: kind(int.from_bytes(buf[pos : pos + size], "little"))}, pos + size
+        return {name: convert(int.from_bytes(buf[pos : pos + size], "little"))}, pos + size
 
     return read
 
 
-def _unused(size: int) -> Reader:
+def _skip_reader(size: int) -> StatusReader:
     return lambda _, pos: ({}, pos + size)
 
 
-def _text(name: str, extra: int = 0) -> Reader:
+def _text_reader(name: str, trailing: int = 0) -> StatusReader:
     def read(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
         stop = pos + 1 + buf[pos]
-        return ({name: buf[pos + 1 : stop].decode("utf-8", "replace")} if name else {}), stop + extra
+        return ({name: buf[pos + 1 : stop].decode("utf-8", "replace")} if name else {}), stop + trailing
 
     return read
 
 
-def _charset(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+def _read_charsets(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
     names = ("client_charset", "collation_connection", "collation_server")
     return {n: int.from_bytes(buf[pos + 2 * i : pos + 2 * i + 2], "little") for i, n in enumerate(names)}, pos + 6
 
 
-def _invoker(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+def _skip_invoker(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
     pos += 1 + buf[pos]
     return {}, pos + 1 + buf[pos]
 
 
-def _databases(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
+def _read_updated_databases(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
     count, pos = buf[pos], pos + 1
     names: list[str] = []
-    if count != _TOO_MANY_DATABASES:
+    if count != _OVER_MAX_DATABASES:
         for _ in range(count):
             stop = buf.find(b"\0", pos)
             if stop < 0:
@@ -189,41 +191,41 @@ def _databases(buf: bytes, pos: int) -> tuple[dict[str, Any], int]:
     return {"updated_dbs": tuple(names)}, pos
 
 
-_READERS: dict[int, Reader] = {
-    _KEY.Q_FLAGS2_CODE: _unused(4),
-    _KEY.Q_SQL_MODE_CODE: _number("sql_mode", 8),
-    _KEY.Q_CATALOG_CODE: _text("", 1),
-    _KEY.Q_AUTO_INCREMENT: _unused(4),
-    _KEY.Q_CHARSET_CODE: _charset,
-    _KEY.Q_TIME_ZONE_CODE: _text("time_zone"),
-    _KEY.Q_CATALOG_NZ_CODE: _text(""),
-    _KEY.Q_LC_TIME_NAMES_CODE: _unused(2),
-    _KEY.Q_CHARSET_DATABASE_CODE: _number("charset_database", 2),
-    _KEY.Q_TABLE_MAP_FOR_UPDATE_CODE: _unused(8),
-    _KEY.Q_MASTER_DATA_WRITTEN_CODE: _unused(4),
-    _KEY.Q_INVOKER: _invoker,
-    _KEY.Q_UPDATED_DB_NAMES: _databases,
-    _KEY.Q_MICROSECONDS: _number("microseconds", 3),
-    _KEY.Q_COMMIT_TS: _unused(0),
-    _KEY.Q_COMMIT_TS2: _unused(0),
-    _KEY.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP: _number("explicit_defaults_for_timestamp", 1, bool),
-    _KEY.Q_DDL_LOGGED_WITH_XID: _number("ddl_xid", 8),
-    _KEY.Q_DEFAULT_COLLATION_FOR_UTF8MB4: _number("default_collation_for_utf8mb4", 2),
-    _KEY.Q_SQL_REQUIRE_PRIMARY_KEY: _number("sql_require_primary_key", 1, bool),
-    _KEY.Q_DEFAULT_TABLE_ENCRYPTION: _unused(1),
+_STATUS_READERS: dict[int, StatusReader] = {
+    _KEY.Q_FLAGS2_CODE: _skip_reader(4),
+    _KEY.Q_SQL_MODE_CODE: _number_reader("sql_mode", 8),
+    _KEY.Q_CATALOG_CODE: _text_reader("", 1),
+    _KEY.Q_AUTO_INCREMENT: _skip_reader(4),
+    _KEY.Q_CHARSET_CODE: _read_charsets,
+    _KEY.Q_TIME_ZONE_CODE: _text_reader("time_zone"),
+    _KEY.Q_CATALOG_NZ_CODE: _text_reader(""),
+    _KEY.Q_LC_TIME_NAMES_CODE: _skip_reader(2),
+    _KEY.Q_CHARSET_DATABASE_CODE: _number_reader("charset_database", 2),
+    _KEY.Q_TABLE_MAP_FOR_UPDATE_CODE: _skip_reader(8),
+    _KEY.Q_MASTER_DATA_WRITTEN_CODE: _skip_reader(4),
+    _KEY.Q_INVOKER: _skip_invoker,
+    _KEY.Q_UPDATED_DB_NAMES: _read_updated_databases,
+    _KEY.Q_MICROSECONDS: _number_reader("microseconds", 3),
+    _KEY.Q_COMMIT_TS: _skip_reader(0),
+    _KEY.Q_COMMIT_TS2: _skip_reader(0),
+    _KEY.Q_EXPLICIT_DEFAULTS_FOR_TIMESTAMP: _number_reader("explicit_defaults_for_timestamp", 1, bool),
+    _KEY.Q_DDL_LOGGED_WITH_XID: _number_reader("ddl_xid", 8),
+    _KEY.Q_DEFAULT_COLLATION_FOR_UTF8MB4: _number_reader("default_collation_for_utf8mb4", 2),
+    _KEY.Q_SQL_REQUIRE_PRIMARY_KEY: _number_reader("sql_require_primary_key", 1, bool),
+    _KEY.Q_DEFAULT_TABLE_ENCRYPTION: _skip_reader(1),
 }
 
 
-def _status(buf: bytes) -> dict[str, Any]:
+def _status_variables(buf: bytes) -> dict[str, Any]:
     """Return the status variables; at a key that is not known the rest is left out, as the server does."""
     values: dict[str, Any] = {}
     pos = 0
     while pos < len(buf):
-        read = _READERS.get(buf[pos])
+        read = _STATUS_READERS.get(buf[pos])
         if read is None:
             break
-        found, pos = read(buf, pos + 1)
-        values.update(found)
+        variables, pos = read(buf, pos + 1)
+        values.update(variables)
     if pos > len(buf):
         raise IndexError("the status variables end early")
     return values

@@ -17,13 +17,13 @@ from typing import Any
 import pymysql
 from pymysql.constants import CR
 
-LAST_LOOK_S = 1.0
+FINAL_READ_S = 1.0
 """Seconds given to an answer that was sent while the server was being asked."""
 _UNREACHABLE = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST})
 _LINUX_OPTIONS = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT", "TCP_USER_TIMEOUT")
 
 
-def keep_alive(sock: socket.socket, seconds: float) -> None:
+def enable_keepalive(sock: socket.socket, seconds: float) -> None:
     """Let the operating system end a connection whose other host is gone, also while nobody writes.
 
     Args:
@@ -33,27 +33,27 @@ def keep_alive(sock: socket.socket, seconds: float) -> None:
     with contextlib.suppress(OSError):  # a Unix socket
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if all(hasattr(socket, name) for name in _LINUX_OPTIONS):
-            third = max(1, math.ceil(seconds / 3))
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, third)
-            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, third)
+            interval = max(1, math.ceil(seconds / 3))
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, interval)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, interval)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, 2)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, math.ceil(seconds * 1000))
 
 
-class PatientReads(io.RawIOBase):
+class DeadlineReader(io.RawIOBase):
     """Read from a connection to a server; look after the server when it is silent.
 
     Args:
         sock: The connection's socket.
-        silence_s: Seconds of silence after which ``gone`` is asked, again and again.
-        limit_s: Longest silence in seconds, whatever ``gone`` says; 0 for no limit.
-        gone: Return why no answer can be expected any more, or None.
+        silence_s: Seconds of silence after which ``lost_reason`` is asked, again and again.
+        limit_s: Longest silence in seconds, whatever ``lost_reason`` says; 0 for no limit.
+        lost_reason: Return why no answer can be expected any more, or None.
     """
 
-    def __init__(self, sock: Any, silence_s: float, limit_s: float, gone: Callable[[], str | None]) -> None:
-        self._sock, self._gone = sock, gone
-        self._silence = min(silence_s, limit_s) if limit_s > 0 else silence_s
-        self._limit = limit_s if limit_s > 0 else math.inf
+    def __init__(self, sock: Any, silence_s: float, limit_s: float, lost_reason: Callable[[], str | None]) -> None:
+        self._sock, self._lost_reason = sock, lost_reason
+        self._silence_s = min(silence_s, limit_s) if limit_s > 0 else silence_s
+        self._limit_s = limit_s if limit_s > 0 else math.inf
 
     def readable(self) -> bool:
         """Return True."""
@@ -67,18 +67,18 @@ class PatientReads(io.RawIOBase):
         """
         waited = 0.0
         while True:
-            got = self._receive(buffer, self._silence)
-            if got is not None:
-                return got
-            waited += self._silence
-            if waited >= self._limit:
+            count = self._receive(buffer, self._silence_s)
+            if count is not None:
+                return count
+            waited += self._silence_s
+            if waited >= self._limit_s:
                 raise TimeoutError(f"no answer for {waited:g} s; database.query.timeout.ms sets the limit")
-            why = self._gone()
+            why = self._lost_reason()
             if why is not None:
                 # The answer may have come between the look at the connection and that at the server.
-                got = self._receive(buffer, LAST_LOOK_S)
-                if got is not None:
-                    return got
+                count = self._receive(buffer, FINAL_READ_S)
+                if count is not None:
+                    return count
                 raise TimeoutError(f"no answer for {waited:g} s, and {why}")
 
     def _receive(self, buffer: Any, seconds: float) -> int | None:
@@ -90,7 +90,7 @@ class PatientReads(io.RawIOBase):
         return count
 
 
-def whereabouts(open_another: Callable[[], Any], thread_id: int) -> str | None:
+def connection_lost_reason(open_another: Callable[[], Any], thread_id: int) -> str | None:
     """Return why a server will not answer on a connection any more, or None when it may.
 
     Args:
@@ -98,20 +98,20 @@ def whereabouts(open_another: Callable[[], Any], thread_id: int) -> str | None:
         thread_id: The connection's id on the server.
     """
     try:
-        other = open_another()
+        connection = open_another()
     except (pymysql.MySQLError, OSError) as error:
-        lost = not isinstance(error, pymysql.MySQLError) or error.args[:1][0] in _UNREACHABLE
+        unreachable = not isinstance(error, pymysql.MySQLError) or error.args[:1][0] in _UNREACHABLE
         # A server that refuses (too many connections) is there.
-        return f"the server cannot be reached on another connection either: {error}" if lost else None
+        return f"the server cannot be reached on another connection either: {error}" if unreachable else None
     try:
-        with other.cursor() as cursor:
+        with connection.cursor() as cursor:
             cursor.execute("SHOW PROCESSLIST")  # an account sees its own threads without any privilege
             commands = {row[0]: row[4] for row in cursor.fetchall()}
     except (pymysql.MySQLError, OSError):
         return None
     finally:
         with contextlib.suppress(Exception):
-            other.close()
+            connection.close()
     if thread_id not in commands:
         return "the server has ended the connection"
     return "the server has answered" if commands[thread_id] == "Sleep" else None

@@ -17,13 +17,13 @@ ROW_EVENTS = frozenset(
 _UPDATES = frozenset({UPDATE_ROWS_V1, UPDATE_ROWS, PARTIAL_UPDATE_ROWS})
 _WRITES = frozenset({WRITE_ROWS_V1, WRITE_ROWS})
 END_OF_STATEMENT = 0x0001
-_MOST_COLUMNS = 4096  # of a table, MySQL manual, "Limits on Table Column Count"
-_LONG_NUMBER = 251  # from here on a length-encoded integer takes several bytes
+_MAX_COLUMNS = 4096  # of a table, MySQL manual, "Limits on Table Column Count"
+_LENENC_PREFIX = 251  # from here on a length-encoded integer takes several bytes
 
 TABLE_ID_BYTES, FLAGS_END = 6, 8
 
-_HEAD_V1 = Struct("<IHH").unpack_from  # 6-byte table id, 2-byte flags
-_HEAD_V2 = Struct("<IHHH").unpack_from  # and the length of extra data, which counts its own two bytes
+_POST_HEADER_V1 = Struct("<IHH").unpack_from  # 6-byte table id, 2-byte flags
+_POST_HEADER_V2 = Struct("<IHHH").unpack_from  # and the length of extra data, which counts its own two bytes
 
 
 class BinlogEvent(Protocol):
@@ -73,7 +73,7 @@ class RowsHeader(NamedTuple):
     present: bytes
     present_after: bytes | None
 
-    def complete(self) -> bool:
+    def has_all_columns(self) -> bool:
         """Return whether every column is present in every image."""
         full = int.from_bytes(full_bitmap(self.width), "little")
         images = (self.present, self.present if self.present_after is None else self.present_after)
@@ -85,7 +85,7 @@ def full_bitmap(width: int) -> bytes:
     return ((1 << width) - 1).to_bytes((width + 7) >> 3, "little")
 
 
-def usual_headers(width: int) -> dict[int, bytes]:
+def common_headers(width: int) -> dict[int, bytes]:
     """Return what stands between flags and rows in most row events of a table, by event type.
 
     They have no extra data and leave out no column. Of a table with so many columns that their number takes more than
@@ -94,12 +94,12 @@ def usual_headers(width: int) -> dict[int, bytes]:
     Args:
         width: Number of columns.
     """
-    if width >= _LONG_NUMBER:
+    if width >= _LENENC_PREFIX:
         return {}
     # The server sets the spare bits of the last byte too.
     image = b"\xff" * ((width + 7) >> 3)
-    head = b"\x02\x00" + bytes([width])
-    return {WRITE_ROWS: head + image, UPDATE_ROWS: head + image + image, DELETE_ROWS: head + image}
+    prefix = b"\x02\x00" + bytes([width])
+    return {WRITE_ROWS: prefix + image, UPDATE_ROWS: prefix + image + image, DELETE_ROWS: prefix + image}
 
 
 def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
@@ -109,7 +109,7 @@ def lenenc(buf: bytes | bytearray, pos: int) -> tuple[int, int]:
         ValueError: When the first byte is not one of a length-encoded integer.
     """
     first = buf[pos]
-    if first < _LONG_NUMBER:
+    if first < _LENENC_PREFIX:
         return first, pos + 1
     size = {252: 2, 253: 3, 254: 8}.get(first)
     if size is None:
@@ -128,13 +128,13 @@ def rows_header(event: BinlogEvent) -> RowsHeader:
         BinlogCorruptError: When the structure does not hold.
     """
     if event.type not in ROW_EVENTS:
-        raise _unsupported(event)
+        raise _unsupported_error(event)
     try:
-        header = _parse(event.type, event.buf, event.body)
+        header = _parse_header(event.type, event.buf, event.body)
     except (ValueError, IndexError, error) as cause:
-        raise _truncated(event, str(cause)) from cause
+        raise _truncated_error(event, str(cause)) from cause
     if header.pos > event.end:
-        raise _truncated(event, "the bitmaps of present columns end behind it")
+        raise _truncated_error(event, "the bitmaps of present columns end behind it")
     return header
 
 
@@ -153,7 +153,7 @@ def check_rows(event: BinlogEvent, header: RowsHeader, width: int) -> None:
         BinlogCorruptError: It has another number of columns, no rows, or rows without columns.
     """
     if header.width != width:
-        raise _contradicts(event, f"it has {header.width} columns, the TABLE_MAP event before it {width}")
+        raise _mismatch_error(event, f"it has {header.width} columns, the TABLE_MAP event before it {width}")
     empty = header.pos >= event.end
     if header.present[0] & 1 and not empty:
         return
@@ -161,12 +161,12 @@ def check_rows(event: BinlogEvent, header: RowsHeader, width: int) -> None:
     images = [header.present] if header.present_after is None else [header.present, header.present_after]
     if any(a & b for image in images for a, b in zip(image, full, strict=True)):
         if empty:
-            raise _contradicts(event, "it has no rows")
+            raise _mismatch_error(event, "it has no rows")
     elif not empty or event.type not in _WRITES:
-        raise _contradicts(event, "its rows have no columns")
+        raise _mismatch_error(event, "its rows have no columns")
 
 
-def _contradicts(event: BinlogEvent, why: str) -> BinlogCorruptError:
+def _mismatch_error(event: BinlogEvent, why: str) -> BinlogCorruptError:
     return BinlogCorruptError(
         "A row event contradicts itself or its table",
         where=f"{event.file}:{event.start_pos}",
@@ -175,21 +175,21 @@ def _contradicts(event: BinlogEvent, why: str) -> BinlogCorruptError:
     )
 
 
-def _parse(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
+def _parse_header(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
     if kind >= WRITE_ROWS:
-        low, high, flags, extra = _HEAD_V2(buf, pos)
+        low, high, flags, extra = _POST_HEADER_V2(buf, pos)
         if extra < 2:
             raise ValueError(f"its extra data has {extra} bytes, its own length included")
         pos += 8 + extra
     else:
-        low, high, flags = _HEAD_V1(buf, pos)
+        low, high, flags = _POST_HEADER_V1(buf, pos)
         pos += 8
     width = buf[pos]
-    if width < _LONG_NUMBER:
+    if width < _LENENC_PREFIX:
         pos += 1
     else:
         width, pos = lenenc(buf, pos)
-    if not 0 < width <= _MOST_COLUMNS:
+    if not 0 < width <= _MAX_COLUMNS:
         raise ValueError(f"it has {width} columns")
     size = (width + 7) >> 3
     present = bytes(buf[pos : pos + size])
@@ -199,7 +199,7 @@ def _parse(kind: int, buf: bytes | bytearray, pos: int) -> RowsHeader:
     return RowsHeader(low | high << 32, flags, pos + size, width, present, bytes(buf[pos : pos + size]))
 
 
-def _truncated(event: BinlogEvent, why: str) -> BinlogCorruptError:
+def _truncated_error(event: BinlogEvent, why: str) -> BinlogCorruptError:
     return BinlogCorruptError(
         "The header of a row event cannot be read",
         where=f"{event.file}:{event.start_pos}",
@@ -208,5 +208,5 @@ def _truncated(event: BinlogEvent, why: str) -> BinlogCorruptError:
     )
 
 
-def _unsupported(event: BinlogEvent) -> UnsupportedEventError:
+def _unsupported_error(event: BinlogEvent) -> UnsupportedEventError:
     return UnsupportedEventError(f"Event type {event.type} carries no rows", where=f"{event.file}:{event.start_pos}")

@@ -25,7 +25,7 @@ PARSE_ERROR = 1064
 TLS_ERROR = 2026
 
 
-class Meaning(NamedTuple):
+class ErrorTemplate(NamedTuple):
     """Say what a server error means here.
 
     Args:
@@ -40,118 +40,118 @@ class Meaning(NamedTuple):
     remedy: str
     retriable: bool | None = None
 
-    def make(self, where: str, why: str) -> SourceError:
+    def build(self, where: str, why: str) -> SourceError:
         """Return the error."""
         return self.error(self.what, where=where, why=why, remedy=self.remedy, retriable=self.retriable)
 
 
-_AUTH = Meaning(
+_AUTH = ErrorTemplate(
     SourceAuthError,
     "MySQL refuses the account",
     "check database.user, database.password and the hosts the account may come from",
 )
-_PRIVILEGE = Meaning(
+_PRIVILEGE = ErrorTemplate(
     SourcePrivilegeError,
     "the MySQL account lacks a privilege",
     "GRANT SELECT, RELOAD, SHOW DATABASES, REPLICATION SLAVE, REPLICATION CLIENT ON *.* to the account",
 )
-_BUSY = Meaning(
+_BUSY = ErrorTemplate(
     SourceConnectionError,
     "MySQL takes no further connection",
     "wait, or raise max_connections (of the server) or MAX_USER_CONNECTIONS (of the account)",
 )
-_UNREACHABLE = Meaning(
+_UNREACHABLE = ErrorTemplate(
     SourceConnectionError,
     "MySQL cannot be reached",
     "check database.hostname, database.port and that the server runs",
 )
-_LOST = Meaning(
+_LOST = ErrorTemplate(
     SourceConnectionError,
     "the connection to MySQL broke",
     "run the task again; if it happens often, look into the server's error log",
 )
-_TLS = Meaning(
+_TLS = ErrorTemplate(
     SourceConnectionError,
     "no encrypted connection to MySQL",
     "check database.ssl.mode and the certificates",
     False,
 )
-_TLS_BROKE = Meaning(
+_TLS_BROKE = ErrorTemplate(
     SourceConnectionError,
     "the connection to MySQL broke while its encryption was negotiated",
     "run the task again; if it never succeeds, check database.ssl.mode, the certificates and what lies between",
 )
 # The other side ended the connection without a TLS alert: a server that goes down or is killed does, or the network.
-_ENDED = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
-_NO_BINLOG = Meaning(
+_TLS_CLOSED_ERRORS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
+_NO_BINLOG = ErrorTemplate(
     SourceSettingError, "binary logging is off", "start the server with log_bin=ON and binlog_format=ROW"
 )
-_PURGED = Meaning(
+_PURGED = ErrorTemplate(
     BinlogPurgedError,
     "the binlog no longer holds the start position",
     "take a new snapshot; raise binlog_expire_logs_seconds so that files outlive the longest pause",
 )
-AHEAD = Meaning(
+MISSING_TRANSACTIONS = ErrorTemplate(
     BinlogPurgedError,
     "the server lacks transactions that were already read",
     "connect to a server that holds them (the former primary, or a replica that has caught up), or take a new snapshot",
 )
-_SAME_ID = Meaning(
+_SERVER_ID_IN_USE = ErrorTemplate(
     ServerIdInUseError,
     "another replication client registered with our server id",
     "give each connector and each replica its own database.server.id; writers use the ids after it as well",
 )
-_CORRUPT = Meaning(
+_CORRUPT = ErrorTemplate(
     BinlogCorruptError,
     "the server cannot read its binlog",
     "check the file with mysqlbinlog --verify-binlog-checksum; if it is damaged, take a new snapshot",
 )
-_SETTING = Meaning(
+_SETTING = ErrorTemplate(
     SourceSettingError, "a server setting keeps the binlog from being read", "change the setting the server names"
 )
-_REFUSED = Meaning(
+_GTID_MODE_MISMATCH = ErrorTemplate(
     SourceSettingError,
     "the server no longer sends transactions of this kind",
     "set gtid_mode back to ON_PERMISSIVE (from ON) or OFF_PERMISSIVE (from OFF), run the drain until nothing is left, "
     "and switch again then",
 )
-_LOCKED = Meaning(
+_LOCK_TIMEOUT = ErrorTemplate(
     SourceConnectionError,
     "a table stayed locked",
     "end the statement or the LOCK TABLES that holds it (performance_schema.metadata_locks), or raise "
     "snapshot.lock.timeout.ms",
 )
-_QUERY = Meaning(SourceError, "MySQL refused a statement", "see the server's message")
+_STATEMENT_REFUSED = ErrorTemplate(SourceError, "MySQL refused a statement", "see the server's message")
 
 # Access denied, anonymous, password expired, account locked, host unknown or blocked, plugin missing.
-_BY_CODE: dict[int, Meaning] = {
+_BY_CODE: dict[int, ErrorTemplate] = {
     **dict.fromkeys((1045, 1698, 1820, 1862, 3118, 1130, 1129, 1251, 1524, 2054, 2059, 2061, 3159, 4151), _AUTH),
     **dict.fromkeys((1044, 1142, 1143, 1227, 1370), _PRIVILEGE),
     **dict.fromkeys((1040, 1203, 1226), _BUSY),
     **dict.fromkeys((2002, 2003, 2005), _UNREACHABLE),
     **dict.fromkeys((1053, 1152, 1158, 1159, 1160, 1161, 1184, 1317, 1927, 2006, 2013, 2055, 3024, 3169, 4031), _LOST),
     TLS_ERROR: _TLS,
-    1205: _LOCKED,
+    1205: _LOCK_TIMEOUT,
     1381: _NO_BINLOG,
     1220: _PURGED,
     1373: _PURGED,
 }
 
 # Parts of the texts that come with 1236, in lower case; the first that occurs counts.
-_BY_TEXT: tuple[tuple[str, Meaning], ...] = (
-    ("same server_uuid", _SAME_ID),
-    ("same server_id", _SAME_ID),
+_BY_TEXT: tuple[tuple[str, ErrorTemplate], ...] = (
+    ("same server_uuid", _SERVER_ID_IN_USE),
+    ("same server_id", _SERVER_ID_IN_USE),
     ("could not find first log file", _PURGED),
     ("could not open log file", _PURGED),
     ("could not find next log", _PURGED),
     ("purged", _PURGED),
     ("position > file size", _PURGED),
     ("impossible position", _PURGED),
-    ("more gtids than", AHEAD),
+    ("more gtids than", MISSING_TRANSACTIONS),
     ("binary log is not open", _NO_BINLOG),
     ("server_id was not set", _SETTING),
-    ("cannot replicate anonymous", _REFUSED),
-    ("cannot replicate gtid", _REFUSED),
+    ("cannot replicate anonymous", _GTID_MODE_MISMATCH),
+    ("cannot replicate gtid", _GTID_MODE_MISMATCH),
     ("gtid_mode", _SETTING),
     ("auto_position", _SETTING),
     ("checksum that", _SETTING),
@@ -166,7 +166,7 @@ _BY_TEXT: tuple[tuple[str, Meaning], ...] = (
 )
 
 
-def meaning(code: int, text: str) -> Meaning:
+def error_template(code: int, text: str) -> ErrorTemplate:
     """Return what a server or client error means.
 
     Args:
@@ -175,13 +175,13 @@ def meaning(code: int, text: str) -> Meaning:
     """
     if code == DUMP_ERROR:
         lower = text.lower()
-        return next((m for part, m in _BY_TEXT if part in lower), _QUERY)
-    return _BY_CODE.get(code, _QUERY)
+        return next((m for part, m in _BY_TEXT if part in lower), _STATEMENT_REFUSED)
+    return _BY_CODE.get(code, _STATEMENT_REFUSED)
 
 
-def refuses_transaction(error: SourceError) -> bool:
+def is_gtid_mode_mismatch(error: SourceError) -> bool:
     """Return whether a dump ended because of gtid_mode: with ON no anonymous transaction is sent, with OFF no other."""
-    return error.what == _REFUSED.what
+    return error.what == _GTID_MODE_MISMATCH.what
 
 
 def server_error(code: int, text: str, where: str) -> SourceError:
@@ -192,7 +192,7 @@ def server_error(code: int, text: str, where: str) -> SourceError:
         text: Its text.
         where: Address, or file and position.
     """
-    return meaning(code, text).make(where, f"MySQL error {code}: {text}")
+    return error_template(code, text).build(where, f"MySQL error {code}: {text}")
 
 
 def from_exception(error: Exception, where: str) -> SourceError:
@@ -206,15 +206,17 @@ def from_exception(error: Exception, where: str) -> SourceError:
         return error
     tls = _tls_cause(error)
     if tls is not None:
-        return (_TLS_BROKE if isinstance(tls, _ENDED) else _TLS).make(where, str(tls) or type(tls).__name__)
+        return (_TLS_BROKE if isinstance(tls, _TLS_CLOSED_ERRORS) else _TLS).build(
+            where, str(tls) or type(tls).__name__
+        )
     if isinstance(error, OSError):
-        return _UNREACHABLE.make(where, str(error))
+        return _UNREACHABLE.build(where, str(error))
     match error.args:
         case (int() as code, str() as text, *_) if code:
             return server_error(code, text, where)
         case (0, *_):
-            return _LOST.make(where, "the connection is closed already")
-    return _LOST.make(where, str(error) or type(error).__name__)
+            return _LOST.build(where, "the connection is closed already")
+    return _LOST.build(where, str(error) or type(error).__name__)
 
 
 def _tls_cause(error: BaseException) -> ssl.SSLError | None:

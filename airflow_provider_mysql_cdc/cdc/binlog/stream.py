@@ -9,14 +9,14 @@ from typing import Any, Protocol
 from zlib import crc32
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog import control_events as control
+from airflow_provider_mysql_cdc.cdc.binlog import control_events
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START, start_dump
-from airflow_provider_mysql_cdc.cdc.binlog.event import Event, Walk
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event, TransactionDecoder
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_rotate
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_made, require_origin
-from airflow_provider_mysql_cdc.cdc.binlog.packets import LARGEST_PACKET, raise_for_error
-from airflow_provider_mysql_cdc.cdc.binlog.payload import unfold
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import require_creation_time, require_same_file
+from airflow_provider_mysql_cdc.cdc.binlog.packets import MAX_PACKET_PAYLOAD, raise_for_error
+from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events
 from airflow_provider_mysql_cdc.cdc.binlog.wire import HEADER_LENGTH
 from airflow_provider_mysql_cdc.cdc.errors import BinlogCorruptError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number
@@ -26,31 +26,31 @@ __all__ = ["BinlogStream", "Event", "PacketSource", "open_stream"]
 # Packet header (length and sequence number), status byte, event header.
 _FRAME = Struct("<IBIBIIIH")
 _FRAME_LENGTH = _FRAME.size
-_BEFORE_EVENT = 5
-_BEFORE_BODY = 24
-_LOW32 = _LARGEST_START = 0xFFFFFFFF
+_EVENT_OFFSET = 5
+_BODY_OFFSET = 24
+_LOW32 = _MAX_START_POSITION = 0xFFFFFFFF
 _NO_LIMIT = 1 << 63
-_PASSED = -1
+_END_PASSED = -1
 # What begins a transaction that may be walked; tagged GTIDs are of another type.
-_WALKED = frozenset({c.GTID_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT})
+_TRANSACTION_STARTS = frozenset({c.GTID_LOG_EVENT, c.ANONYMOUS_GTID_LOG_EVENT})
 
 
-def _follows_full(chunk: bytes, at: int) -> bool:
+def _follows_max_packet(chunk: bytes, at: int) -> bool:
     """Return whether the packet before this offset has the greatest length, so that an empty one may end it."""
-    before = at - LARGEST_PACKET - 4
+    before = at - MAX_PACKET_PAYLOAD - 4
     return before >= 0 and chunk[before : before + 3] == b"\xff\xff\xff"
 
 
 class PacketSource(Protocol):
     """Where packets come from (``packets.PacketReader``)."""
 
-    def more(self, chunk: bytes, pos: int, beyond: int = 0) -> bytes:
-        """Return a chunk that begins at ``chunk[pos]``, holds a whole packet, and more bytes than ``beyond``."""
+    def next_chunk(self, chunk: bytes, pos: int, more_than: int = 0) -> bytes:
+        """Return a chunk that begins at ``chunk[pos]``, holds a whole packet, and more bytes than ``more_than``."""
 
-    def join(self, chunk: bytes, pos: int, most: int) -> tuple[bytes, int]:
+    def join_packets(self, chunk: bytes, pos: int, max_length: int) -> tuple[bytes, int]:
         """Return a chunk that begins with the payload of a packet of 16 MB or more, and the payload's end.
 
-        A payload longer than ``most`` bytes is not whole.
+        A payload longer than ``max_length`` bytes is not whole.
         """
 
 
@@ -74,16 +74,16 @@ class BinlogStream:
         self._packets, self._by_gtid, self._connection = packets, by_gtid, connection
         self._chunk, self._at = b"", 0
         self._file, self._pos = start.file, start.pos
-        self._start = None if by_gtid else start
+        self._unchecked_start = None if by_gtid else start
         # With GTIDs the server chooses the file; until its first ROTATE the place is not known.
-        self._placed = not by_gtid
+        self._position_known = not by_gtid
         self._end: BinlogOffset | None = None
         self._limit = _NO_LIMIT
-        self._tail = 0  # bytes of checksum after each event, known from FORMAT_DESCRIPTION
+        self._checksum_length = 0  # bytes of checksum after each event, known from FORMAT_DESCRIPTION
         self.skipped = self.heartbeats = 0
         self._handlers: dict[int, Callable[[Event, int], Iterable[Event]]] = {
             c.ROTATE_EVENT: self._rotate,
-            c.FORMAT_DESCRIPTION_EVENT: self._format,
+            c.FORMAT_DESCRIPTION_EVENT: self._format_description,
             c.HEARTBEAT_LOG_EVENT: self._heartbeat,
             c.HEARTBEAT_LOG_EVENT_V2: self._heartbeat,
             c.TRANSACTION_PAYLOAD_EVENT: self._payload,
@@ -104,7 +104,7 @@ class BinlogStream:
         self.close()
 
     # One loop without calls: it passes a million events a CPU-second, and a call for each would cost a tenth of that.
-    def events(self, end: BinlogOffset | None = None, walk: Walk | None = None) -> Iterator[Event]:  # noqa: C901, PLR0912
+    def events(self, end: BinlogOffset | None = None, decoder: TransactionDecoder | None = None) -> Iterator[Event]:  # noqa: C901, PLR0912
         """Yield events up to ``end`` exactly; a later call goes on from there.
 
         Real ROTATE events are yielded, those the server makes up are not; heartbeats and FORMAT_DESCRIPTION are
@@ -112,7 +112,7 @@ class BinlogStream:
 
         Args:
             end: A transaction boundary, or None to read until the connection ends.
-            walk: Deals with the transactions that it knows before their events are yielded, or with none.
+            decoder: Deals with the transactions that it knows before their events are yielded, or with none.
 
         Raises:
             BinlogCorruptError: A checksum does not hold, or ``end`` is not an event boundary of this server.
@@ -122,95 +122,112 @@ class BinlogStream:
         """
         if self._set_end(end):
             return
-        frame, new, plain, verify = _FRAME.unpack_from, tuple.__new__, c.PLAIN_EVENTS, crc32
-        walked = frozenset[int]() if walk is None else _WALKED
+        frame, new, passed_through, verify = _FRAME.unpack_from, tuple.__new__, c.PASSED_THROUGH_EVENTS, crc32
+        transaction_starts = frozenset[int]() if decoder is None else _TRANSACTION_STARTS
         chunk, at, filled = self._chunk, self._at, len(self._chunk)
-        file, pos, limit, tail = self._file, self._pos, self._limit, self._tail
+        file, pos, limit, checksum_length = self._file, self._pos, self._limit, self._checksum_length
         try:
             while True:
                 if filled - at < _FRAME_LENGTH:
                     self._pos = pos
-                    chunk, at = self._more(chunk, at), 0
+                    chunk, at = self._next_chunk(chunk, at), 0
                     filled = len(chunk)
-                word, status, timestamp, kind, server_id, size, log_pos, flags = frame(chunk, at)
-                stop = at + 4 + (word & 0xFFFFFF)
+                length_word, status, timestamp, kind, server_id, size, log_pos, flags = frame(chunk, at)
+                stop = at + 4 + (length_word & 0xFFFFFF)
                 if stop > filled:
                     self._pos = pos
-                    chunk, at = self._more(chunk, at), 0
+                    chunk, at = self._next_chunk(chunk, at), 0
                     filled = len(chunk)
                     continue
-                if status or size != stop - at - _BEFORE_EVENT or size < HEADER_LENGTH:
+                if status or size != stop - at - _EVENT_OFFSET or size < HEADER_LENGTH:
                     self._pos = pos
-                    chunk, stop = self._odd_packet(chunk, at, stop, size)
+                    chunk, stop = self._irregular_packet(chunk, at, stop, size)
                     at, filled = 0, len(chunk)
                     if not stop:
                         continue
-                if kind in walked and (moved := self._walked(walk, chunk, at, pos)) is not None:
-                    chunk, at, pos = moved
+                if (
+                    kind in transaction_starts
+                    and (decoded := self._decode_transactions(decoder, chunk, at, pos)) is not None
+                ):
+                    chunk, at, pos = decoded
                     filled = len(chunk)
-                elif kind in plain:
-                    if tail and verify(chunk[at + _BEFORE_EVENT : stop]) != control.CRC_RESIDUE:
-                        raise control.bad_checksum(file, pos, kind)
+                elif kind in passed_through:
+                    if checksum_length and verify(chunk[at + _EVENT_OFFSET : stop]) != control_events.CRC_RESIDUE:
+                        raise control_events.checksum_error(file, pos, kind)
                     end_pos = pos + size
                     if end_pos & _LOW32 != log_pos:
-                        end_pos = self._moved(pos, size, log_pos)
+                        end_pos = self._end_after_jump(pos, size, log_pos)
                     if end_pos > limit:
-                        raise self._past_end(end_pos)
-                    start, body, at, pos = end_pos - size, at + _BEFORE_BODY, stop, end_pos
+                        raise self._past_end_error(end_pos)
+                    start, body, at, pos = end_pos - size, at + _BODY_OFFSET, stop, end_pos
                     yield new(
                         Event,
-                        (kind, timestamp, server_id, flags, file, start, pos, chunk, body, stop - tail, False),
+                        (
+                            kind,
+                            timestamp,
+                            server_id,
+                            flags,
+                            file,
+                            start,
+                            pos,
+                            chunk,
+                            body,
+                            stop - checksum_length,
+                            False,
+                        ),
                     )
                 else:
                     self._pos = pos
                     event = Event(
-                        kind, timestamp, server_id, flags, file, pos, pos + size, chunk, at + _BEFORE_BODY, stop
+                        kind, timestamp, server_id, flags, file, pos, pos + size, chunk, at + _BODY_OFFSET, stop
                     )
                     at = stop
                     yield from self._handlers.get(kind, self._unknown)(event, log_pos)
-                    file, pos, limit, tail = self._file, self._pos, self._limit, self._tail
+                    file, pos, limit, checksum_length = self._file, self._pos, self._limit, self._checksum_length
                 if pos >= limit:
                     return
         finally:
             self._chunk, self._at, self._pos = chunk, at, pos
 
-    def _walked(self, walk: Walk | None, chunk: bytes, at: int, pos: int) -> tuple[bytes, int, int] | None:
+    def _decode_transactions(
+        self, decoder: TransactionDecoder | None, chunk: bytes, at: int, pos: int
+    ) -> tuple[bytes, int, int] | None:
         """Let whole transactions be dealt with; return where to go on, None with the event that is here."""
-        if walk is None:
+        if decoder is None:
             return None
         self._pos = pos
-        found = walk(chunk, at, self._file, pos, self._limit, self._tail)
-        if found.at == at:
-            return (self._packets.more(chunk, at, len(chunk) - at), 0, pos) if found.cut else None
-        return chunk, found.at, found.pos
+        decoded = decoder(chunk, at, self._file, pos, self._limit, self._checksum_length)
+        if decoded.at == at:
+            return (self._packets.next_chunk(chunk, at, len(chunk) - at), 0, pos) if decoded.cut else None
+        return chunk, decoded.at, decoded.pos
 
     # -- packets ----------------------------------------------------------------------------------------------------
 
-    def _more(self, chunk: bytes, at: int) -> bytes:
-        after_full = _follows_full(chunk, at)
-        chunk = self._packets.more(chunk, at)
-        if after_full and chunk[:3] == b"\0\0\0":
-            chunk = self._packets.more(chunk, 4)
+    def _next_chunk(self, chunk: bytes, at: int) -> bytes:
+        after_max_packet = _follows_max_packet(chunk, at)
+        chunk = self._packets.next_chunk(chunk, at)
+        if after_max_packet and chunk[:3] == b"\0\0\0":
+            chunk = self._packets.next_chunk(chunk, 4)
         if len(chunk) < _FRAME_LENGTH:
             # Whole, but too short for an event.
             raise_for_error(chunk[4:], f"{self._file}:{self._pos}")
             raise BinlogCorruptError("a packet is shorter than an event", where=f"{self._file}:{self._pos}")
         return chunk
 
-    def _odd_packet(self, chunk: bytes, at: int, stop: int, size: int) -> tuple[bytes, int]:
+    def _irregular_packet(self, chunk: bytes, at: int, stop: int, size: int) -> tuple[bytes, int]:
         """Handle a packet that does not hold one event exactly, unless it is an error.
 
         Returns:
             A chunk, and the offset after the event at its beginning, or 0 when its beginning must be looked at anew.
         """
         where, length = f"{self._file}:{self._pos}", stop - at - 4
-        if length == 0 and _follows_full(chunk, at):
-            return self._more(chunk, stop), 0
+        if length == 0 and _follows_max_packet(chunk, at):
+            return self._next_chunk(chunk, stop), 0
         if length == 0 or chunk[at + 4]:
             raise_for_error(chunk[at + 4 : stop], where)
-        elif length == LARGEST_PACKET:
-            chunk, stop = self._packets.join(chunk, at, size + 1)
-            if size == stop - _BEFORE_EVENT:
+        elif length == MAX_PACKET_PAYLOAD:
+            chunk, stop = self._packets.join_packets(chunk, at, size + 1)
+            if size == stop - _EVENT_OFFSET:
                 return chunk, stop
         raise BinlogCorruptError("an event's length contradicts that of its packet", where=where)
 
@@ -219,21 +236,21 @@ class BinlogStream:
     def _rotate(self, event: Event, log_pos: int) -> Iterable[Event]:
         # The server makes up a ROTATE at the start of a dump and of each file; it stands in no file.
         if log_pos and event.timestamp and not event.flags & c.LOG_EVENT_ARTIFICIAL_F:
-            event = self._take(event, log_pos)
-            target, real = parse_rotate(event), True
+            event = self._verify_and_advance(event, log_pos)
+            rotate, is_real = parse_rotate(event), True
         else:
-            target, real = parse_rotate(control.without_checksum(event)), False
-        if target.file != self._file and not self._by_gtid:
-            self._check_left()
-        self._file, self._pos, self._placed = target.file, target.position, True
+            rotate, is_real = parse_rotate(control_events.strip_checksum(event)), False
+        if rotate.file != self._file and not self._by_gtid:
+            self._check_file_complete()
+        self._file, self._pos, self._position_known = rotate.file, rotate.position, True
         self._set_limit()
-        return (event,) if real else ()
+        return (event,) if is_real else ()
 
-    def _format(self, event: Event, log_pos: int) -> Iterable[Event]:
-        self._tail = control.check_format(event)
-        if self._start is not None:
-            require_made(self._start, event.timestamp)
-            self._start = None  # the files after it are made later
+    def _format_description(self, event: Event, log_pos: int) -> Iterable[Event]:
+        self._checksum_length = control_events.parse_format_description(event)
+        if self._unchecked_start is not None:
+            require_creation_time(self._unchecked_start, event.timestamp)
+            self._unchecked_start = None  # the files after it are made later
         # Sent out of place, at the start of a dump, it has no position.
         if log_pos or self._pos == FILE_START:
             self._pos += event.end_pos - event.start_pos
@@ -241,45 +258,45 @@ class BinlogStream:
 
     def _heartbeat(self, event: Event, log_pos: int) -> Iterable[Event]:
         self.heartbeats += 1
-        if self._by_gtid and self._placed:
-            file, position = control.parse_heartbeat(control.without_checksum(event), log_pos)
+        if self._by_gtid and self._position_known:
+            file, position = control_events.parse_heartbeat(control_events.strip_checksum(event), log_pos)
             if file == self._file:
                 self._pos = max(self._pos, self._pos & ~_LOW32 | position if position <= _LOW32 else position)
         return ()
 
     def _payload(self, event: Event, log_pos: int) -> Iterable[Event]:
-        outer = self._take(event, log_pos)
-        for inner in unfold(outer):
-            if inner.type in c.PLAIN_EVENTS:
+        outer = self._verify_and_advance(event, log_pos)
+        for inner in decompress_events(outer):
+            if inner.type in c.PASSED_THROUGH_EVENTS:
                 yield inner
             else:
                 self._skip(inner)
 
     def _incident(self, event: Event, log_pos: int) -> Iterable[Event]:
-        raise control.incident(self._take(event, log_pos))
+        raise control_events.incident_error(self._verify_and_advance(event, log_pos))
 
     def _unknown(self, event: Event, log_pos: int) -> Iterable[Event]:
-        self._skip(self._take(event, log_pos))
+        self._skip(self._verify_and_advance(event, log_pos))
         return ()
 
     def _skip(self, event: Event) -> None:
         if not event.flags & c.LOG_EVENT_IGNORABLE_F and event.type != c.IGNORABLE_LOG_EVENT:
-            raise control.unsupported(event)
+            raise control_events.unsupported_event(event)
         self.skipped += 1
 
-    def _take(self, event: Event, log_pos: int) -> Event:
+    def _verify_and_advance(self, event: Event, log_pos: int) -> Event:
         """Check an event that stands in the file, move on behind it, and return it without checksum."""
-        tail, pos = self._tail, self._pos
+        checksum_length, pos = self._checksum_length, self._pos
         size = event.end_pos - event.start_pos
-        if tail and not control.checksum_holds(event):
-            raise control.bad_checksum(self._file, pos, event.type)
+        if checksum_length and not control_events.checksum_matches(event):
+            raise control_events.checksum_error(self._file, pos, event.type)
         end_pos = pos + size
         if end_pos & _LOW32 != log_pos:
-            end_pos = self._moved(pos, size, log_pos)
+            end_pos = self._end_after_jump(pos, size, log_pos)
         if end_pos > self._limit:
-            raise self._past_end(end_pos)
+            raise self._past_end_error(end_pos)
         self._pos = end_pos
-        return event._replace(start_pos=end_pos - size, end_pos=end_pos, end=event.end - tail)
+        return event._replace(start_pos=end_pos - size, end_pos=end_pos, end=event.end - checksum_length)
 
     # -- places -----------------------------------------------------------------------------------------------------
 
@@ -287,7 +304,7 @@ class BinlogStream:
         """Take over the end; return whether it is reached already."""
         self._end = end
         self._set_limit()
-        if end is None or not self._placed:
+        if end is None or not self._position_known:
             return False
         if not end.covers(self._file, self._pos):
             raise StateError(
@@ -299,13 +316,15 @@ class BinlogStream:
         return self._pos == end.pos and file_number(self._file) == file_number(end.file)
 
     def _set_limit(self) -> None:
-        if self._end is None or not self._placed:
+        if self._end is None or not self._position_known:
             self._limit = _NO_LIMIT
             return
-        here, there = file_number(self._file), file_number(self._end.file)
-        self._limit = self._end.pos if here == there else _NO_LIMIT if here < there else _PASSED
+        current_file, end_file = file_number(self._file), file_number(self._end.file)
+        self._limit = (
+            self._end.pos if current_file == end_file else _NO_LIMIT if current_file < end_file else _END_PASSED
+        )
 
-    def _moved(self, pos: int, size: int, log_pos: int) -> int:
+    def _end_after_jump(self, pos: int, size: int, log_pos: int) -> int:
         """Return the end of an event that does not follow the one before it; only skipped GTIDs may cause that.
 
         The header holds the low 32 bits of the position; a large transaction takes a file beyond 4 GB.
@@ -320,7 +339,7 @@ class BinlogStream:
         end_pos = pos & ~_LOW32 | log_pos
         return end_pos if end_pos >= pos + size else end_pos + _LOW32 + 1
 
-    def _past_end(self, end_pos: int) -> BinlogCorruptError:
+    def _past_end_error(self, end_pos: int) -> BinlogCorruptError:
         return BinlogCorruptError(
             "the end of the batch is not an event boundary of this server's binlog",
             where=f"{self._end}",
@@ -328,7 +347,7 @@ class BinlogStream:
             remedy="connect to the server the batch was planned on, or take a new snapshot",
         )
 
-    def _check_left(self) -> None:
+    def _check_file_complete(self) -> None:
         if self._pos < self._limit < _NO_LIMIT:
             raise BinlogCorruptError(
                 "the binlog file ends before the end of the batch",
@@ -365,7 +384,7 @@ def open_stream(
         SourceAuthError, SourcePrivilegeError, SourceConnectionError, SourceSettingError: See ``connect``.
     """
     if start.origin is not None and not by_gtid:
-        require_origin(settings, start)
+        require_same_file(settings, start)
     connection = connect(settings, replication=True)
     try:
         packets = start_dump(
@@ -377,10 +396,10 @@ def open_stream(
             by_gtid=by_gtid,
             on_wait=on_wait,
         )
-        if start.pos <= _LARGEST_START or by_gtid:
+        if start.pos <= _MAX_START_POSITION or by_gtid:
             return BinlogStream(packets, start, by_gtid=by_gtid, connection=connection)
         # The dump command has room for 32 bits only, so this dump began at the file's start.
-        stream = BinlogStream(packets, start.at(start.file, FILE_START), connection=connection)
+        stream = BinlogStream(packets, start.with_position(start.file, FILE_START), connection=connection)
         for _ in stream.events(start):
             pass
         return stream

@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.corrupt import reading
+from airflow_provider_mysql_cdc.cdc.binlog.corrupt import event_parser
 from airflow_provider_mysql_cdc.cdc.binlog.event import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire import bits, lenenc
 
@@ -72,54 +72,54 @@ class TableMap:
         return bool(self.null_bits[column >> 3] & 1 << (column & 7))
 
 
-@reading("a TABLE_MAP event")
+@event_parser("a TABLE_MAP event")
 def parse_table_map(event: Event) -> TableMap:
     """Parse a TABLE_MAP event.
 
     Raises:
         BinlogCorruptError: The structure does not hold.
     """
-    return _parse(event.buf[event.body : event.end])
+    return _parse_body(event.buf[event.body : event.end])
 
 
-def _parse(data: bytes) -> TableMap:
-    db, pos = _name(data, 8)
-    table, pos = _name(data, pos)
-    a = _columns(bytes(data[pos:]))
+def _parse_body(data: bytes) -> TableMap:
+    db, pos = _read_name(data, 8)
+    table, pos = _read_name(data, pos)
+    columns = _parse_columns(bytes(data[pos:]))
     # Thousands of tables may be announced alike, and what they share is read once; ``replace`` takes twice as long.
     return TableMap(
         int.from_bytes(data[:6], "little"),
         int.from_bytes(data[6:8], "little"),
         db,
         table,
-        a.column_types,
-        a.column_meta,
-        a.null_bits,
+        columns.column_types,
+        columns.column_meta,
+        columns.null_bits,
         data[8:],
-        a.layout,
-        a.unsigned,
-        a.charsets,
-        a.names,
-        a.enum_members,
-        a.set_members,
-        a.geometry_types,
-        a.primary_key,
-        a.prefix_lengths,
-        a.visible,
-        a.dimensions,
+        columns.layout,
+        columns.unsigned,
+        columns.charsets,
+        columns.names,
+        columns.enum_members,
+        columns.set_members,
+        columns.geometry_types,
+        columns.primary_key,
+        columns.prefix_lengths,
+        columns.visible,
+        columns.dimensions,
     )
 
 
 @lru_cache(maxsize=1024)
-def _columns(data: bytes) -> TableMap:
+def _parse_columns(data: bytes) -> TableMap:
     """Return what stands behind the names, as the map of a table without one."""
     count, pos = lenenc(data, 0)
     types, pos = _slice(data, pos, count)
     size, pos = lenenc(data, pos)
     meta, pos = _slice(data, pos, size)
     null_bits, pos = _slice(data, pos, count + 7 >> 3)
-    found = TableMap(0, 0, "", "", types, _column_meta(types, meta), null_bits, b"", data)
-    return replace(found, **_optional(found, data, pos)) if pos < len(data) else found
+    table_map = TableMap(0, 0, "", "", types, _column_meta(types, meta), null_bits, b"", data)
+    return replace(table_map, **_optional_metadata(table_map, data, pos)) if pos < len(data) else table_map
 
 
 def _slice(data: bytes, pos: int, size: int) -> tuple[bytes, int]:
@@ -128,7 +128,7 @@ def _slice(data: bytes, pos: int, size: int) -> tuple[bytes, int]:
     return data[pos : pos + size], pos + size
 
 
-def _name(data: bytes, pos: int) -> tuple[str, int]:
+def _read_name(data: bytes, pos: int) -> tuple[str, int]:
     """Return a name (length-encoded, and ended by a zero byte) and the offset after it."""
     length, pos = lenenc(data, pos)
     raw, pos = _slice(data, pos, length + 1)
@@ -166,7 +166,7 @@ def _real_type(kind: int, meta: int) -> int:
     return meta & 0xFF if kind == c.STRING and meta & 0xFF in (c.ENUM, c.SET) else kind
 
 
-def _numbers(data: bytes) -> list[int]:
+def _read_numbers(data: bytes) -> list[int]:
     out: list[int] = []
     pos = 0
     while pos < len(data):
@@ -175,7 +175,7 @@ def _numbers(data: bytes) -> list[int]:
     return out
 
 
-def _texts(data: bytes) -> list[bytes]:
+def _read_strings(data: bytes) -> list[bytes]:
     out: list[bytes] = []
     pos = 0
     while pos < len(data):
@@ -185,7 +185,7 @@ def _texts(data: bytes) -> list[bytes]:
     return out
 
 
-def _members(data: bytes) -> list[tuple[bytes, ...]]:
+def _read_members(data: bytes) -> list[tuple[bytes, ...]]:
     out: list[tuple[bytes, ...]] = []
     pos = 0
     while pos < len(data):
@@ -199,7 +199,7 @@ def _members(data: bytes) -> list[tuple[bytes, ...]]:
     return out
 
 
-class _Spread:
+class _MetadataExpander:
     """Hand out metadata, which stands in the event for columns of some types only, to all columns."""
 
     def __init__(self, table_map: TableMap) -> None:
@@ -207,7 +207,7 @@ class _Spread:
             _real_type(kind, meta) for kind, meta in zip(table_map.column_types, table_map.column_meta, strict=True)
         ]
 
-    def over(self, kinds: frozenset[int], values: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
+    def expand(self, kinds: frozenset[int], values: list[Any] | tuple[Any, ...]) -> tuple[Any, ...]:
         """Return one entry for each column: the next value for columns of these types, else None."""
         it = iter(values)
         try:
@@ -219,67 +219,67 @@ class _Spread:
         """Return the number of columns of these types."""
         return sum(kind in kinds for kind in self.types)
 
-    def defaults(self, kinds: frozenset[int], data: bytes) -> tuple[int | None, ...]:
+    def expand_defaults(self, kinds: frozenset[int], data: bytes) -> tuple[int | None, ...]:
         """Return a default for columns of these types, with exceptions as (index among them, value) pairs."""
-        default, *pairs = _numbers(data)
+        default, *pairs = _read_numbers(data)
         values = [default] * self.count(kinds)
         for index, value in zip(pairs[::2], pairs[1::2], strict=True):
             values[index] = value
-        return self.over(kinds, values)
+        return self.expand(kinds, values)
 
 
-def _unsigned(s: _Spread, data: bytes) -> dict[str, Any]:
-    count = s.count(_NUMERIC)
-    return {"unsigned": s.over(_NUMERIC, bits(data, count))}
+def _unsigned(expander: _MetadataExpander, data: bytes) -> dict[str, Any]:
+    count = expander.count(_NUMERIC)
+    return {"unsigned": expander.expand(_NUMERIC, bits(data, count))}
 
 
-def _column_names(s: _Spread, data: bytes) -> tuple[str, ...]:
-    names = tuple(name.decode() for name in _texts(data))
-    if len(names) != len(s.types):
-        raise ValueError(f"{len(names)} names of {len(s.types)} columns")
+def _column_names(expander: _MetadataExpander, data: bytes) -> tuple[str, ...]:
+    names = tuple(name.decode() for name in _read_strings(data))
+    if len(names) != len(expander.types):
+        raise ValueError(f"{len(names)} names of {len(expander.types)} columns")
     return names
 
 
-def _pairs(_: _Spread, data: bytes) -> dict[str, Any]:
-    numbers = _numbers(data)
+def _prefixed_primary_key(_: _MetadataExpander, data: bytes) -> dict[str, Any]:
+    numbers = _read_numbers(data)
     return {"primary_key": tuple(numbers[::2]), "prefix_lengths": tuple(numbers[1::2])}
 
 
 _ENUM, _SET, _GEOMETRY, _VECTOR = (frozenset((kind,)) for kind in (c.ENUM, c.SET, c.GEOMETRY, c.VECTOR))
 _ENUM_OR_SET = _ENUM | _SET
 
-_OPTIONAL: dict[int, Callable[[_Spread, bytes], dict[str, Any]]] = {
+_OPTIONAL_PARSERS: dict[int, Callable[[_MetadataExpander, bytes], dict[str, Any]]] = {
     1: _unsigned,
-    2: lambda s, d: {"charsets": s.defaults(_CHARACTER, d)},
-    3: lambda s, d: {"charsets": s.over(_CHARACTER, _numbers(d))},
+    2: lambda s, d: {"charsets": s.expand_defaults(_CHARACTER, d)},
+    3: lambda s, d: {"charsets": s.expand(_CHARACTER, _read_numbers(d))},
     4: lambda s, d: {"names": _column_names(s, d)},
-    5: lambda s, d: {"set_members": s.over(_SET, _members(d))},
-    6: lambda s, d: {"enum_members": s.over(_ENUM, _members(d))},
-    7: lambda s, d: {"geometry_types": s.over(_GEOMETRY, _numbers(d))},
-    8: lambda _, d: {"primary_key": tuple(_numbers(d))},
-    9: _pairs,
-    10: lambda s, d: {"charsets": s.defaults(_ENUM_OR_SET, d)},
-    11: lambda s, d: {"charsets": s.over(_ENUM_OR_SET, _numbers(d))},
+    5: lambda s, d: {"set_members": s.expand(_SET, _read_members(d))},
+    6: lambda s, d: {"enum_members": s.expand(_ENUM, _read_members(d))},
+    7: lambda s, d: {"geometry_types": s.expand(_GEOMETRY, _read_numbers(d))},
+    8: lambda _, d: {"primary_key": tuple(_read_numbers(d))},
+    9: _prefixed_primary_key,
+    10: lambda s, d: {"charsets": s.expand_defaults(_ENUM_OR_SET, d)},
+    11: lambda s, d: {"charsets": s.expand(_ENUM_OR_SET, _read_numbers(d))},
     12: lambda s, d: {"visible": bits(d, len(s.types))},
-    13: lambda s, d: {"dimensions": s.over(_VECTOR, _numbers(d))},
+    13: lambda s, d: {"dimensions": s.expand(_VECTOR, _read_numbers(d))},
 }
 
 
-def _optional(table_map: TableMap, data: bytes, pos: int) -> dict[str, Any]:
+def _optional_metadata(table_map: TableMap, data: bytes, pos: int) -> dict[str, Any]:
     """Return the optional metadata; fields that are not known are left out, as the server does."""
-    spread = _Spread(table_map)
+    expander = _MetadataExpander(table_map)
     values: dict[str, Any] = {}
     while pos < len(data):
         kind = data[pos]
         length, pos = lenenc(data, pos + 1)
         body, pos = _slice(data, pos, length)
-        if kind not in _OPTIONAL:
+        if kind not in _OPTIONAL_PARSERS:
             continue
-        found = _OPTIONAL[kind](spread, body)
-        if "charsets" in found and "charsets" in values:
+        field = _OPTIONAL_PARSERS[kind](expander, body)
+        if "charsets" in field and "charsets" in values:
             # Character columns and ENUM or SET columns come in fields of their own.
-            found["charsets"] = tuple(
-                a if b is None else b for a, b in zip(values["charsets"], found["charsets"], strict=True)
+            field["charsets"] = tuple(
+                a if b is None else b for a, b in zip(values["charsets"], field["charsets"], strict=True)
             )
-        values.update(found)
+        values.update(field)
     return values

@@ -39,12 +39,12 @@ def varint(buf: bytes, pos: int) -> tuple[int, int]:
     first = buf[pos]
     if not first & 1:
         return first >> 1, pos + 1
-    more = ((first + 1) & ~first).bit_length() - 1
-    stop = pos + 1 + more
+    extra_bytes = ((first + 1) & ~first).bit_length() - 1
+    stop = pos + 1 + extra_bytes
     if stop > len(buf):
         raise IndexError(f"variable-length integer at {pos}")
     value = int.from_bytes(buf[pos:stop], "little")
-    return value >> (more + 1 if more < 8 else 8), stop
+    return value >> (extra_bytes + 1 if extra_bytes < 8 else 8), stop
 
 
 def signed_varint(buf: bytes, pos: int) -> tuple[int, int]:

@@ -36,14 +36,14 @@ class WireType(NamedTuple):
 
     Args:
         code: Type number; STRING columns that are ENUM or SET have that number here.
-        a: Length in bytes (CHAR, VARCHAR), bytes of the number (ENUM, SET), bytes of the length (BLOB and kin),
+        length: Length in bytes (CHAR, VARCHAR), bytes of the number (ENUM, SET), bytes of the length (BLOB and kin),
             precision (DECIMAL), bits (BIT) or fraction digits (temporal).
-        b: Digits after the point (DECIMAL), else 0.
+        scale: Digits after the point (DECIMAL), else 0.
     """
 
     code: int
-    a: int = 0
-    b: int = 0
+    length: int = 0
+    scale: int = 0
 
 
 def wire_type(code: int, meta: int) -> WireType:
@@ -56,9 +56,9 @@ def wire_type(code: int, meta: int) -> WireType:
     low, high = meta & 0xFF, meta >> 8
     if code == STRING:
         # Lengths above 255 use two bits of the type byte, inverted.
-        real = low | 0x30
+        actual_type = low | 0x30
         length = high | ((low & 0x30) ^ 0x30) << 4
-        return WireType(real if real in (ENUM, SET) else STRING, length)
+        return WireType(actual_type if actual_type in (ENUM, SET) else STRING, length)
     if code == NEWDECIMAL:
         return WireType(code, low, high)
     if code == BIT:

@@ -17,15 +17,15 @@ from typing import Any
 
 from confluent_kafka.admin import AdminClient
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import KeptValues, LedgerValues
-from airflow_provider_mysql_cdc.cdc.commit.ledger_records import ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_cache import LedgerCache, LedgerValues
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside
+from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
 from airflow_provider_mysql_cdc.cdc.commit.takeover import PLANNER, begin_epoch
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import ConsumerCache
 from airflow_provider_mysql_cdc.cdc.sink.fence import fence
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter, transactional_id
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import HiddenByTransaction, TopicRecord, read_topic
@@ -34,17 +34,17 @@ from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
     TopicSpec,
     ensure_topics,
+    existing_topics,
     partition_counts,
     topic_id,
-    topics_there,
 )
-from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_TIMEOUT_MS, TransactionalWriter
 
 __all__ = ["PLANNER", "BatchPlan", "Ledger", "LedgerState", "Marker"]
 
 log = logging.getLogger(__name__)
 
-_CONFIG = {
+_TOPIC_CONFIG = {
     "cleanup.policy": "compact",
     # Small segments and eager cleaning keep the ledger short, and so its reading fast: what stands in the segment that
     # is written is never cleaned, and a job that follows the stream writes some kilobytes with each batch. Brokers
@@ -76,7 +76,7 @@ class Ledger:
         replication: int = -1,
         *,
         verified: bool = False,
-        transaction_timeout_ms: int = SHORT_MS,
+        transaction_timeout_ms: int = SHORT_TIMEOUT_MS,
     ) -> None:
         self.topic = topic
         self._settings = kafka_settings
@@ -84,8 +84,8 @@ class Ledger:
         self._replication, self._verified = replication, verified
         self._timeout_ms = transaction_timeout_ms
         self._admin_client: AdminClient | None = None
-        self._consumer = KeptConsumer()
-        self._kept, self._open = KeptValues(), False
+        self._consumer = ConsumerCache()
+        self._cache, self._open = LedgerCache(), False
 
     def __enter__(self) -> Ledger:
         self._consumer.__enter__()
@@ -94,7 +94,7 @@ class Ledger:
 
     def __exit__(self, *_: object) -> None:
         self._open = False
-        self._kept.forget()
+        self._cache.clear()
         self._consumer.__exit__()
 
     def _admin(self) -> AdminClient:
@@ -111,7 +111,7 @@ class Ledger:
         """
         count = partition_counts(self._admin(), [self.topic]).get(self.topic)
         if count is None:
-            ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, _CONFIG)})
+            ensure_topics(self._admin(), {self.topic: TopicSpec(1, self._replication, _TOPIC_CONFIG)})
             count = partition_counts(self._admin(), [self.topic])[self.topic]
         if count != 1:
             raise SinkError(
@@ -157,26 +157,26 @@ class Ledger:
             DamagedRecordError: A record is not ours.
             LedgerMismatchError: The ledger is another topic.prefix's (TOPIC-08).
         """
-        there = self._there()
-        if there is None:
+        info = self._topic_info()
+        if info is None:
             return None
         try:
-            found = self._values(timeout_s if fence_after_s is None else fence_after_s, there)
+            ledger_values = self._read_values(timeout_s if fence_after_s is None else fence_after_s, info)
         except HiddenByTransaction as hidden:
             if fence_after_s is None:
-                raise self._hidden_error(hidden) from None
+                raise self._open_transaction_error(hidden) from None
             before_fence()
             log.warning("ledger %s: an open transaction hides the rest (%s); fencing its writers", self.topic, hidden)
-            self._fence(w for w in self._suspects() if fence_planner or w != PLANNER)
+            self._fence(w for w in self._known_writers() if fence_planner or w != PLANNER)
             return self.read(timeout_s, chunks=chunks)
-        state = ledger_state(
-            found.values,
+        state = build_ledger_state(
+            ledger_values.values,
             # A listing, in the place of a description that did not come, tells no id.
-            there.id or topic_id(self._admin(), self.topic),
-            lambda key: f"topic {self.topic}, key {key}, offset {found.offsets[key]}",
+            info.id or topic_id(self._admin(), self.topic),
+            lambda key: f"topic {self.topic}, key {key}, offset {ledger_values.offsets[key]}",
             chunks=chunks,
         )
-        self._require_own(state)
+        self._require_own_prefix(state)
         return state
 
     def peek(self) -> LedgerState:
@@ -189,31 +189,32 @@ class Ledger:
             SinkConnectionError: Kafka is silent.
             StateError: A record is not ours.
         """
-        there = self._there()
-        if there is None:
+        info = self._topic_info()
+        if info is None:
             return LedgerState()
-        return ledger_state(self._values(60.0, there, stable=True).values, chunks=False)
+        return build_ledger_state(self._read_values(60.0, info, stable=True).values, chunks=False)
 
-    def _there(self) -> TopicInfo | None:
-        return topics_there(self._admin(), [self.topic]).get(self.topic)
+    def _topic_info(self) -> TopicInfo | None:
+        return existing_topics(self._admin(), [self.topic]).get(self.topic)
 
-    def _require_own(self, state: LedgerState) -> None:
-        theirs = state.plan.prefix if state.plan else ""
-        if theirs not in ("", self._prefix):
+    def _require_own_prefix(self, state: LedgerState) -> None:
+        ledger_prefix = state.plan.prefix if state.plan else ""
+        if ledger_prefix not in ("", self._prefix):
             raise LedgerMismatchError(
-                f"the ledger belongs to topic.prefix={theirs}, not to {self._prefix}",
+                f"the ledger belongs to topic.prefix={ledger_prefix}, not to {self._prefix}",
                 where=f"topic {self.topic}",
                 why="topic.prefix was changed, or two connectors have the same ledger.topic",
-                remedy=f"set topic.prefix back to {theirs}; or give the new topic.prefix a ledger.topic of its own and "
+                remedy=f"set topic.prefix back to {ledger_prefix}; or give the new topic.prefix a ledger.topic of "
+                "its own and "
                 "take a new snapshot",
             )
 
-    def _values(
-        self, timeout_s: float, there: TopicInfo | None = None, *, committed: bool = True, stable: bool = False
+    def _read_values(
+        self, timeout_s: float, info: TopicInfo | None = None, *, committed: bool = True, stable: bool = False
     ) -> LedgerValues:
         """Return the last value of each key, and its offset."""
 
-        def read(first: int) -> Iterable[TopicRecord]:
+        def read(first_offset: int) -> Iterable[TopicRecord]:
             return read_topic(
                 self._settings,
                 self.topic,
@@ -221,22 +222,22 @@ class Ledger:
                 admin=self._admin(),
                 committed=committed,
                 stable=stable,
-                there=there,
-                kept=self._consumer,
-                since={0: first},
+                topic_info=info,
+                consumer_cache=self._consumer,
+                since={0: first_offset},
             )
 
-        if not (self._open and committed and there is not None):
+        if not (self._open and committed and info is not None):
             return LedgerValues().with_records(read(0))
-        return self._kept.read(there.id, read)
+        return self._cache.read(info.id, read)
 
-    def _suspects(self) -> tuple[int | str, ...]:
+    def _known_writers(self) -> tuple[int | str, ...]:
         """Return the writers that may have a transaction open in this topic: all that ever wrote here."""
-        seen = ledger_state(self._values(10.0, committed=False).values, whole=False)
-        return (*seen.writer_ids(1), PLANNER)
+        state = build_ledger_state(self._read_values(10.0, committed=False).values, require_parts=False)
+        return (*state.writer_ids(1), PLANNER)
 
-    def _hidden_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:
-        ids = ", ".join(transactional_id(self._prefix, writer) for writer in self._suspects())
+    def _open_transaction_error(self, hidden: HiddenByTransaction) -> SinkConnectionError:
+        ids = ", ".join(transactional_id(self._prefix, writer) for writer in self._known_writers())
         return SinkConnectionError(
             "the ledger cannot be read to its end",
             where=f"topic {self.topic}",
@@ -244,19 +245,21 @@ class Ledger:
             remedy="fence these writers (a new attempt does), or wait for transaction.timeout.ms",
         )
 
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Beside = ()) -> LedgerState:
+    def begin(
+        self, plan: BatchPlan, planner: RecordWriter | None = None, extra_records: ExtraRecords = ()
+    ) -> LedgerState:
         """Put a plan in force; see ``takeover.begin_epoch``.
 
         Args:
             plan: The plan.
             planner: A writer of the id ``<prefix>.plan`` that is already initialised; one is made when None.
-            beside: Records that become visible with the plan, in one transaction.
+            extra_records: Records that become visible with the plan, in one transaction.
         """
         if planner is not None:
-            own_plan = replace(plan, prefix=self._prefix)
-            return begin_epoch(self, planner, own_plan, self._fence, beside)
-        with self._planner() as own:
-            return self.begin(plan, own, beside)
+            prefixed_plan = replace(plan, prefix=self._prefix)
+            return begin_epoch(self, planner, prefixed_plan, self._fence, extra_records)
+        with self._open_planner() as own_planner:
+            return self.begin(plan, own_planner, extra_records)
 
     def put(self, records: Mapping[str, bytes | None]) -> None:
         """Write other keys in one transaction.
@@ -264,13 +267,13 @@ class Ledger:
         Args:
             records: Key to value (``plan.encode``); None deletes the key.
         """
-        with self._planner() as writer:
+        with self._open_planner() as writer:
             writer.commit([(self.topic, key.encode(), value) for key, value in records.items()])
 
     def _fence(self, writers: Iterable[int | str]) -> None:
         fence(self._settings, self._prefix, writers, transaction_timeout_ms=self._timeout_ms)
 
-    def _planner(self) -> TransactionalWriter:
+    def _open_planner(self) -> TransactionalWriter:
         writer = TransactionalWriter(
             self._settings, transactional_id(self._prefix, PLANNER), transaction_timeout_ms=self._timeout_ms
         )

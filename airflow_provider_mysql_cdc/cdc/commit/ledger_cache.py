@@ -49,10 +49,10 @@ class LedgerValues:
 
 
 @dataclass(slots=True)
-class KeptValues:
+class LedgerCache:
     """Keep the values of one ledger for its owner's next reading; safe to use from several threads."""
 
-    _id: str | None = None
+    _topic_id: str | None = None
     _values: LedgerValues = field(default_factory=LedgerValues)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -65,24 +65,24 @@ class KeptValues:
             read: Reads the topic; what it raises leaves what is kept as it is.
         """
         with self._lock:
-            kept = self._values if topic_id is not None and topic_id == self._id else LedgerValues()
-        found = None if kept.last is None else _read_on(kept, kept.last, read)
-        if found is None:
-            found = LedgerValues().with_records(read(0))
+            cached = self._values if topic_id is not None and topic_id == self._topic_id else LedgerValues()
+        values = None if cached.last is None else _read_newer(cached, cached.last, read)
+        if values is None:
+            values = LedgerValues().with_records(read(0))
         with self._lock:
-            self._id, self._values = topic_id, found
-        return found
+            self._topic_id, self._values = topic_id, values
+        return values
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Let all go."""
         with self._lock:
-            self._id, self._values = None, LedgerValues()
+            self._topic_id, self._values = None, LedgerValues()
 
 
-def _read_on(kept: LedgerValues, last: TopicRecord, read: ReadFrom) -> LedgerValues | None:
+def _read_newer(cached: LedgerValues, last: TopicRecord, read: ReadFrom) -> LedgerValues | None:
     """Return the values with what came behind a record; None when the record is not there any more."""
     records = iter(read(last.offset))
-    again = next(records, None)
-    if again is None or (again.offset, again.key, again.value) != (last.offset, last.key, last.value):
+    reread = next(records, None)
+    if reread is None or (reread.offset, reread.key, reread.value) != (last.offset, last.key, last.value):
         return None
-    return kept.with_records(records)
+    return cached.with_records(records)

@@ -15,24 +15,26 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 
 log = logging.getLogger(__name__)
 
-GONE_S = 5.0
+MISSING_TIMEOUT_S = 5.0
 """Seconds for which a ledger has to be missing, or without a plan, before it is taken for gone."""
-_PAUSE_S = 0.25
+_RETRY_INTERVAL_S = 0.25
 
 
-def read_known(read: Callable[[], LedgerState | None], *, known: bool) -> LedgerState | None:
+def read_existing(read: Callable[[], LedgerState | None], *, expect_plan: bool) -> LedgerState | None:
     """Return what a ledger holds; look again for a while where it is known to hold a plan and shows none.
 
     Args:
         read: Reads the ledger once; None when its topic does not exist.
-        known: Whether a plan was committed to it before.
+        expect_plan: Whether a plan was committed to it before.
     """
-    deadline, told = time.monotonic() + GONE_S, False
+    deadline, warned = time.monotonic() + MISSING_TIMEOUT_S, False
     while True:
-        found = read()
-        if not known or (found is not None and found.plan is not None) or time.monotonic() >= deadline:
-            return found
-        if not told:
-            told = True
-            log.warning("Kafka shows no plan in the ledger, which held one; looking again for %.0f s", GONE_S)
-        time.sleep(_PAUSE_S)
+        state = read()
+        if not expect_plan or (state is not None and state.plan is not None) or time.monotonic() >= deadline:
+            return state
+        if not warned:
+            warned = True
+            log.warning(
+                "Kafka shows no plan in the ledger, which held one; looking again for %.0f s", MISSING_TIMEOUT_S
+            )
+        time.sleep(_RETRY_INTERVAL_S)

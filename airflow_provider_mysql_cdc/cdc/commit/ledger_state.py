@@ -6,21 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.plan import (
-    SIGNALS_TAKEN_KEY,
-    BatchPlan,
-    Marker,
-)
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import KnownSchema
-from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
 from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order, same_place
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets, same_position
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 
 @dataclass(frozen=True, slots=True)
-class SignalsTaken:
+class ProcessedSignals:
     """Say how far rows of the signal table were read when the stream was moved: further back they come again.
 
     Args:
@@ -31,30 +28,30 @@ class SignalsTaken:
     offset: BinlogOffset
     epoch: int
 
-    def covers(self, place: BinlogOffset | None, epoch: int) -> bool:
+    def covers(self, position: BinlogOffset | None, epoch: int) -> bool:
         """Return whether a row was handed over before the move.
 
         Args:
-            place: The boundary before its transaction; None for what is no row of the signal table.
+            position: The boundary before its transaction; None for what is no row of the signal table.
             epoch: Epoch of the batch that found it.
         """
-        if place is None or epoch < self.epoch or not comparable(place, self.offset):
+        if position is None or epoch < self.epoch or not comparable(position, self.offset):
             return False
-        return order(place, self.offset) < 0
+        return compare_offsets(position, self.offset) < 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
         return {"offset": self.offset.to_json(), "epoch": self.epoch}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> SignalsTaken:
+    def from_json(cls, data: Mapping[str, Any] | Members) -> ProcessedSignals:
         """Read what ``to_json`` wrote.
 
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        return cls(BinlogOffset.from_json(given.object("offset")), given.whole("epoch"))
+        record = as_members(data)
+        return cls(BinlogOffset.from_json(record.object("offset")), record.integer("epoch"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +65,12 @@ class LedgerState:
         snapshot: The record of the last snapshot: {"epoch", "status", "offset", ...}.
         outcome: The last outcome that a driver wrote.
         topics: Topics as the last batch left them.
-        others: Values of keys that this version does not know.
+        other_records: Values of keys that this version does not know.
         topic_id: Kafka's id of the ledger topic; a topic made anew has another one. None when not known.
-        parts: Parts of a plan that the ledger holds (``plan_parts``).
-        ids: Writers 0 to ids - 1 may have written under this topic.prefix, in whatever plan and attempt.
+        plan_parts: Parts of a plan that the ledger holds (``plan_parts``).
+        writer_count: Writers 0 to ids - 1 may have written under this topic.prefix, in whatever plan and attempt.
         signals: Values of ``signal/...`` keys, the key without that prefix: signals that wait for the driver.
-        schemas: Ids of the schemas of Avro keys, by ``known_schemas.schema_name``.
+        schemas: Ids of the schemas of Avro keys, by ``schema_id_records.schema_key_name``.
     """
 
     plan: BatchPlan | None = None
@@ -81,13 +78,13 @@ class LedgerState:
     chunks: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     snapshot: dict[str, Any] | None = None
     outcome: dict[str, Any] | None = None
-    topics: Mapping[str, KnownTopic] = field(default_factory=dict)
-    others: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    topics: Mapping[str, RecordedTopic] = field(default_factory=dict)
+    other_records: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     topic_id: str | None = None
-    ids: int = 0
-    parts: int = 0
+    writer_count: int = 0
+    plan_parts: int = 0
     signals: Mapping[str, dict[str, Any]] = field(default_factory=dict)
-    schemas: Mapping[str, KnownSchema] = field(default_factory=dict)
+    schemas: Mapping[str, RecordedSchemaId] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -96,8 +93,8 @@ class LedgerState:
 
     def marker(self, writer: int, epoch: int) -> Marker | None:
         """Return a writer's marker in this epoch, or None when it has committed nothing there yet."""
-        found = self.markers.get(writer)
-        return found if found is not None and found.epoch == epoch else None
+        marker = self.markers.get(writer)
+        return marker if marker is not None and marker.epoch == epoch else None
 
     def missing_writers(self) -> tuple[int, ...]:
         """Return the writers of the newest plan that are not done; for a snapshot, all until its record says done."""
@@ -106,8 +103,8 @@ class LedgerState:
             return ()
         if plan.kind == "snapshot":
             return tuple(range(plan.writers))
-        found = (self.marker(writer, plan.epoch) for writer in range(plan.writers))
-        return tuple(writer for writer, m in enumerate(found) if m is None or not m.done)
+        markers = (self.marker(writer, plan.epoch) for writer in range(plan.writers))
+        return tuple(writer for writer, m in enumerate(markers) if m is None or not m.done)
 
     def complete(self) -> bool:
         """Return whether the newest plan is carried out completely and committed."""
@@ -124,8 +121,8 @@ class LedgerState:
             return plan.end
         # The end of an earlier binlog file has no GTID set in the plan; the writers that reached it know the set.
         reached = (m.reached.offset for m in self.markers.values() if m.epoch == plan.epoch)
-        known = (offset.gtids for offset in reached if same_place(offset, plan.end))
-        return replace(plan.end, gtids=next((gtids for gtids in known if gtids), None))
+        gtid_sets = (offset.gtids for offset in reached if same_position(offset, plan.end))
+        return replace(plan.end, gtids=next((gtids for gtids in gtid_sets if gtids), None))
 
     def prepared(self) -> tuple[PreparedXa, ...]:
         """Return the XA transactions that a complete drain left undecided; every writer of it saw the same."""
@@ -135,12 +132,12 @@ class LedgerState:
         return marker.prepared if marker is not None else ()
 
     @property
-    def signals_taken(self) -> SignalsTaken | None:
+    def processed_signals(self) -> ProcessedSignals | None:
         """How far rows of the signal table were read when the stream was moved; None where it was not."""
-        record = self.others.get(SIGNALS_TAKEN_KEY)
-        return None if record is None else SignalsTaken.from_json(record)
+        record = self.other_records.get(PROCESSED_SIGNALS_KEY)
+        return None if record is None else ProcessedSignals.from_json(record)
 
-    def signals_reached(self) -> BinlogOffset | None:
+    def signal_table_offset(self) -> BinlogOffset | None:
         """Return up to where the signal table's rows were handed over, also by a batch that is not complete.
 
         None where the newest plan has handed none over: a reset, or a snapshot that leaves out what came before it.
@@ -167,12 +164,12 @@ class LedgerState:
             and record.get("offset") is not None
         )
 
-    def begun(self) -> bool:
+    def has_commits(self) -> bool:
         """Return whether anything of the newest plan is committed: a marker, a snapshot's view or a chunk of it."""
         plan = self.plan
         if plan is None:
             return False
-        records = (*self.done_chunks(plan.epoch).values(), *self.others.values())
+        records = (*self.done_chunks(plan.epoch).values(), *self.other_records.values())
         return any(m.epoch == plan.epoch for m in self.markers.values()) or any(
             r.get("epoch") == plan.epoch for r in records
         )
@@ -194,9 +191,9 @@ class LedgerState:
         planned = self.plan.writers if self.plan else 0
         # Ledgers of older versions do not hold the number of ids; there, snapshot tasks name themselves in their chunk
         # records, and how many were started stands beside the chunk list.
-        of_chunks = {int(chunk["writer"]) for chunk in self.chunks.values() if "writer" in chunk}
+        chunk_writers = {int(chunk["writer"]) for chunk in self.chunks.values() if "writer" in chunk}
         tasks = int((self.snapshot or {}).get("tasks", 0))
-        return tuple(sorted({*self.markers, *of_chunks, *range(max(self.ids, planned, tasks, writers))}))
+        return tuple(sorted({*self.markers, *chunk_writers, *range(max(self.writer_count, planned, tasks, writers))}))
 
     def require_plan(self, plan: BatchPlan) -> None:
         """Check that a plan is still the one in force, and carried out by the same attempt.
@@ -207,14 +204,22 @@ class LedgerState:
         Raises:
             FencedError: Another plan, or another attempt at this one, has taken its place.
         """
-        here = self.plan
-        same = here is not None and here.same_work(plan) and (here.owner, here.attempt) == (plan.owner, plan.attempt)
-        if not same:
+        current = self.plan
+        same_attempt = (
+            current is not None
+            and current.same_work(plan)
+            and (current.owner, current.attempt) == (plan.owner, plan.attempt)
+        )
+        if not same_attempt:
             raise FencedError(
                 "this attempt is no longer in force",
                 where=f"epoch {plan.epoch} of {plan.owner or 'unknown'}, attempt {plan.attempt or 'unknown'}",
                 why="the ledger holds "
-                + (f"epoch {here.epoch} of {here.owner or 'unknown'}, attempt {here.attempt}" if here else "no plan"),
+                + (
+                    f"epoch {current.epoch} of {current.owner or 'unknown'}, attempt {current.attempt}"
+                    if current
+                    else "no plan"
+                ),
                 remedy="nothing: the newer attempt goes on from what is committed",
                 retriable=False,
             )

@@ -7,9 +7,12 @@ from typing import Protocol
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import HeadedRecord, RecordWriter, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWithHeaders, RecordWriter
 
-Beside = Sequence[SideRecord | HeadedRecord] | Callable[[LedgerState], Sequence[SideRecord | HeadedRecord]]
+ExtraRecords = (
+    Sequence[SideRecord | RecordWithHeaders] | Callable[[LedgerState], Sequence[SideRecord | RecordWithHeaders]]
+)
 """Records that become visible with a plan, or what makes them of the ledger as it is before."""
 
 
@@ -35,7 +38,9 @@ class LedgerStore(Protocol):
     def peek(self) -> LedgerState:
         """Return what is committed before the oldest open transaction; never waits for one."""
 
-    def begin(self, plan: BatchPlan, planner: RecordWriter | None = None, beside: Beside = ()) -> LedgerState:
+    def begin(
+        self, plan: BatchPlan, planner: RecordWriter | None = None, extra_records: ExtraRecords = ()
+    ) -> LedgerState:
         """Put a plan in force."""
 
     def put(self, records: Mapping[str, bytes | None]) -> None:

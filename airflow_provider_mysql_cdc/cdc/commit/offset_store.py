@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import stored_plan
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, OffsetConflictError, StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, moves_back
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members, parse
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, parse_json
 
 VERSION = 1
 """Version of the stored form."""
@@ -51,8 +51,8 @@ class PastOffset:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        return cls(given.whole("epoch"), BinlogOffset.from_json(given.object("offset")), given.whole("at_ms"))
+        record = as_members(data)
+        return cls(record.integer("epoch"), BinlogOffset.from_json(record.object("offset")), record.integer("at_ms"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +92,12 @@ class StoredState:
         Raises:
             StateError: Another plan is pending, or the epoch is not the next one.
         """
-        taken_over = self.pending is not None and (
+        is_takeover = self.pending is not None and (
             self.pending.same_work(plan)
             # A plan that never reached the ledger and whose topics the store does not hold is dealt out anew.
-            or (self.pending.topics is not None and self.pending.same_range(plan))
+            or (self.pending.omitted_topics is not None and self.pending.same_range(plan))
         )
-        if not taken_over and (self.pending is not None or plan.epoch != self.epoch + 1):
+        if not is_takeover and (self.pending is not None or plan.epoch != self.epoch + 1):
             raise StateError(
                 "a new plan cannot begin here",
                 where=f"epoch {plan.epoch}",
@@ -174,26 +174,26 @@ class StoredState:
             ) from error
 
     @classmethod
-    def _read(cls, given: Members) -> StoredState:
-        if (version := given.whole("version")) > VERSION:
+    def _read(cls, record: Members) -> StoredState:
+        if (version := record.integer("version")) > VERSION:
             raise StateError(
                 "the stored state was written by a newer version of this package",
                 why=f"its form is version {version}; this package knows up to {VERSION}",
                 remedy="install the newer version",
             )
-        snapshot = given.value("snapshot", None)
+        snapshot = record.value("snapshot", None)
         if snapshot is not None:
-            check_snapshot(given.object("snapshot"))
+            check_snapshot(record.object("snapshot"))
         return cls(
             version=VERSION,
-            epoch=given.whole("epoch"),
-            committed=None if given.value("committed") is None else BinlogOffset.from_json(given.object("committed")),
-            pending=None if given.value("pending") is None else BatchPlan.from_json(given.object("pending")),
-            history=tuple(PastOffset.from_json(past) for past in given.objects("history", ())),
+            epoch=record.integer("epoch"),
+            committed=None if record.value("committed") is None else BinlogOffset.from_json(record.object("committed")),
+            pending=None if record.value("pending") is None else BatchPlan.from_json(record.object("pending")),
+            history=tuple(PastOffset.from_json(past) for past in record.objects("history", ())),
             snapshot=snapshot,
-            revision=given.whole("revision"),
-            ledger_id=given.text_or_none("ledger_id"),
-            stamp=given.text("stamp", ""),
+            revision=record.integer("revision"),
+            ledger_id=record.text_or_none("ledger_id"),
+            stamp=record.text("stamp", ""),
         )
 
 
@@ -224,43 +224,43 @@ class OffsetStore(Protocol):
         """
 
 
-def conflict(where: str, expected: StoredState | None, found: StoredState | None) -> OffsetConflictError:
+def conflict_error(where: str, expected: StoredState | None, actual: StoredState | None) -> OffsetConflictError:
     """Return the error of a ``save`` that came too late.
 
     Args:
         where: The store.
         expected: What the caller had seen.
-        found: What is there.
+        actual: What is there.
     """
 
-    def show(state: StoredState | None) -> str:
+    def describe(state: StoredState | None) -> str:
         return f"epoch {state.epoch}, revision {state.revision}" if state else "nothing"
 
     return OffsetConflictError(
         "another run changed the stored offset",
         where=where,
-        why=f"expected {show(expected)}; found {show(found)}",
+        why=f"expected {describe(expected)}; found {describe(actual)}",
         remedy="run the task again: it loads the state anew",
     )
 
 
-def same_revision(a: StoredState | None, b: StoredState | None) -> bool:
+def is_same_write(a: StoredState | None, b: StoredState | None) -> bool:
     """Return whether both are the same write; None and a state that was never saved are the same."""
 
-    def mark(state: StoredState | None) -> tuple[int, int, str]:
+    def identity(state: StoredState | None) -> tuple[int, int, str]:
         return (state.revision, state.epoch, state.stamp) if state is not None and state.revision else (0, 0, "")
 
-    return mark(a) == mark(b)
+    return identity(a) == identity(b)
 
 
-def stamped(new: StoredState, before: StoredState | None) -> StoredState:
+def next_revision(new: StoredState, previous: StoredState | None) -> StoredState:
     """Return the state as a store writes it: the next revision, with a stamp of its own.
 
     Args:
         new: The state to store.
-        before: What it replaces.
+        previous: What it replaces.
     """
-    return replace(new, revision=(before.revision if before else 0) + 1, stamp=secrets.token_hex(8))
+    return replace(new, revision=(previous.revision if previous else 0) + 1, stamp=secrets.token_hex(8))
 
 
 class MemoryOffsetStore:
@@ -273,18 +273,18 @@ class MemoryOffsetStore:
     def load(self) -> StoredState | None:
         """Return the state, or None when nothing is stored."""
         text = self._text
-        return StoredState.from_json(parse(text)) if text is not None else None
+        return StoredState.from_json(parse_json(text)) if text is not None else None
 
     def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
         """Replace the state, if it is still the expected one; see ``OffsetStore.save``."""
         with self._lock:
-            found = self.load()
-            if not same_revision(found, expected):
-                raise conflict("memory", expected, found)
-            stored = stamped(new, found)
+            current = self.load()
+            if not is_same_write(current, expected):
+                raise conflict_error("memory", expected, current)
+            stored = next_revision(new, current)
             self._text = json.dumps(stored.to_json())
             return stored
 
-    def forget(self) -> None:
+    def clear(self) -> None:
         """Lose the state, as Airflow does with an asset that no DAG references."""
         self._text = None

@@ -14,25 +14,20 @@ from typing import Any, Literal, cast, get_args
 
 import orjson
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, is_whole, members, parse
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.model.stored_record import (
+    Members,
+    as_members,
+    damaged_record,
+    is_integer,
+    parse_json,
+)
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 
 PlanKind = Literal["drain", "snapshot", "reset"]
 
-PLAN_KEY = "plan"
-SNAPSHOT_KEY = "snapshot"
-OUTCOME_KEY = "outcome"
-WRITERS_KEY = "writers"
-WRITER_PREFIX = "writer/"
-CHUNK_PREFIX = "chunk/"
-VIEW_KEY = "view"
-HISTORY_KEY = "history"
-SIGNAL_PREFIX = "signal/"
-SIGNAL_OFFSET_KEY = "signal-offset"
-SIGNALS_TAKEN_KEY = "signals-taken"
-"""How far rows of the signal table have been carried out, where the stream was moved back behind them."""
 SIGNAL_CHANNELS = ("source", "kafka", "airflow")
 """Where signals come from; the part of their keys behind the prefix begins with one of them."""
 
@@ -40,15 +35,10 @@ MAX_WRITERS = 10_000
 """More writers or snapshot tasks than any record can speak of; it bounds what a damaged one makes others do."""
 MAX_COUNTS = 1000
 """Counts that a marker or an outcome holds singly; no record grows with the number of topics or chunks."""
-OTHERS = "(others)"
+OTHERS_LABEL = "(others)"
 """Stands for all topics or chunks beyond them; no topic can have this name."""
 MAX_PARTITIONS = 1_000_000
 """More partitions than a topic can have."""
-
-
-def writer_key(writer: int) -> str:
-    """Return the ledger key of a writer's marker."""
-    return f"{WRITER_PREFIX}{writer}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +65,7 @@ class BatchPlan:
             piece of work, and two drivers of one owner can be alive; the attempt in the ledger is the one that counts.
         gapless: Whether the stream goes on at ``start``: no change of a captured table may lie between there and a
             snapshot's view; and a reset has left nothing out.
-        topics: Digest of the topics that were left out (``without_topics``); None in a plan that is whole.
+        omitted_topics: Digest of the topics that were left out (``without_topics``); None in a plan that is whole.
     """
 
     epoch: int
@@ -93,19 +83,19 @@ class BatchPlan:
     pins: Mapping[str, str] = field(default_factory=dict)
     attempt: str = field(default="", compare=False)
     gapless: bool = field(default=False, compare=False)
-    topics: str | None = None
+    omitted_topics: str | None = None
 
-    def owner_of(self, topic: str, partition: int) -> int:
+    def assigned_writer(self, topic: str, partition: int) -> int:
         """Return the writer that owns a partition; a topic born during the batch goes whole to one writer.
 
         Args:
             topic: Topic name.
             partition: Partition number.
         """
-        owners = self.assignment.get(topic)
-        if owners is None or partition >= len(owners):
+        writers = self.assignment.get(topic)
+        if writers is None or partition >= len(writers):
             return zlib.crc32(topic.encode()) % self.writers
-        return owners[partition]
+        return writers[partition]
 
     def same_work(self, other: BatchPlan) -> bool:
         """Return whether both plans write the same records through the same writers."""
@@ -113,21 +103,21 @@ class BatchPlan:
 
     def same_range(self, other: BatchPlan) -> bool:
         """Return whether both plans read the same with as many writers; their topics may differ."""
-        mine = (self.epoch, self.kind, self.start, self.end, self.writers)
-        return mine == (other.epoch, other.kind, other.start, other.end, other.writers)
+        own_range = (self.epoch, self.kind, self.start, self.end, self.writers)
+        return own_range == (other.epoch, other.kind, other.start, other.end, other.writers)
 
     def _same_topics(self, other: BatchPlan) -> bool:
-        if self.topics is not None or other.topics is not None:
+        if self.omitted_topics is not None or other.omitted_topics is not None:
             return self.topics_digest() == other.topics_digest()
         return dict(self.partitions) == dict(other.partitions) and dict(self.assignment) == dict(other.assignment)
 
     def topics_digest(self) -> str:
         """Return the digest of all partition counts and owners, also where they were left out."""
-        return topics_digest(self.partitions, self.assignment) if self.topics is None else self.topics
+        return topics_digest(self.partitions, self.assignment) if self.omitted_topics is None else self.omitted_topics
 
     def without_topics(self) -> BatchPlan:
         """Return the plan with the digest of its topics in their place; it cannot be carried out."""
-        return replace(self, partitions={}, assignment={}, topics=self.topics_digest())
+        return replace(self, partitions={}, assignment={}, omitted_topics=self.topics_digest())
 
     def with_topics(self, partitions: Mapping[str, int], assignment: Mapping[str, tuple[int, ...]]) -> BatchPlan:
         """Return the plan with these topics, whole.
@@ -136,7 +126,7 @@ class BatchPlan:
             partitions: Kafka partition count of each topic.
             assignment: The owning writer of each partition of each topic.
         """
-        return replace(self, partitions=partitions, assignment=assignment, topics=None)
+        return replace(self, partitions=partitions, assignment=assignment, omitted_topics=None)
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
@@ -157,7 +147,7 @@ class BatchPlan:
             "attempt": self.attempt,
             "gapless": self.gapless,
         }
-        return out if self.topics is None else out | {"topics": self.topics}
+        return out if self.omitted_topics is None else out | {"topics": self.omitted_topics}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> BatchPlan:
@@ -166,26 +156,28 @@ class BatchPlan:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        kind = given.one_of("kind", get_args(PlanKind))
-        writers = given.whole("writers", low=0 if kind == "reset" else 1, high=MAX_WRITERS)
+        record = as_members(data)
+        kind = record.one_of("kind", get_args(PlanKind))
+        writers = record.integer("writers", low=0 if kind == "reset" else 1, high=MAX_WRITERS)
         return cls(
-            epoch=given.whole("epoch"),
+            epoch=record.integer("epoch"),
             kind=cast(PlanKind, kind),
-            start=BinlogOffset.from_json(given.object("start")),
-            end=BinlogOffset.from_json(given.object("end")),
+            start=BinlogOffset.from_json(record.object("start")),
+            end=BinlogOffset.from_json(record.object("end")),
             writers=writers,
-            partitions=given.each("partitions", lambda topics, t: topics.whole(t, low=1, high=MAX_PARTITIONS)),
-            assignment=given.each("assignment", lambda topics, t: _owners(topics, t, writers)),
-            owner=given.text("owner", ""),
-            created_ms=given.whole("created_ms", 0),
-            server_id=given.whole("server_id", 0, high=2**32 - 1),
-            prefix=given.text("prefix", ""),
-            prepared=tuple(PreparedXa.from_json(xa) for xa in given.objects("prepared", ())),
-            pins=given.each("pins", Members.text),
-            attempt=given.text("attempt", ""),
-            gapless=given.flag("gapless", False),
-            topics=given.text_or_none("topics"),
+            partitions=record.each_member(
+                "partitions", lambda topics, t: topics.integer(t, low=1, high=MAX_PARTITIONS)
+            ),
+            assignment=record.each_member("assignment", lambda topics, t: _read_assignment(topics, t, writers)),
+            owner=record.text("owner", ""),
+            created_ms=record.integer("created_ms", 0),
+            server_id=record.integer("server_id", 0, high=2**32 - 1),
+            prefix=record.text("prefix", ""),
+            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared", ())),
+            pins=record.each_member("pins", Members.text),
+            attempt=record.text("attempt", ""),
+            gapless=record.flag("gapless", False),
+            omitted_topics=record.text_or_none("topics"),
         )
 
 
@@ -241,7 +233,7 @@ class Marker:
     writer: int
     start: BinlogOffset
     end: BinlogOffset
-    reached: Reached
+    reached: ResumePosition
     done: bool = False
     counts: Mapping[str, int] = field(default_factory=dict)
     gtids: str | None = None
@@ -272,19 +264,19 @@ class Marker:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
+        record = as_members(data)
         return cls(
-            epoch=given.whole("epoch"),
-            writer=given.whole("writer", high=MAX_WRITERS),
-            start=BinlogOffset.from_json(given.object("start")),
-            end=BinlogOffset.from_json(given.object("end")),
-            reached=Reached.from_json(given.object("reached")),
-            done=given.flag("done"),
-            counts=given.each("counts", Members.whole),
-            gtids=given.text_or_none("gtids"),
-            prepared=tuple(PreparedXa.from_json(xa) for xa in given.objects("prepared", ())),
-            tables=given.each("tables", Members.whole),
-            native=NativeCounts.of_members(given),
+            epoch=record.integer("epoch"),
+            writer=record.integer("writer", high=MAX_WRITERS),
+            start=BinlogOffset.from_json(record.object("start")),
+            end=BinlogOffset.from_json(record.object("end")),
+            reached=ResumePosition.from_json(record.object("reached")),
+            done=record.flag("done"),
+            counts=record.each_member("counts", Members.integer),
+            gtids=record.text_or_none("gtids"),
+            prepared=tuple(PreparedXa.from_json(xa) for xa in record.objects("prepared", ())),
+            tables=record.each_member("tables", Members.integer),
+            native=NativeCounts.from_members(record),
         )
 
     def record(self, topic: str) -> tuple[str, bytes, bytes]:
@@ -297,16 +289,16 @@ class Marker:
 
 
 def bounded_counts(counts: Mapping[str, int]) -> dict[str, int]:
-    """Return counts as a record holds them: the largest ``MAX_COUNTS``, and the rest together under ``OTHERS``.
+    """Return counts as a record holds them: the largest ``MAX_COUNTS``, and the rest together under ``OTHERS_LABEL``.
 
     Args:
         counts: Records by topic, or rows by chunk.
     """
     if len(counts) <= MAX_COUNTS:
         return dict(counts)
-    ranked = sorted(counts.items(), key=lambda item: (item[0] == OTHERS, -item[1], item[0]))
-    kept = dict(ranked[: MAX_COUNTS - 1])
-    return kept | {OTHERS: sum(counts.values()) - sum(kept.values())}
+    ranked = sorted(counts.items(), key=lambda item: (item[0] == OTHERS_LABEL, -item[1], item[0]))
+    largest = dict(ranked[: MAX_COUNTS - 1])
+    return largest | {OTHERS_LABEL: sum(counts.values()) - sum(largest.values())}
 
 
 def encode(value: Mapping[str, Any]) -> bytes:
@@ -323,14 +315,14 @@ def decode(value: bytes) -> dict[str, Any]:
     Raises:
         DamagedRecordError: The bytes are not a JSON object.
     """
-    data: Any = parse(value)
+    data: Any = parse_json(value)
     if not isinstance(data, dict):
-        raise damaged("it is not a JSON object")
+        raise damaged_record("it is not a JSON object")
     return data
 
 
-def _owners(topics: Members, topic: str, writers: int) -> tuple[int, ...]:
-    owners = topics.values(topic)
-    if not owners or not all(is_whole(w) and 0 <= w < max(writers, 1) for w in owners):
-        raise topics.refuse(topic, f"a list of writers below {writers}")
-    return owners
+def _read_assignment(topics: Members, topic: str, writers: int) -> tuple[int, ...]:
+    writer_ids = topics.values(topic)
+    if not writer_ids or not all(is_integer(w) and 0 <= w < max(writers, 1) for w in writer_ids):
+        raise topics.member_error(topic, f"a list of writers below {writers}")
+    return writer_ids

@@ -14,22 +14,15 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.commit.plan import (
-    MAX_PARTITIONS,
-    PLAN_KEY,
-    BatchPlan,
-    decode,
-    encode,
-    topics_digest,
-)
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, is_whole, stored_at
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PART_PREFIX, PLAN_KEY
+from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, BatchPlan, decode, encode, topics_digest
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, is_integer, record_location
 
-PART_PREFIX = "plan/"
 PART_BYTES = 150_000
 """JSON of topics that one record holds; one topic more at most, so a record stays below 200 KB."""
 MAX_PARTS = 100_000
-_Written = tuple[bytes, tuple[tuple[int, bytes], ...]]
-_LAST: dict[_Written, BatchPlan] = {}
+_PlanValues = tuple[bytes, tuple[tuple[int, bytes], ...]]
+_LAST_PLAN: dict[_PlanValues, BatchPlan] = {}
 """The last plan in parts: a job reads the ledger several times, and the parts of 10,000 topics take 50 ms."""
 
 
@@ -40,7 +33,7 @@ def plan_records(plan: BatchPlan, old_parts: int = 0) -> dict[str, bytes | None]
         plan: The plan, whole.
         old_parts: Number of parts that the ledger holds by now.
     """
-    parts = list(_parts(plan)) if _is_wide(plan) else []
+    parts = list(_split_topics(plan)) if _needs_parts(plan) else []
     out: dict[str, bytes | None] = {PLAN_KEY: encode(plan.to_json())}
     if parts:
         digest = plan.topics_digest()
@@ -58,7 +51,7 @@ def stored_plan(plan: BatchPlan) -> dict[str, Any]:
     Args:
         plan: The plan.
     """
-    return (plan.without_topics() if plan.topics is None and _is_wide(plan) else plan).to_json()
+    return (plan.without_topics() if plan.omitted_topics is None and _needs_parts(plan) else plan).to_json()
 
 
 def part_number(key: str) -> int:
@@ -72,66 +65,70 @@ def part_number(key: str) -> int:
     """
     text = key[len(PART_PREFIX) :]
     if not text.isascii() or not text.isdigit() or str(int(text[:9])) != text or int(text) >= MAX_PARTS:
-        raise damaged("its key is no part of a plan")
+        raise damaged_record("its key is no part of a plan")
     return int(text)
 
 
-def written_plan(head: bytes, parts: Mapping[int, bytes], where: Callable[[str], str]) -> BatchPlan:
+def decode_plan(header: bytes, parts: Mapping[int, bytes], where: Callable[[str], str]) -> BatchPlan:
     """Return the plan that the values of the records of a head and its parts are.
 
     Args:
-        head: Value of the record ``plan``.
+        header: Value of the record ``plan``.
         parts: Values of the records ``plan/<n>``.
         where: Says for a key where its record stands, for errors.
 
     Raises:
-        DamagedRecordError: As ``read_plan``, or a record is no JSON.
+        DamagedRecordError: As ``assemble_plan``, or a record is no JSON.
     """
-    key = head, tuple(sorted(parts.items()))
-    plan = _LAST.get(key)
+    key = header, tuple(sorted(parts.items()))
+    plan = _LAST_PLAN.get(key)
     if plan is None:
-        read = {}
+        decoded_parts = {}
         for n, value in parts.items():
-            with stored_at(where(f"{PART_PREFIX}{n}")):
-                read[n] = decode(value)
-        with stored_at(where(PLAN_KEY)):
-            plan = read_plan(decode(head), read)
+            with record_location(where(f"{PART_PREFIX}{n}")):
+                decoded_parts[n] = decode(value)
+        with record_location(where(PLAN_KEY)):
+            plan = assemble_plan(decode(header), decoded_parts)
         if parts:
-            _LAST.clear()
-            _LAST[key] = plan
+            _LAST_PLAN.clear()
+            _LAST_PLAN[key] = plan
     return plan
 
 
-def read_plan(head: Mapping[str, Any], parts: Mapping[int, Mapping[str, Any]]) -> BatchPlan:
+def assemble_plan(header: Mapping[str, Any], parts: Mapping[int, Mapping[str, Any]]) -> BatchPlan:
     """Return the plan that a head and its parts are.
 
     Args:
-        head: The record ``plan``; one of an older version holds all topics itself.
+        header: The record ``plan``; one of an older version holds all topics itself.
         parts: The records ``plan/<n>``.
 
     Raises:
         DamagedRecordError: A part is missing, or belongs to another plan.
     """
-    plan, count = BatchPlan.from_json(head), Members(head).whole("parts", 0, high=MAX_PARTS)
-    if plan.topics is None:
+    plan, count = BatchPlan.from_json(header), Members(header).integer("parts", 0, high=MAX_PARTS)
+    if plan.omitted_topics is None:
         return plan
     if missing := [n for n in range(count) if n not in parts]:
-        raise damaged(f"{len(missing)} of the plan's {count} parts are missing, the first is {PART_PREFIX}{missing[0]}")
+        raise damaged_record(
+            f"{len(missing)} of the plan's {count} parts are missing, the first is {PART_PREFIX}{missing[0]}"
+        )
     partitions: dict[str, int] = {}
     assignment: dict[str, tuple[int, ...]] = {}
     for n in sorted(parts):
-        given = Members(parts[n], f"{PART_PREFIX}{n}")
-        if n >= count or given.text("of") != plan.topics or given.whole("part") != n:
-            raise given.refuse("of", f"{plan.topics}, a part of this plan")
-        counts = given.each("partitions", lambda topics, t: topics.whole(t, low=1, high=MAX_PARTITIONS))
+        part = Members(parts[n], f"{PART_PREFIX}{n}")
+        if n >= count or part.text("of") != plan.omitted_topics or part.integer("part") != n:
+            raise part.member_error("of", f"{plan.omitted_topics}, a part of this plan")
+        counts = part.each_member("partitions", lambda topics, t: topics.integer(t, low=1, high=MAX_PARTITIONS))
         partitions.update(counts)
-        assignment.update(given.each("assignment", partial(_owners, counts=counts, writers=plan.writers)))
-    if topics_digest(partitions, assignment) != plan.topics:
-        raise damaged("the plan's parts are not what was written: their digest is another")
+        assignment.update(
+            part.each_member("assignment", partial(_read_part_assignment, counts=counts, writers=plan.writers))
+        )
+    if topics_digest(partitions, assignment) != plan.omitted_topics:
+        raise damaged_record("the plan's parts are not what was written: their digest is another")
     return plan.with_topics(partitions, assignment)
 
 
-def _is_wide(plan: BatchPlan) -> bool:
+def _needs_parts(plan: BatchPlan) -> bool:
     """Return whether a plan's topics are too large for one record."""
     names = sum(map(len, plan.partitions)) + sum(map(len, plan.assignment))
     if names > PART_BYTES:
@@ -140,7 +137,7 @@ def _is_wide(plan: BatchPlan) -> bool:
     return len(encode({"partitions": dict(plan.partitions), "assignment": owners})) > PART_BYTES
 
 
-def _parts(plan: BatchPlan) -> Iterator[dict[str, Any]]:
+def _split_topics(plan: BatchPlan) -> Iterator[dict[str, Any]]:
     """Yield the topics in parts; owners of a topic that one writer owns whole are that writer's number."""
     part: dict[str, dict[str, Any]] = {"partitions": {}, "assignment": {}}
     size = 0
@@ -150,11 +147,11 @@ def _parts(plan: BatchPlan) -> Iterator[dict[str, Any]]:
             part, size = {"partitions": {}, "assignment": {}}, 0
         if (count := plan.partitions.get(topic)) is not None:
             part["partitions"][topic] = count
-        alone = False
+        single_writer = False
         if (owners := plan.assignment.get(topic)) is not None:
-            alone = len(owners) == count and len(set(owners)) == 1
-            part["assignment"][topic] = owners[0] if alone else list(owners)
-        size += 2 * _json_size(topic) + (1 if owners is None or alone else len(json.dumps(owners))) + 12
+            single_writer = len(owners) == count and len(set(owners)) == 1
+            part["assignment"][topic] = owners[0] if single_writer else list(owners)
+        size += 2 * _json_size(topic) + (1 if owners is None or single_writer else len(json.dumps(owners))) + 12
     if size:
         yield part
 
@@ -164,16 +161,16 @@ def _json_size(topic: str) -> int:
     return len(topic) + 2 if topic.isascii() and topic.isprintable() else len(json.dumps(topic))
 
 
-def _owners(topics: Members, topic: str, *, counts: Mapping[str, int], writers: int) -> tuple[int, ...]:
-    owner = topics.value(topic)
-    if not is_whole(owner):
-        return _checked(topics, topic, topics.values(topic), writers)
+def _read_part_assignment(topics: Members, topic: str, *, counts: Mapping[str, int], writers: int) -> tuple[int, ...]:
+    assigned = topics.value(topic)
+    if not is_integer(assigned):
+        return _checked_writers(topics, topic, topics.values(topic), writers)
     if topic not in counts:
-        raise topics.refuse(topic, "a list of writers, because its partitions are not known")
-    return _checked(topics, topic, (owner,), writers) * counts[topic]
+        raise topics.member_error(topic, "a list of writers, because its partitions are not known")
+    return _checked_writers(topics, topic, (assigned,), writers) * counts[topic]
 
 
-def _checked(topics: Members, topic: str, owners: tuple[Any, ...], writers: int) -> tuple[int, ...]:
-    if not owners or not all(is_whole(w) and 0 <= w < max(writers, 1) for w in owners):
-        raise topics.refuse(topic, f"writers below {writers}")
-    return owners
+def _checked_writers(topics: Members, topic: str, assigned: tuple[Any, ...], writers: int) -> tuple[int, ...]:
+    if not assigned or not all(is_integer(w) and 0 <= w < max(writers, 1) for w in assigned):
+        raise topics.member_error(topic, f"writers below {writers}")
+    return assigned

@@ -30,13 +30,13 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.errors import LedgerMismatchError, LedgerMissingError
-from airflow_provider_mysql_cdc.cdc.model.offset import moves_back, same_place
+from airflow_provider_mysql_cdc.cdc.model.offset import moves_back, same_position
 
-Action = Literal["fresh", "resume", "finish-commit", "restore", "none"]
+ReconcileAction = Literal["fresh", "resume", "finish-commit", "restore", "none"]
 
 
 @dataclass(frozen=True, slots=True)
-class Reconciled:
+class Reconciliation:
     """Say what the state is and why.
 
     Args:
@@ -49,12 +49,12 @@ class Reconciled:
     """
 
     state: StoredState
-    action: Action
+    action: ReconcileAction
     reason: str
     changed: bool = False
 
 
-def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: int = 0) -> Reconciled:
+def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: int = 0) -> Reconciliation:
     """Decide where to go on.
 
     Args:
@@ -79,7 +79,7 @@ def reconcile(stored: StoredState | None, ledger: LedgerState | None, *, at_ms: 
     return _both_pending(stored, stored.pending, ledger, ledger.plan, at_ms)
 
 
-def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Reconciled:
+def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Reconciliation:
     if ledger is not None and not ledger.empty:
         raise LedgerMismatchError(
             "the ledger holds markers but no plan",
@@ -87,12 +87,12 @@ def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Rec
             remedy="find out who wrote to the ledger topic; then go on by a reset (DAG mysql_cdc_reset_offset)",
         )
     if stored is None or (stored.epoch == 0 and stored.committed is None):
-        return Reconciled(stored or StoredState(), "fresh", "neither a stored offset nor a ledger exists")
+        return Reconciliation(stored or StoredState(), "fresh", "neither a stored offset nor a ledger exists")
     first_plan = stored.pending is not None and stored.committed is None and stored.epoch == 1
     # Without a remembered id the ledger did not exist when the plan was made.
     same_topic = stored.ledger_id is None or (ledger is not None and ledger.topic_id == stored.ledger_id)
     if first_plan and same_topic:
-        return Reconciled(stored, "resume", "the first plan was stored but never reached the ledger")
+        return Reconciliation(stored, "resume", "the first plan was stored but never reached the ledger")
     raise LedgerMissingError(
         "the ledger is gone",
         where=f"stored offset {stored.committed}, epoch {stored.epoch}",
@@ -102,15 +102,15 @@ def _without_plan(stored: StoredState | None, ledger: LedgerState | None) -> Rec
     )
 
 
-def _target(ledger: LedgerState, stored: StoredState, plan: BatchPlan, at_ms: int) -> StoredState:
+def _state_from_ledger(ledger: LedgerState, stored: StoredState, plan: BatchPlan, at_ms: int) -> StoredState:
     """Return the state that the ledger's plan leads to: committed where it is complete, pending otherwise."""
-    before = stored.committed
+    committed = stored.committed
     # A gapless snapshot's plan, too, begins where the stream stands.
-    follows = plan.kind == "drain" or plan.gapless
-    if follows and not (stored.pending is not None and stored.pending.same_work(plan)):
-        before = plan.start  # the ledger's plan is newer than the stored state, and everything before it is done
+    continues_stream = plan.kind == "drain" or plan.gapless
+    if continues_stream and not (stored.pending is not None and stored.pending.same_work(plan)):
+        committed = plan.start  # the ledger's plan is newer than the stored state, and everything before it is done
     state = replace(
-        stored, epoch=plan.epoch, pending=plan, committed=before, ledger_id=ledger.topic_id or stored.ledger_id
+        stored, epoch=plan.epoch, pending=plan, committed=committed, ledger_id=ledger.topic_id or stored.ledger_id
     )
     end = ledger.end()
     if end is None:
@@ -120,72 +120,76 @@ def _target(ledger: LedgerState, stored: StoredState, plan: BatchPlan, at_ms: in
     return state.commit(end, at_ms, may_move_back=plan.kind == "reset")
 
 
-def _restore(stored: StoredState | None, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciled:
-    state = _target(ledger, stored or StoredState(), plan, at_ms)
+def _restore(stored: StoredState | None, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciliation:
+    state = _state_from_ledger(ledger, stored or StoredState(), plan, at_ms)
     if state.snapshot is None and ledger.snapshot is not None and ledger.snapshot.get("status") == "done":
         state = replace(state, snapshot=ledger.snapshot)
-    rest = (
+    next_step = (
         f"epoch {plan.epoch} is to be carried out" if state.pending else f"everything up to {state.committed} is done"
     )
-    return Reconciled(state, "restore", f"the stored offset was lost; restored from the ledger: {rest}", True)
+    return Reconciliation(state, "restore", f"the stored offset was lost; restored from the ledger: {next_step}", True)
 
 
-def _ledger_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciled:
+def _ledger_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan, at_ms: int) -> Reconciliation:
     if plan.kind == "drain":
-        next_one = plan.epoch == stored.epoch + 1 and stored.pending is None
-        gap = next_one and not same_place(stored.committed, plan.start)
-        if gap or moves_back(stored.committed, plan.start):
-            raise _mismatch(stored, ledger, f"epoch {plan.epoch} begins at {plan.start}")
-    state = _target(ledger, stored, plan, at_ms)
-    behind = f"the stored state stands at epoch {stored.epoch}, the ledger at {plan.epoch}"
+        is_next_epoch = plan.epoch == stored.epoch + 1 and stored.pending is None
+        has_gap = is_next_epoch and not same_position(stored.committed, plan.start)
+        if has_gap or moves_back(stored.committed, plan.start):
+            raise _mismatch_error(stored, ledger, f"epoch {plan.epoch} begins at {plan.start}")
+    state = _state_from_ledger(ledger, stored, plan, at_ms)
+    summary = f"the stored state stands at epoch {stored.epoch}, the ledger at {plan.epoch}"
     if state.pending is not None:
-        return Reconciled(state, "resume", f"{behind}; its plan is to be carried out", True)
-    return Reconciled(
-        state, "finish-commit", f"{behind} and complete; the stored offset moves to {state.committed}", True
+        return Reconciliation(state, "resume", f"{summary}; its plan is to be carried out", True)
+    return Reconciliation(
+        state, "finish-commit", f"{summary} and complete; the stored offset moves to {state.committed}", True
     )
 
 
-def _stored_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciled:
+def _stored_ahead(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciliation:
     pending = stored.pending
     if (
         pending is not None
         and pending.epoch == plan.epoch + 1
         and ledger.complete()
-        and same_place(stored.committed, ledger.end())
+        and same_position(stored.committed, ledger.end())
     ):
-        return Reconciled(
+        return Reconciliation(
             stored, "resume", f"the plan of epoch {pending.epoch} was stored but never reached the ledger"
         )
-    raise _mismatch(stored, ledger, "the stored state is ahead of the ledger")
+    raise _mismatch_error(stored, ledger, "the stored state is ahead of the ledger")
 
 
-def _both_committed(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciled:
-    if ledger.complete() and same_place(stored.committed, ledger.end()):
-        return Reconciled(stored, "none", f"stored offset and ledger agree at {stored.committed}, epoch {plan.epoch}")
+def _both_committed(stored: StoredState, ledger: LedgerState, plan: BatchPlan) -> Reconciliation:
+    if ledger.complete() and same_position(stored.committed, ledger.end()):
+        return Reconciliation(
+            stored, "none", f"stored offset and ledger agree at {stored.committed}, epoch {plan.epoch}"
+        )
     why = "the stored offset differs from the batch's end"
     if not ledger.complete():
         why = (
             f"the stored offset counts epoch {plan.epoch} as done, but writers {list(ledger.missing_writers())} are not"
         )
-    raise _mismatch(stored, ledger, why)
+    raise _mismatch_error(stored, ledger, why)
 
 
 def _both_pending(
     stored: StoredState, pending: BatchPlan, ledger: LedgerState, plan: BatchPlan, at_ms: int
-) -> Reconciled:
-    same = pending.same_work(plan)
-    begun_elsewhere = stored.committed is not None and not same_place(stored.committed, plan.start)
-    if not same and plan.kind == "drain" and begun_elsewhere:
-        raise _mismatch(stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different places")
+) -> Reconciliation:
+    same_plan = pending.same_work(plan)
+    starts_elsewhere = stored.committed is not None and not same_position(stored.committed, plan.start)
+    if not same_plan and plan.kind == "drain" and starts_elsewhere:
+        raise _mismatch_error(
+            stored, ledger, f"both hold a plan of epoch {plan.epoch}, and they begin at different places"
+        )
     # Two runs planned at once and a store without compare-and-swap kept the loser's plan: only the ledger's produced.
-    note = "" if same else "; the stored plan was another run's and never began"
-    state = _target(ledger, stored, plan, at_ms)
+    note = "" if same_plan else "; the stored plan was another run's and never began"
+    state = _state_from_ledger(ledger, stored, plan, at_ms)
     if state.pending is None:
         reason = f"epoch {plan.epoch} stands completely in Kafka; the stored offset moves to {state.committed}{note}"
-        return Reconciled(state, "finish-commit", reason, True)
+        return Reconciliation(state, "finish-commit", reason, True)
     missing = list(ledger.missing_writers())
     reason = f"epoch {plan.epoch} is not complete, writers {missing} are missing{note}"
-    return Reconciled(state, "resume", reason, _without_topics(state) != _without_topics(stored))
+    return Reconciliation(state, "resume", reason, _without_topics(state) != _without_topics(stored))
 
 
 def _without_topics(state: StoredState) -> StoredState:
@@ -193,12 +197,14 @@ def _without_topics(state: StoredState) -> StoredState:
     return state if state.pending is None else replace(state, pending=state.pending.without_topics())
 
 
-def _mismatch(stored: StoredState, ledger: LedgerState, why: str) -> LedgerMismatchError:
+def _mismatch_error(stored: StoredState, ledger: LedgerState, why: str) -> LedgerMismatchError:
     plan = ledger.plan
-    place = f"ledger epoch {plan.epoch}, {plan.start} to {ledger.end() or plan.end}" if plan else "ledger without plan"
+    ledger_range = (
+        f"ledger epoch {plan.epoch}, {plan.start} to {ledger.end() or plan.end}" if plan else "ledger without plan"
+    )
     return LedgerMismatchError(
         "stored offset and ledger contradict each other",
-        where=f"stored {stored.committed}, epoch {stored.epoch}; {place}",
+        where=f"stored {stored.committed}, epoch {stored.epoch}; {ledger_range}",
         why=why,
         remedy="a copy of the state or the ledger topic was changed by hand, or two systems share a topic.prefix; "
         "decide where to go on and reset to that offset (DAG mysql_cdc_reset_offset)",

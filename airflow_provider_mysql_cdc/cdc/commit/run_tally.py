@@ -1,9 +1,9 @@
 """What the batches of one run have written together; the ledger keeps it, so that nothing goes untold.
 
 A run is one task instance of Airflow with all its tries. Its record changes in the transaction that writes a batch's
-outcome. A task that succeeds writes down that it has told of it (``TOLD_KEY``). The plan that a driver puts in force
-brings the record of its run along: the one that is there when it is the same run's, or when nobody has told of it: its
-task has failed, was ended, or learns of its driver's end only now; otherwise a new one.
+outcome. A task that succeeds writes down that it has told of it (``REPORTED_KEY``). The plan that a driver puts in
+force brings the record of its run along: the one that is there when it is the same run's, or when nobody has told of
+it: its task has failed, was ended, or learns of its driver's end only now; otherwise a new one.
 """
 
 from __future__ import annotations
@@ -13,19 +13,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPORTED_KEY, RUN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, bounded_counts
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 
-RUN_KEY = "run"
-TOLD_KEY = "told"
-"""Key of what was told of last: ``run`` and ``epoch`` of a tally, and the run whose task has told of it."""
-NONE = NativeCounts()
-NOBODY = "nobody/"
+NO_NATIVE_COUNTS = NativeCounts()
+NO_TASK_PREFIX = "nobody/"
 """Ids of runs without a task begin so; what they have finished needs no telling."""
 
 
@@ -52,7 +50,11 @@ class RunTally:
     native: NativeCounts = field(default_factory=NativeCounts)
 
     def add(
-        self, plan: BatchPlan, counts: Mapping[str, int], tables: Mapping[str, int], native: NativeCounts = NONE
+        self,
+        plan: BatchPlan,
+        counts: Mapping[str, int],
+        tables: Mapping[str, int],
+        native: NativeCounts = NO_NATIVE_COUNTS,
     ) -> RunTally:
         """Return the tally with a batch; one that is counted already, and a reset, change nothing.
 
@@ -69,8 +71,8 @@ class RunTally:
             epoch=plan.epoch,
             batches=self.batches + 1,
             start=plan.start if self.start is None else self.start,
-            counts=bounded_counts(added(self.counts, counts)),
-            tables=bounded_counts(added(self.tables, tables)),
+            counts=bounded_counts(add_counts(self.counts, counts)),
+            tables=bounded_counts(add_counts(self.tables, tables)),
             native=self.native.add(native),
         )
 
@@ -93,24 +95,24 @@ class RunTally:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
+        record = as_members(data)
         return cls(
-            run=given.text("run"),
-            epoch=given.whole("epoch"),
-            batches=given.whole("batches"),
-            start=None if given.value("start") is None else BinlogOffset.from_json(given.object("start")),
-            counts=given.each("counts", Members.whole),
-            tables=given.each("tables", Members.whole),
-            native=NativeCounts.of_members(given),
+            run=record.text("run"),
+            epoch=record.integer("epoch"),
+            batches=record.integer("batches"),
+            start=None if record.value("start") is None else BinlogOffset.from_json(record.object("start")),
+            counts=record.each_member("counts", Members.integer),
+            tables=record.each_member("tables", Members.integer),
+            native=NativeCounts.from_members(record),
         )
 
 
-def new_run() -> str:
+def taskless_run_id() -> str:
     """Return an id for a run that is nobody's second try."""
-    return NOBODY + secrets.token_hex(8)
+    return NO_TASK_PREFIX + secrets.token_hex(8)
 
 
-def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+def add_counts(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
     """Return two sets of counts together.
 
     Args:
@@ -120,7 +122,7 @@ def added(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]
     return {**first, **{name: first.get(name, 0) + n for name, n in second.items()}}
 
 
-def counted(ledger: LedgerState) -> RunTally | None:
+def current_tally(ledger: LedgerState) -> RunTally | None:
     """Return the tally of the run that the newest batch belongs to; None in ledgers of older versions.
 
     A complete drain whose driver died before it could write the outcome is counted by its markers.
@@ -128,7 +130,7 @@ def counted(ledger: LedgerState) -> RunTally | None:
     Args:
         ledger: The ledger.
     """
-    record, plan = ledger.others.get(RUN_KEY), ledger.plan
+    record, plan = ledger.other_records.get(RUN_KEY), ledger.plan
     if record is None:
         return None
     tally = RunTally.from_json(record)
@@ -136,52 +138,52 @@ def counted(ledger: LedgerState) -> RunTally | None:
         return tally
     counts: dict[str, int] = {}
     tables: dict[str, int] = {}
-    native = NONE
+    native = NO_NATIVE_COUNTS
     for marker in ledger.markers.values():
         if marker.epoch == plan.epoch:
-            counts, tables = added(counts, marker.counts), added(tables, marker.tables)
+            counts, tables = add_counts(counts, marker.counts), add_counts(tables, marker.tables)
             native = native.add(marker.native)
     return tally.add(plan, counts, tables, native)
 
 
-def of_run(ledger: LedgerState, run: str) -> RunTally | None:
+def tally_of_run(ledger: LedgerState, run: str) -> RunTally | None:
     """Return the tally of one run; None when there is none, or another run has taken it up and tells of it.
 
     Args:
         ledger: The ledger.
         run: The run's id.
     """
-    newest = counted(ledger)
-    return newest if newest is not None and newest.run == run else None
+    tally = current_tally(ledger)
+    return tally if tally is not None and tally.run == run else None
 
 
-def teller(ledger: LedgerState, tally: RunTally) -> str | None:
+def reported_by(ledger: LedgerState, tally: RunTally) -> str | None:
     """Return the run whose task has told of a tally; None when nobody has.
 
     Args:
         ledger: The ledger.
         tally: Its newest tally.
     """
-    plan, record = ledger.plan, ledger.others.get(TOLD_KEY, {})
+    plan, record = ledger.plan, ledger.other_records.get(REPORTED_KEY, {})
     if (record.get("run"), record.get("epoch")) == (tally.run, tally.epoch):
         return str(record["by"])
-    if not tally.run.startswith(NOBODY) or plan is None or not ledger.complete():
+    if not tally.run.startswith(NO_TASK_PREFIX) or plan is None or not ledger.complete():
         return None
     return tally.run if plan.kind == "reset" or (ledger.outcome or {}).get("epoch") == plan.epoch else None
 
 
-def untold(ledger: LedgerState) -> RunTally | None:
+def unreported_tally(ledger: LedgerState) -> RunTally | None:
     """Return the newest tally when it has batches and nobody has told of them.
 
     Args:
         ledger: The ledger.
     """
-    newest = counted(ledger)
-    return newest if newest is not None and newest.batches and teller(ledger, newest) is None else None
+    tally = current_tally(ledger)
+    return tally if tally is not None and tally.batches and reported_by(ledger, tally) is None else None
 
 
-def told_record(tally: RunTally, by: str) -> dict[str, Any]:
-    """Return the value of ``TOLD_KEY`` once a tally is told of.
+def reported_record(tally: RunTally, by: str) -> dict[str, Any]:
+    """Return the value of ``REPORTED_KEY`` once a tally is told of.
 
     Args:
         tally: The tally.
@@ -190,14 +192,14 @@ def told_record(tally: RunTally, by: str) -> dict[str, Any]:
     return {"run": tally.run, "epoch": tally.epoch, "by": by}
 
 
-def taken_up(found: LedgerState, run: str) -> RunTally:
+def initial_tally(ledger: LedgerState, run: str) -> RunTally:
     """Return the tally with which a driver begins.
 
     Args:
-        found: The ledger before the driver's plan is put in force.
+        ledger: The ledger before the driver's plan is put in force.
         run: The driver's run.
     """
-    before = counted(found)
-    if before is None or found.plan is None or teller(found, before) not in (None, run):
+    previous = current_tally(ledger)
+    if previous is None or ledger.plan is None or reported_by(ledger, previous) not in (None, run):
         return RunTally(run)
-    return replace(before, run=run)
+    return replace(previous, run=run)

@@ -13,15 +13,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SCHEMA_KEY_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.errors import SchemaIdChangedError
-from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, members
-
-SCHEMA_KEY_PREFIX = "schema/"
+from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, as_members
 
 
 @dataclass(frozen=True, slots=True)
-class KnownSchema:
+class RecordedSchemaId:
     """Remember the id of a schema of keys.
 
     Args:
@@ -37,17 +36,17 @@ class KnownSchema:
         return {"id": self.id, "epoch": self.epoch}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> KnownSchema:
+    def from_json(cls, data: Mapping[str, Any] | Members) -> RecordedSchemaId:
         """Read what ``to_json`` wrote.
 
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        return cls(given.whole("id", high=INT64_MAX), given.whole("epoch"))
+        record = as_members(data)
+        return cls(record.integer("id", high=INT64_MAX), record.integer("epoch"))
 
 
-def schema_name(subject: str, text: str) -> str:
+def schema_key_name(subject: str, text: str) -> str:
     """Return what a schema is called in the ledger, behind ``schema/``.
 
     Args:
@@ -57,31 +56,34 @@ def schema_name(subject: str, text: str) -> str:
     return f"{subject}/{hashlib.sha256(text.encode()).hexdigest()[:32]}"
 
 
-def schema_record(ledger: str, name: str, known: KnownSchema | None) -> tuple[str, bytes, bytes | None]:
+def schema_id_record(ledger: str, name: str, recorded: RecordedSchemaId | None) -> tuple[str, bytes, bytes | None]:
     """Return the ledger record of a schema, or the one that forgets it.
 
     Args:
         ledger: The ledger topic.
-        name: From ``schema_name``.
-        known: What to remember; None forgets it.
+        name: From ``schema_key_name``.
+        recorded: What to remember; None forgets it.
     """
-    return ledger, f"{SCHEMA_KEY_PREFIX}{name}".encode(), None if known is None else encode(known.to_json())
+    return ledger, f"{SCHEMA_KEY_PREFIX}{name}".encode(), None if recorded is None else encode(recorded.to_json())
 
 
-def moved_error(about: str, subject: str, url: str, known: KnownSchema, now: int) -> SchemaIdChangedError:
+def schema_id_changed_error(
+    about: str, subject: str, url: str, recorded: RecordedSchemaId, new_id: int
+) -> SchemaIdChangedError:
     """Return the error for a schema of keys that has another id than before.
 
     Args:
         about: Whose keys.
         subject: The schema's subject.
         url: The registry, without an account.
-        known: What the ledger remembers.
-        now: The id that the registry gives.
+        recorded: What the ledger remembers.
+        new_id: The id that the registry gives.
     """
     return SchemaIdChangedError(
         "the registry gives the schema of keys another id than before",
         where=f"{about}, subject {subject}, registry {url}",
-        why=f"keys that were written begin with id {known.id}, now it is {now}: the registry was wiped or restored, or "
+        why=f"keys that were written begin with id {recorded.id}, now it is {new_id}: the registry was wiped or "
+        "restored, or "
         "is another one, or (with use.latest.version) the subject has a newer version; equal keys would stand in two "
         "partitions, without an order between them",
         remedy="restore the registry's schemas with their ids, or name the registry that the keys were written with. "

@@ -16,9 +16,9 @@ from sqlalchemy.schema import CreateTable
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 
-OFFSETS = "mysql_cdc_offsets"
-HISTORY = "mysql_cdc_offset_history"
-VERSIONS = "mysql_cdc_store_version"
+OFFSETS_TABLE = "mysql_cdc_offsets"
+HISTORY_TABLE = "mysql_cdc_offset_history"
+VERSIONS_TABLE = "mysql_cdc_store_version"
 
 VERSION = 1
 """Version of the tables that this package writes."""
@@ -27,41 +27,41 @@ MIGRATIONS: dict[int, Callable[[Engine], None]] = {}
 
 # MySQL compares text without case unless told otherwise; prefixes `shop` and `Shop` are two.
 _NAME = sa.String(255).with_variant(mysql.VARCHAR(255, charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
-_LONG = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
+_LONG_TEXT = sa.Text().with_variant(mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin"), "mysql", "mariadb")
 # SQLite numbers rows by itself only in a column declared INTEGER.
-_NUMBER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+_ROW_ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _IF_NOT_EXISTS = ("sqlite", "mysql", "mariadb", "postgresql")
 
 _metadata = sa.MetaData()
 offsets = sa.Table(
-    OFFSETS,
+    OFFSETS_TABLE,
     _metadata,
     sa.Column("prefix", _NAME, primary_key=True),
     sa.Column("revision", sa.BigInteger, nullable=False),
     sa.Column("epoch", sa.BigInteger, nullable=False),
     sa.Column("stamp", sa.String(32), nullable=False),
     sa.Column("binlog_offset", sa.String(255)),  # for people who look; `state` is what counts
-    sa.Column("state", _LONG, nullable=False),
+    sa.Column("state", _LONG_TEXT, nullable=False),
     sa.Column("updated_ms", sa.BigInteger, nullable=False),
 )
 history = sa.Table(
-    HISTORY,
+    HISTORY_TABLE,
     _metadata,
-    sa.Column("id", _NUMBER, primary_key=True, autoincrement=True),
+    sa.Column("id", _ROW_ID, primary_key=True, autoincrement=True),
     sa.Column("prefix", _NAME, nullable=False, index=True),
     sa.Column("epoch", sa.BigInteger, nullable=False),
-    sa.Column("binlog_offset", _LONG, nullable=False),
+    sa.Column("binlog_offset", _LONG_TEXT, nullable=False),
     sa.Column("at_ms", sa.BigInteger, nullable=False),
 )
 versions = sa.Table(
-    VERSIONS,
+    VERSIONS_TABLE,
     _metadata,
     sa.Column("name", sa.String(64), primary_key=True),
     sa.Column("version", sa.Integer, nullable=False),
 )
 
 
-def bring_up_to_date(engine: Engine) -> None:
+def create_or_migrate(engine: Engine) -> None:
     """Create the tables that are missing and migrate older ones; safe when several processes do so at once.
 
     Args:
@@ -71,22 +71,22 @@ def bring_up_to_date(engine: Engine) -> None:
         StateError: A newer version of this package has migrated the tables.
         sqlalchemy.exc.SQLAlchemyError: The database refuses.
     """
-    here = sa.inspect(engine)
-    existed = here.has_table(OFFSETS)
-    if not all(here.has_table(name) for name in (OFFSETS, HISTORY, VERSIONS)):
+    inspector = sa.inspect(engine)
+    existed = inspector.has_table(OFFSETS_TABLE)
+    if not all(inspector.has_table(name) for name in (OFFSETS_TABLE, HISTORY_TABLE, VERSIONS_TABLE)):
         create_tables(engine)
     # Tables without a version are those of the first one.
-    found = _version(engine) or _begin(engine, 1 if existed else VERSION)
-    if found > VERSION:
+    current = _read_version(engine) or _insert_version(engine, 1 if existed else VERSION)
+    if current > VERSION:
         raise StateError(
             "the offset database was migrated by a newer version of this package",
-            where=f"table {VERSIONS}",
-            why=f"its tables are version {found}; this package knows up to {VERSION}",
+            where=f"table {VERSIONS_TABLE}",
+            why=f"its tables are version {current}; this package knows up to {VERSION}",
             remedy="install the newer version everywhere, or give this one a database of its own (docs/install.md)",
         )
-    for version in range(found + 1, VERSION + 1):
+    for version in range(current + 1, VERSION + 1):
         MIGRATIONS[version](engine)
-        _move(engine, version)
+        _update_version(engine, version)
 
 
 def create_tables(engine: Engine) -> None:
@@ -112,22 +112,22 @@ def create_tables(engine: Engine) -> None:
                 raise
 
 
-def _version(engine: Engine) -> int | None:
+def _read_version(engine: Engine) -> int | None:
     with engine.begin() as conn:
-        found = conn.execute(sa.select(versions.c.version).where(versions.c.name == OFFSETS)).scalar()
-    return None if found is None else int(found)
+        version = conn.execute(sa.select(versions.c.version).where(versions.c.name == OFFSETS_TABLE)).scalar()
+    return None if version is None else int(version)
 
 
-def _begin(engine: Engine, version: int) -> int:
+def _insert_version(engine: Engine, version: int) -> int:
     try:
         with engine.begin() as conn:
-            conn.execute(versions.insert().values(name=OFFSETS, version=version))
+            conn.execute(versions.insert().values(name=OFFSETS_TABLE, version=version))
     except IntegrityError:  # another process was faster
-        return _version(engine) or version
+        return _read_version(engine) or version
     return version
 
 
-def _move(engine: Engine, version: int) -> None:
-    before = (versions.c.name == OFFSETS) & (versions.c.version == version - 1)
+def _update_version(engine: Engine, version: int) -> None:
+    previous_version = (versions.c.name == OFFSETS_TABLE) & (versions.c.version == version - 1)
     with engine.begin() as conn:
-        conn.execute(versions.update().where(before).values(version=version))
+        conn.execute(versions.update().where(previous_version).values(version=version))

@@ -15,13 +15,13 @@ import sqlalchemy as sa
 from sqlalchemy.engine import Connection, Engine
 from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
 
-from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState, conflict, stamped
-from airflow_provider_mysql_cdc.cdc.commit.sql_schema import HISTORY, OFFSETS, bring_up_to_date
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import PastOffset, StoredState, conflict_error, next_revision
+from airflow_provider_mysql_cdc.cdc.commit.sql_schema import HISTORY_TABLE, OFFSETS_TABLE, create_or_migrate
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import history as _history
 from airflow_provider_mysql_cdc.cdc.commit.sql_schema import offsets as _offsets
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, parse, stored_at
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, parse_json, record_location
 
 T = TypeVar("T")
 
@@ -40,21 +40,21 @@ class SqlOffsetStore:
     def __init__(self, engine: Engine, prefix: str, *, keep: int = 1000) -> None:
         self._engine, self._prefix, self._keep = engine, prefix, keep
         self._ready = False
-        self._where = f"table {OFFSETS}, prefix {prefix}"
+        self._where = f"table {OFFSETS_TABLE}, prefix {prefix}"
 
     def load(self) -> StoredState | None:
         """Return the state, or None when nothing is stored; see ``OffsetStore.load``."""
-        return self._run(self._load)
+        return self._transact(self._load)
 
     def save(self, new: StoredState, expected: StoredState | None) -> StoredState:
         """Replace the state, if it is still the expected one; see ``OffsetStore.save``."""
-        stored = stamped(new, expected)
+        stored = next_revision(new, expected)
         try:
-            if self._run(lambda conn: self._swap(conn, stored, expected)):
+            if self._transact(lambda conn: self._compare_and_swap(conn, stored, expected)):
                 return stored
         except IntegrityError:  # another run stored the first state
             pass
-        raise conflict(self._where, expected, self.load())
+        raise conflict_error(self._where, expected, self.load())
 
     def history(self, limit: int = 100) -> list[PastOffset]:
         """Return the last committed offsets, newest first.
@@ -71,9 +71,9 @@ class SqlOffsetStore:
             .order_by(_history.c.epoch.desc(), _history.c.id.desc())
             .limit(limit)
         )
-        rows = self._run(lambda conn: conn.execute(query).fetchall())
-        with stored_at(f"table {HISTORY}, prefix {self._prefix}"):
-            return [PastOffset(int(e), BinlogOffset.from_json(Members(parse(o))), int(at)) for e, o, at in rows]
+        rows = self._transact(lambda conn: conn.execute(query).fetchall())
+        with record_location(f"table {HISTORY_TABLE}, prefix {self._prefix}"):
+            return [PastOffset(int(e), BinlogOffset.from_json(Members(parse_json(o))), int(at)) for e, o, at in rows]
 
     def remember(self, past: Iterable[PastOffset]) -> int:
         """Add offsets of another store's history that are not here yet; return how many.
@@ -84,16 +84,16 @@ class SqlOffsetStore:
         Raises:
             StateError: The database does not answer.
         """
-        return self._run(lambda conn: self._add(conn, past))
+        return self._transact(lambda conn: self._insert_missing(conn, past))
 
-    def _add(self, conn: Connection, past: Iterable[PastOffset]) -> int:
+    def _insert_missing(self, conn: Connection, past: Iterable[PastOffset]) -> int:
         query = sa.select(_history.c.epoch, _history.c.binlog_offset).where(_history.c.prefix == self._prefix)
-        known = {(int(epoch), text) for epoch, text in conn.execute(query)}
+        recorded = {(int(epoch), text) for epoch, text in conn.execute(query)}
         added = 0
         for one in past:
             text = json.dumps(one.offset.to_json())
-            if (one.epoch, text) not in known:
-                known.add((one.epoch, text))
+            if (one.epoch, text) not in recorded:
+                recorded.add((one.epoch, text))
                 row = {"prefix": self._prefix, "epoch": one.epoch, "binlog_offset": text, "at_ms": one.at_ms}
                 conn.execute(_history.insert().values(**row))
                 added += 1
@@ -102,10 +102,10 @@ class SqlOffsetStore:
 
     def _load(self, conn: Connection) -> StoredState | None:
         text = conn.execute(sa.select(_offsets.c.state).where(_offsets.c.prefix == self._prefix)).scalar()
-        return None if text is None else StoredState.from_json(parse(text, self._where), self._where)
+        return None if text is None else StoredState.from_json(parse_json(text, self._where), self._where)
 
-    def _swap(self, conn: Connection, stored: StoredState, expected: StoredState | None) -> bool:
-        before = self._load(conn)
+    def _compare_and_swap(self, conn: Connection, stored: StoredState, expected: StoredState | None) -> bool:
+        current = self._load(conn)
         values: dict[str, Any] = {
             "revision": stored.revision,
             "epoch": stored.epoch,
@@ -115,23 +115,23 @@ class SqlOffsetStore:
             "updated_ms": time.time_ns() // 1_000_000,
         }
         if expected is None or not expected.revision:
-            if before is not None:
+            if current is not None:
                 return False
             conn.execute(_offsets.insert().values(prefix=self._prefix, **values))
         else:
-            same = (
+            expected_row = (
                 (_offsets.c.prefix == self._prefix)
                 & (_offsets.c.revision == expected.revision)
                 & (_offsets.c.epoch == expected.epoch)
                 & (_offsets.c.stamp == expected.stamp)
             )
-            if conn.execute(_offsets.update().where(same).values(**values)).rowcount != 1:
+            if conn.execute(_offsets.update().where(expected_row).values(**values)).rowcount != 1:
                 return False
-        if stored.committed is not None and (before is None or stored.committed != before.committed):
-            self._remember(conn, stored, stored.committed, values["updated_ms"])
+        if stored.committed is not None and (current is None or stored.committed != current.committed):
+            self._insert_history(conn, stored, stored.committed, values["updated_ms"])
         return True
 
-    def _remember(self, conn: Connection, stored: StoredState, offset: BinlogOffset, now_ms: int) -> None:
+    def _insert_history(self, conn: Connection, stored: StoredState, offset: BinlogOffset, now_ms: int) -> None:
         past = stored.history[-1] if stored.history else None
         epoch, at_ms = (past.epoch, past.at_ms) if past and past.offset == offset else (stored.epoch, now_ms)
         conn.execute(
@@ -142,19 +142,19 @@ class SqlOffsetStore:
         self._trim(conn)
 
     def _trim(self, conn: Connection) -> None:
-        mine = _history.c.prefix == self._prefix
-        newest = sa.select(_history.c.epoch, _history.c.id).where(mine)
+        own_rows = _history.c.prefix == self._prefix
+        newest = sa.select(_history.c.epoch, _history.c.id).where(own_rows)
         newest = newest.order_by(_history.c.epoch.desc(), _history.c.id.desc())
         oldest = conn.execute(newest.offset(self._keep - 1).limit(1)).first()
         if oldest is not None:
             epoch, number = oldest
             older = (_history.c.epoch < epoch) | ((_history.c.epoch == epoch) & (_history.c.id < number))
-            conn.execute(_history.delete().where(mine & older))
+            conn.execute(_history.delete().where(own_rows & older))
 
-    def _run(self, work: Callable[[Connection], T]) -> T:
+    def _transact(self, work: Callable[[Connection], T]) -> T:
         try:
             if not self._ready:
-                bring_up_to_date(self._engine)
+                create_or_migrate(self._engine)
                 self._ready = True
             with self._engine.begin() as conn:
                 return work(conn)

@@ -13,7 +13,7 @@ The order matters:
 Fencing before step 3 only would leave a gap: a leftover writer could start between the two, find its old plan still in
 force, and commit.
 
-A writer joins in the same way (``join``): compare, take over the id, compare again.
+A writer joins in the same way (``join_plan``): compare, take over the id, compare again.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_known
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import WRITERS_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_existing
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.ledger_store import Beside, LedgerStore
-from airflow_provider_mysql_cdc.cdc.commit.plan import WRITERS_KEY, BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.commit.ledger_store import ExtraRecords, LedgerStore
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode
 from airflow_provider_mysql_cdc.cdc.commit.plan_parts import plan_records
 from airflow_provider_mysql_cdc.cdc.errors import (
     LedgerMissingError,
@@ -35,7 +36,7 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.model.offset import same_place
+from airflow_provider_mysql_cdc.cdc.model.offset import same_position
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import RecordWriter
 
 PLANNER = "plan"
@@ -46,17 +47,19 @@ PEEK_S = 2.0
 """Seconds for which a starting writer waits for an open transaction before it looks whether its plan is in force."""
 
 
-def read_as_planner(ledger: LedgerStore, *, known: bool) -> LedgerState | None:
+def read_as_planner(ledger: LedgerStore, *, expect_plan: bool) -> LedgerState | None:
     """Return the ledger to whoever holds the stream; writers that hide its end are fenced, the planner is not.
 
     Args:
         ledger: The ledger.
-        known: Whether a plan was committed to it before; it is then looked at again before it is taken for gone.
+        expect_plan: Whether a plan was committed to it before; it is then looked at again before it is taken for gone.
 
     Raises:
         SinkError: Kafka refuses.
     """
-    return read_known(partial(ledger.read, fence_after_s=FENCE_AFTER_S, fence_planner=False), known=known)
+    return read_existing(
+        partial(ledger.read, fence_after_s=FENCE_AFTER_S, fence_planner=False), expect_plan=expect_plan
+    )
 
 
 def begin_epoch(
@@ -64,7 +67,7 @@ def begin_epoch(
     planner: RecordWriter,
     plan: BatchPlan,
     fence: Callable[[Iterable[int]], None],
-    beside: Beside = (),
+    extra_records: ExtraRecords = (),
 ) -> LedgerState:
     """Put a plan in force and return the ledger as it stands once nobody else can write.
 
@@ -73,8 +76,8 @@ def begin_epoch(
         planner: A writer of the id ``<prefix>.plan``, already initialised by the caller.
         plan: The next plan, or the one in force, to be carried on by another attempt.
         fence: Fences writers by number.
-        beside: Records that become visible with the plan, in one transaction; or what makes them of the ledger as it is
-            before.
+        extra_records: Records that become visible with the plan, in one transaction; or what makes them of the ledger
+            as it is before.
 
     Returns:
         The ledger; its plan bears the id of the new attempt, and that is the plan to give to writers.
@@ -86,27 +89,27 @@ def begin_epoch(
         StateError: The plan lacks its topics.
         SinkError: Kafka refuses.
     """
-    if plan.topics is not None:
+    if plan.omitted_topics is not None:
         raise StateError("a plan without its topics cannot be carried out", where=f"epoch {plan.epoch} of {plan.owner}")
-    found = read_as_planner(ledger, known=_follows(plan)) or LedgerState()
-    _check(plan, found)
-    old = found.plan
+    current = read_as_planner(ledger, expect_plan=_expects_predecessor(plan)) or LedgerState()
+    _require_next_plan(plan, current)
+    current_plan = current.plan
     # What was begun under the ledger's settings is not finished under those that a late driver was given.
-    pins = old.pins if old is not None and old.same_work(plan) else plan.pins
-    mine = replace(plan, attempt=secrets.token_hex(8), pins=pins)
-    ids = found.writer_ids(plan.writers)
-    records = plan_records(mine, found.parts)
+    pins = current_plan.pins if current_plan is not None and current_plan.same_work(plan) else plan.pins
+    attempt_plan = replace(plan, attempt=secrets.token_hex(8), pins=pins)
+    ids = current.writer_ids(plan.writers)
+    records = plan_records(attempt_plan, current.plan_parts)
     records[WRITERS_KEY] = encode({"count": ids[-1] + 1 if ids else 0})
-    more = beside(found) if callable(beside) else beside
-    planner.commit([*more, *((ledger.topic, key.encode(), value) for key, value in records.items())])
+    side_records = extra_records(current) if callable(extra_records) else extra_records
+    planner.commit([*side_records, *((ledger.topic, key.encode(), value) for key, value in records.items())])
     fault_point("takeover.after_plan")
     fence(ids)
     state = ledger.read() or LedgerState()
-    state.require_plan(mine)
+    state.require_plan(attempt_plan)
     return state
 
 
-def join(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index: int) -> LedgerState:
+def join_plan(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index: int) -> LedgerState:
     """Take over a writer's transactional id for the attempt in force, and return the ledger as it stands then.
 
     The plan is compared before, so that a writer that comes too late does not fence the one at work; and again after,
@@ -128,25 +131,25 @@ def join(ledger: LedgerStore, plan: BatchPlan, writer: RecordWriter, index: int)
     writer.init()
     fault_point("writer.after_init", index)
     try:
-        found = ledger.read(PEEK_S, chunks=False)
+        state = ledger.read(PEEK_S, chunks=False)
     except SinkConnectionError:
         # What hides the end may be a transaction of the newer attempt, whose plan stands before it.
         ledger.peek().require_plan(plan)
-        found = ledger.read(chunks=False)
-    found = found or LedgerState()
-    found.require_plan(plan)
-    return found
+        state = ledger.read(chunks=False)
+    state = state or LedgerState()
+    state.require_plan(plan)
+    return state
 
 
-def _follows(plan: BatchPlan) -> bool:
+def _expects_predecessor(plan: BatchPlan) -> bool:
     """Return whether a plan stands in the ledger before this one; a reset needs none."""
     return plan.epoch != 1 and plan.kind != "reset"
 
 
-def _check(plan: BatchPlan, found: LedgerState) -> None:
-    old = found.plan
-    if old is None:
-        if _follows(plan):
+def _require_next_plan(plan: BatchPlan, current: LedgerState) -> None:
+    current_plan = current.plan
+    if current_plan is None:
+        if _expects_predecessor(plan):
             raise LedgerMissingError(
                 "the ledger is empty",
                 where=f"epoch {plan.epoch} of {plan.owner}",
@@ -154,15 +157,16 @@ def _check(plan: BatchPlan, found: LedgerState) -> None:
                 remedy="run the task again; it says what can be done",
             )
         return
-    if old.same_work(plan) or (plan.kind == "reset" and plan.epoch > old.epoch):
+    if current_plan.same_work(plan) or (plan.kind == "reset" and plan.epoch > current_plan.epoch):
         return
-    follows = plan.epoch == old.epoch + 1 and found.complete()
-    if follows and (plan.kind != "drain" or same_place(plan.start, found.end())):
+    is_next = plan.epoch == current_plan.epoch + 1 and current.complete()
+    if is_next and (plan.kind != "drain" or same_position(plan.start, current.end())):
         return
-    done = "complete" if found.complete() else "not complete"
+    done = "complete" if current.complete() else "not complete"
     raise OffsetConflictError(
         f"epoch {plan.epoch} cannot begin",
         where=f"{plan.start} to {plan.end}, planned by {plan.owner or 'unknown'}",
-        why=f"the ledger holds epoch {old.epoch} of {old.owner or 'unknown'}, {old.start} to {old.end}, {done}",
+        why=f"the ledger holds epoch {current_plan.epoch} of {current_plan.owner or 'unknown'}, "
+        f"{current_plan.start} to {current_plan.end}, {done}",
         remedy="run the task again: it goes on from there",
     )

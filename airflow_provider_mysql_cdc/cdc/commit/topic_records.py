@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import TOPIC_KEY_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import MAX_PARTITIONS, BatchPlan, decode, encode
 from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
 
-TOPIC_KEY_PREFIX = "topic/"
-_LISTED = 10
-_READ = 32_768
+_MAX_LISTED = 10
+_CACHE_SIZE = 32_768
 """Records whose meaning is remembered: a job reads the ledger several times, one of each topic each time."""
 
 
 @dataclass(frozen=True, slots=True)
-class KnownTopic:
+class RecordedTopic:
     """Remember a topic.
 
     Args:
@@ -41,30 +41,30 @@ class KnownTopic:
         return {"partitions": self.partitions, "id": self.id, "epoch": self.epoch}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> KnownTopic:
+    def from_json(cls, data: Mapping[str, Any] | Members) -> RecordedTopic:
         """Read what ``to_json`` wrote.
 
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
+        record = as_members(data)
         return cls(
-            given.whole("partitions", low=1, high=MAX_PARTITIONS), given.text_or_none("id"), given.whole("epoch")
+            record.integer("partitions", low=1, high=MAX_PARTITIONS), record.text_or_none("id"), record.integer("epoch")
         )
 
-    def difference(self, found: TopicInfo | None) -> str:
+    def difference(self, current: TopicInfo | None) -> str:
         """Return what is different about the topic now; empty when nothing is."""
-        if found is None:
+        if current is None:
             return "it was deleted"
-        if self.id is not None and found.id is not None and self.id != found.id:
+        if self.id is not None and current.id is not None and self.id != current.id:
             return "it was deleted and made anew"
-        if self.partitions != found.partitions:
-            return f"it has {found.partitions} partitions in place of {self.partitions}"
+        if self.partitions != current.partitions:
+            return f"it has {current.partitions} partitions in place of {self.partitions}"
         return ""
 
 
-@lru_cache(maxsize=_READ)
-def known_topic(value: bytes) -> KnownTopic:
+@lru_cache(maxsize=_CACHE_SIZE)
+def read_topic_record(value: bytes) -> RecordedTopic:
     """Read the ledger record of a topic.
 
     Args:
@@ -73,60 +73,60 @@ def known_topic(value: bytes) -> KnownTopic:
     Raises:
         DamagedRecordError: It is something else.
     """
-    return KnownTopic.from_json(decode(value))
+    return RecordedTopic.from_json(decode(value))
 
 
-def topic_record(ledger: str, topic: str, known: KnownTopic | None) -> tuple[str, bytes, bytes | None]:
+def topic_record(ledger: str, topic: str, recorded: RecordedTopic | None) -> tuple[str, bytes, bytes | None]:
     """Return the ledger record of a topic, or the one that forgets it.
 
     Args:
         ledger: The ledger topic.
         topic: The topic.
-        known: What to remember; None forgets it.
+        recorded: What to remember; None forgets it.
     """
     key = f"{TOPIC_KEY_PREFIX}{topic}".encode()
-    return ledger, key, None if known is None else encode(known.to_json())
+    return ledger, key, None if recorded is None else encode(recorded.to_json())
 
 
-def differences(
-    known: Mapping[str, KnownTopic],
-    found: Mapping[str, TopicInfo],
-    needed: Iterable[str],
+def topic_differences(
+    recorded: Mapping[str, RecordedTopic],
+    current: Mapping[str, TopicInfo],
+    required: Iterable[str],
     plan: BatchPlan,
 ) -> dict[str, str]:
     """Return what is different about topics into which a batch may write.
 
     Args:
-        known: What the ledger remembers.
-        found: What Kafka says of the topics that exist.
-        needed: Topics of the tables captured at the batch's start, and those beside them.
+        recorded: What the ledger remembers.
+        current: What Kafka says of the topics that exist.
+        required: Topics of the tables captured at the batch's start, and those beside them.
         plan: The batch; its partition counts decide which writer owns what.
 
     Returns:
         Topic to what is different, in order.
     """
-    out: dict[str, str] = {}
+    changed: dict[str, str] = {}
     # A table born inside the batch is not among the tables at its start; its topic is as its first record says.
-    begun = {topic for topic, k in known.items() if k.epoch == plan.epoch}
-    for topic in sorted({*needed, *begun}):
-        if topic in known and (text := known[topic].difference(found.get(topic))):
-            out[topic] = text
-        elif topic in found and plan.partitions.get(topic, found[topic].partitions) != found[topic].partitions:
-            planned = KnownTopic(plan.partitions[topic], None, plan.epoch)
-            out[topic] = f"{planned.difference(found[topic])} since the batch was planned"
-    return out
+    batch_topics = {topic for topic, k in recorded.items() if k.epoch == plan.epoch}
+    for topic in sorted({*required, *batch_topics}):
+        if topic in recorded and (text := recorded[topic].difference(current.get(topic))):
+            changed[topic] = text
+        elif topic in current and plan.partitions.get(topic, current[topic].partitions) != current[topic].partitions:
+            planned = RecordedTopic(plan.partitions[topic], None, plan.epoch)
+            changed[topic] = f"{planned.difference(current[topic])} since the batch was planned"
+    return changed
 
 
-def changed_error(changed: Mapping[str, str], plan: BatchPlan, *, begun: bool) -> TopicChangedError:
+def topics_changed_error(changed: Mapping[str, str], plan: BatchPlan, *, has_commits: bool) -> TopicChangedError:
     """Return the error for topics that are not as they were.
 
     Args:
-        changed: From ``differences``.
+        changed: From ``topic_differences``.
         plan: The batch or snapshot.
-        begun: Whether a part of it is committed.
+        has_commits: Whether a part of it is committed.
     """
-    shown = [f"{topic}: {text}" for topic, text in list(changed.items())[:_LISTED]]
-    more = [f"and {len(changed) - _LISTED} more"] if len(changed) > _LISTED else []
+    listed = [f"{topic}: {text}" for topic, text in list(changed.items())[:_MAX_LISTED]]
+    more = [f"and {len(changed) - _MAX_LISTED} more"] if len(changed) > _MAX_LISTED else []
     remedy = (
         "find out who did it, and keep others from it. To go on with the topics as they are now: DAG "
         "mysql_cdc_reset_offset with offset=stored"
@@ -134,11 +134,11 @@ def changed_error(changed: Mapping[str, str], plan: BatchPlan, *, begun: bool) -
     if plan.kind == "snapshot":
         remedy = remedy.replace("stored", "current") + ", then mysql_cdc_snapshot with again=true"
     else:
-        remedy += " (what this unfinished batch has already committed comes again)" if begun else ""
+        remedy += " (what this unfinished batch has already committed comes again)" if has_commits else ""
         remedy += "; to fill the topics again, trigger mysql_cdc_snapshot with again=true after it"
     return TopicChangedError(
         "topics were changed from outside" if len(changed) > 1 else "a topic was changed from outside",
-        where="; ".join([*shown, *more]),
+        where="; ".join([*listed, *more]),
         why="what a deleted topic held is gone; and where partitions were added, a key's later events would stand in "
         "another partition than its earlier ones",
         remedy=remedy,

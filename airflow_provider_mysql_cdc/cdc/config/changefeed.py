@@ -12,7 +12,7 @@ from airflow_provider_mysql_cdc.cdc.config.changefeed_file import file_propertie
 from airflow_provider_mysql_cdc.cdc.config.enums import ValueFormat
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-_SINK = "sink-uri"
+_SINK_URI = "sink-uri"
 
 
 def changefeed_properties(sink_uri: str, schema_registry: str = "", config: str = "") -> dict[str, str]:
@@ -26,23 +26,23 @@ def changefeed_properties(sink_uri: str, schema_registry: str = "", config: str 
     Raises:
         ConfigError: It is no changefeed to Kafka in Avro, or says what has no equivalent here.
     """
-    parts = _kafka(sink_uri)
-    out = {"kafka.bootstrap.servers": parts.netloc, **_security(parts.scheme)}
-    given = dict(parse_qsl(parts.query, keep_blank_values=True))
-    if given.pop("protocol", "") not in ("avro", "flat-avro"):
+    parts = _kafka_address(sink_uri)
+    out = {"kafka.bootstrap.servers": parts.netloc, **_security_protocol(parts.scheme)}
+    sink_parameters = dict(parse_qsl(parts.query, keep_blank_values=True))
+    if sink_parameters.pop("protocol", "") not in ("avro", "flat-avro"):
         raise ConfigError(
             "the sink's protocol is not avro",
-            where=_SINK,
+            where=_SINK_URI,
             why="of TiCDC's protocols only Avro is written here",
             remedy="add protocol=avro, or write Debezium events (value.format=debezium)",
         )
     out["value.format"] = ValueFormat.TICDC_AVRO.value
-    for name, value in given.items():
-        out |= _parameter(name, value)
+    for name, value in sink_parameters.items():
+        out |= _parameter_properties(name, value)
     return file_properties(config, schema_registry) | out
 
 
-def _kafka(sink_uri: str) -> SplitResult:
+def _kafka_address(sink_uri: str) -> SplitResult:
     try:
         parts = urlsplit(sink_uri)
     except ValueError:
@@ -52,33 +52,33 @@ def _kafka(sink_uri: str) -> SplitResult:
             "the sink has an account in its address"
             if "@" in parts.netloc
             else f"the sink is {parts.scheme or 'no address'}",
-            where=_SINK,
+            where=_SINK_URI,
             why="changes are written to Kafka only, whose account stands in properties of its client (kafka.sasl.*)",
             remedy="write kafka://host:9092/topic?protocol=avro",
         )
     return parts
 
 
-def _security(scheme: str) -> dict[str, str]:
+def _security_protocol(scheme: str) -> dict[str, str]:
     return {"kafka.security.protocol": "ssl"} if scheme == "kafka+ssl" else {}
 
 
-def _same(name: str) -> Callable[[str], dict[str, str]]:
+def _property_setter(name: str) -> Callable[[str], dict[str, str]]:
     return lambda value: {name: value}
 
 
 # Sink parameters; one without an equivalent that would change what is written is refused.
-_PARAMETERS: dict[str, Callable[[str], dict[str, str]]] = {
-    "enable-tidb-extension": _same("enable-tidb-extension"),
-    "avro-decimal-handling-mode": _same("avro-decimal-handling-mode"),
-    "avro-bigint-unsigned-handling-mode": _same("avro-bigint-unsigned-handling-mode"),
-    "partition-num": _same("topic.creation.default.partitions"),
-    "replication-factor": _same("topic.creation.default.replication.factor"),
-    "compression": _same("kafka.compression.type"),
-    "kafka-client-id": _same("kafka.client.id"),
-    "ca": _same("kafka.ssl.ca.location"),
-    "cert": _same("kafka.ssl.certificate.location"),
-    "key": _same("kafka.ssl.key.location"),
+_SINK_PARAMETERS: dict[str, Callable[[str], dict[str, str]]] = {
+    "enable-tidb-extension": _property_setter("enable-tidb-extension"),
+    "avro-decimal-handling-mode": _property_setter("avro-decimal-handling-mode"),
+    "avro-bigint-unsigned-handling-mode": _property_setter("avro-bigint-unsigned-handling-mode"),
+    "partition-num": _property_setter("topic.creation.default.partitions"),
+    "replication-factor": _property_setter("topic.creation.default.replication.factor"),
+    "compression": _property_setter("kafka.compression.type"),
+    "kafka-client-id": _property_setter("kafka.client.id"),
+    "ca": _property_setter("kafka.ssl.ca.location"),
+    "cert": _property_setter("kafka.ssl.certificate.location"),
+    "key": _property_setter("kafka.ssl.key.location"),
     # The transaction protocol decides about these itself.
     **dict.fromkeys(
         ("kafka-version", "max-message-bytes", "max-batch-size", "auto-create-topic", "required-acks"), lambda value: {}
@@ -86,13 +86,13 @@ _PARAMETERS: dict[str, Callable[[str], dict[str, str]]] = {
 }
 
 
-def _parameter(name: str, value: str) -> dict[str, str]:
-    known = _PARAMETERS.get(name)
-    if known is None:
+def _parameter_properties(name: str, value: str) -> dict[str, str]:
+    to_properties = _SINK_PARAMETERS.get(name)
+    if to_properties is None:
         raise ConfigError(
             f"the sink parameter {name} has no equivalent",
-            where=_SINK,
-            why=f"known are {', '.join(_PARAMETERS)}",
+            where=_SINK_URI,
+            why=f"known are {', '.join(_SINK_PARAMETERS)}",
             remedy="remove it, and set the property of Kafka's client that it stands for (kafka.*)",
         )
-    return known(value)
+    return to_properties(value)

@@ -15,23 +15,23 @@ from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import dispatch_rules
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 WHERE = "changefeed configuration"
-_CODEC = "sink.kafka-config.codec-config."
+_CODEC_PREFIX = "sink.kafka-config.codec-config."
 _CODEC_PROPERTIES = (
     "enable-tidb-extension",
     "avro-decimal-handling-mode",
     "avro-bigint-unsigned-handling-mode",
 )
-_TABLES = "set database.include.list and table.include.list, and remove it"
+_TABLE_REMEDY = "set database.include.list and table.include.list, and remove it"
 # Settings that would change what is written: the values that change nothing, and what to do instead.
-_REFUSED: dict[str, tuple[tuple[Any, ...], str]] = {
-    "filter.rules": (([], ["*.*"]), _TABLES),
+_REFUSED_SETTINGS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "filter.rules": (([], ["*.*"]), _TABLE_REMEDY),
     "filter.ignore-txn-start-ts": (([],), "remove it"),
     "filter.event-filters": (([],), "set skipped.operations, and remove it"),
     "sink.column-selectors": (([],), "set column.include.list or column.exclude.list, and remove it"),
     "sink.protocol": (("", "avro", "flat-avro"), "set it to avro"),
     "bdr-mode": ((False,), "remove it"),
     "integrity.integrity-check-level": (("none",), "remove it: rows get no checksums"),
-    f"{_CODEC}avro-enable-watermark": ((False,), "remove it: checkpoints give no records"),
+    f"{_CODEC_PREFIX}avro-enable-watermark": ((False,), "remove it: checkpoints give no records"),
 }
 # How TiCDC works, and settings of other sinks and protocols.
 _NO_EFFECT = re.compile(
@@ -55,13 +55,17 @@ def file_properties(text: str, schema_registry: str) -> dict[str, str]:
     Raises:
         ConfigError: It is no such file, or says what has no equivalent here.
     """
-    settings = dict(_settings(_parsed(text)))
+    settings = dict(_flatten_settings(_parse_toml(text)))
     dispatchers = settings.pop("sink.dispatchers", None)
     url = schema_registry or str(settings.get("sink.schema-registry", ""))
     settings.pop("sink.schema-registry", None)
-    out = {name: _text(settings.pop(_CODEC + name)) for name in _CODEC_PROPERTIES if _CODEC + name in settings}
+    out = {
+        name: _setting_text(settings.pop(_CODEC_PREFIX + name))
+        for name in _CODEC_PROPERTIES
+        if _CODEC_PREFIX + name in settings
+    }
     for name, value in settings.items():
-        _require_known(name, value)
+        _refuse_unsupported(name, value)
     if not url:
         raise ConfigError(
             "no schema registry is named",
@@ -81,7 +85,7 @@ def file_properties(text: str, schema_registry: str) -> dict[str, str]:
     return {**out, "schema-registry": url, "dispatchers": rules}
 
 
-def _parsed(text: str) -> dict[str, Any]:
+def _parse_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -90,21 +94,21 @@ def _parsed(text: str) -> dict[str, Any]:
         ) from None
 
 
-def _settings(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten_settings(table: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """Yield the settings of a file by their full names."""
     for name, value in table.items():
         if isinstance(value, dict):
-            yield from _settings(value, f"{path}{name}.")
+            yield from _flatten_settings(value, f"{path}{name}.")
         else:
             yield path + name, value
 
 
-def _text(value: Any) -> str:
+def _setting_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _require_known(name: str, value: Any) -> None:
-    accepted, remedy = _REFUSED.get(name, ((), "remove it"))
+def _refuse_unsupported(name: str, value: Any) -> None:
+    accepted, remedy = _REFUSED_SETTINGS.get(name, ((), "remove it"))
     if value in accepted or _NO_EFFECT.fullmatch(name):
         return
     raise ConfigError(

@@ -2,45 +2,46 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, NameAdjustmentMode
 from airflow_provider_mysql_cdc.cdc.config.event_fields import EVENT_CONTRACT
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, PinScope
 from airflow_provider_mysql_cdc.cdc.config.parse_value import KeyColumns, Patterns
 
-_HOW = (
+_PATTERN_HINT = (
     "Comma-separated regular expressions, each for a whole `database.table.column`, ASCII letters without case; "
     "`\\,` is a comma."
 )
 
 
-def _columns(name: str, doc: str, *refs: str, old: tuple[str, ...] = ()) -> Field[Patterns]:
-    return Field(name, parse.patterns, Patterns(), doc, Group.COLUMNS, aliases=old, refs=refs)
+def _column_patterns(name: str, doc: str, *refs: str, aliases: tuple[str, ...] = ()) -> Field[Patterns]:
+    return Field(name, parse_value.patterns, Patterns(), doc, Group.COLUMNS, aliases=aliases, refs=refs)
 
 
-COLUMN_INCLUDE_LIST = _columns(
+COLUMN_INCLUDE_LIST = _column_patterns(
     "column.include.list",
-    f"Columns in the values of events; all when empty. Keys keep their columns. {_HOW}",
+    f"Columns in the values of events; all when empty. Keys keep their columns. {_PATTERN_HINT}",
     "COL-01",
     "COL-02",
     "CFG-15",
-    old=("column.whitelist",),
+    aliases=("column.whitelist",),
 )
-COLUMN_EXCLUDE_LIST = _columns(
+COLUMN_EXCLUDE_LIST = _column_patterns(
     "column.exclude.list",
-    f"Columns left out of the values of events; not together with the include list. Keys keep their columns. {_HOW}",
+    f"Columns left out of the values of events; not together with the include list. Keys keep their columns. "
+    f"{_PATTERN_HINT}",
     "COL-01",
     "COL-02",
     "CFG-14",
-    old=("column.blacklist",),
+    aliases=("column.blacklist",),
 )
-COLUMN_PROPAGATE_SOURCE_TYPE = _columns(
+COLUMN_PROPAGATE_SOURCE_TYPE = _column_patterns(
     "column.propagate.source.type",
     "Columns whose field schema in values gets the parameters `__debezium.source.column.type`, `.length`, `.scale`, "
-    f"`.name` and, with `include.schema.comments`, `.comment`. {_HOW}",
+    f"`.name` and, with `include.schema.comments`, `.comment`. {_PATTERN_HINT}",
     "COL-11",
 )
-DATATYPE_PROPAGATE_SOURCE_TYPE = _columns(
+DATATYPE_PROPAGATE_SOURCE_TYPE = _column_patterns(
     "datatype.propagate.source.type",
     "As `column.propagate.source.type`, for all columns of a type. Comma-separated regular expressions, each for a "
     "whole `database.table.TYPE`, where the type is written as in `INT UNSIGNED`, without a length.",
@@ -48,7 +49,7 @@ DATATYPE_PROPAGATE_SOURCE_TYPE = _columns(
 )
 MESSAGE_KEY_COLUMNS: Field[KeyColumns] = Field(
     "message.key.columns",
-    parse.key_columns,
+    parse_value.key_columns,
     KeyColumns(),
     "Key columns by table, `table:column,column;table:column`; table and column are regular expressions. Overrides the "
     "primary key. No rule of this chapter changes the values in a key.",
@@ -57,13 +58,13 @@ MESSAGE_KEY_COLUMNS: Field[KeyColumns] = Field(
 )
 
 
-def _sanitize(value: str) -> str:
-    return "avro" if parse.boolean(value) else "none"
+def _adjustment_mode(value: str) -> str:
+    return "avro" if parse_value.boolean(value) else "none"
 
 
 SCHEMA_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     "schema.name.adjustment.mode",
-    parse.choice(NameAdjustmentMode),
+    parse_value.choice(NameAdjustmentMode),
     NameAdjustmentMode.NONE,
     "How the names of tables' schemas are adjusted to what Avro allows. Topics keep their names. The manuals' samples "
     "of contract 1.9 show names that are not adjusted, against its default.",
@@ -75,12 +76,12 @@ SCHEMA_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
 )
 FIELD_NAME_ADJUSTMENT_MODE: Field[NameAdjustmentMode] = Field(
     "field.name.adjustment.mode",
-    parse.choice(NameAdjustmentMode),
+    parse_value.choice(NameAdjustmentMode),
     NameAdjustmentMode.NONE,
     "How column names are adjusted to what Avro allows for field names, in values and keys. Two columns of a table "
     "whose names become equal stop the run. `sanitize.field.names=true` is read as `avro`, `false` as `none`.",
     Group.COLUMNS,
-    aliases=(Alias("sanitize.field.names", _sanitize),),
+    aliases=(Alias("sanitize.field.names", _adjustment_mode),),
     enum=NameAdjustmentMode.docs(),
     refs=("COL-15",),
 )
@@ -99,13 +100,13 @@ CONVERTERS: Field[tuple[str, ...]] = Field(
 )
 SNAPSHOT_INCLUDE_COLLECTION_LIST: Field[Patterns] = Field(
     "snapshot.include.collection.list",
-    parse.patterns,
+    parse_value.patterns,
     Patterns(),
     "Captured tables (`database.table`) whose rows the snapshot reads; all when empty. The structure of the others is "
     "recorded, and their changes are captured. Comma-separated regular expressions for the whole name.",
     Group.SNAPSHOT,
     refs=("SNAP-49",),
-    decides=Decides.SNAPSHOT,
+    pin_scope=PinScope.SNAPSHOT,
 )
 SNAPSHOT_SELECT_STATEMENT_OVERRIDES: Field[tuple[str, ...]] = Field(
     "snapshot.select.statement.overrides",
@@ -116,5 +117,5 @@ SNAPSHOT_SELECT_STATEMENT_OVERRIDES: Field[tuple[str, ...]] = Field(
     "Nullable columns that the statement does not give are NULL.",
     Group.SNAPSHOT,
     refs=("SNAP-50", "SNAP-51"),
-    decides=Decides.SNAPSHOT,
+    pin_scope=PinScope.SNAPSHOT,
 )

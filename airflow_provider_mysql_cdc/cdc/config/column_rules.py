@@ -14,22 +14,22 @@ from airflow_provider_mysql_cdc.cdc.config.converters import (
     BOOLEAN_CONVERTERS,
     ConverterRefusedError,
     LoadedConverter,
-    load,
+    load_converter,
 )
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns, boolean, patterns
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
-TRUNCATE = "column.truncate.to."
-MASK = "column.mask.with."
-HASH_V2 = "column.mask.hash.v2."
-HASH = "column.mask.hash."
-PREFIXES = (TRUNCATE, MASK, HASH_V2, HASH)
+TRUNCATE_PREFIX = "column.truncate.to."
+MASK_PREFIX = "column.mask.with."
+HASH_V2_PREFIX = "column.mask.hash.v2."
+HASH_PREFIX = "column.mask.hash."
+PREFIXES = (TRUNCATE_PREFIX, MASK_PREFIX, HASH_V2_PREFIX, HASH_PREFIX)
 """Family prefixes; a longer one stands before its own prefix."""
 
-_CHARS = re.compile(r"(\d+)\.chars")
-_SALTED = re.compile(r"([^.]+)\.with\.salt\.(.+)", re.DOTALL)
+_LENGTH_SUFFIX = re.compile(r"(\d+)\.chars")
+_HASH_SUFFIX = re.compile(r"([^.]+)\.with\.salt\.(.+)", re.DOTALL)
 
 ALGORITHMS: dict[str, str] = {
     "MD5": "md5",
@@ -85,47 +85,47 @@ class ColumnFamilies:
     problems: list[Problem] = field(default_factory=list)
 
 
-def read(given: Mapping[str, Mapping[str, str]]) -> ColumnFamilies:
+def read_column_rules(members: Mapping[str, Mapping[str, str]]) -> ColumnFamilies:
     """Read the families of truncation, masks and hashes.
 
     Args:
-        given: Property text by family prefix and by name without it.
+        members: Property text by family prefix and by name without it.
     """
     out = ColumnFamilies()
     out.rules = tuple(
-        found
-        for prefix in (TRUNCATE, MASK, HASH, HASH_V2)
-        for rest, text in given.get(prefix, {}).items()
-        for found in _rule(out, prefix, rest, text)
+        rule
+        for prefix in (TRUNCATE_PREFIX, MASK_PREFIX, HASH_PREFIX, HASH_V2_PREFIX)
+        for rest, text in members.get(prefix, {}).items()
+        for rule in _parse_rule(out, prefix, rest, text)
     )
     return out
 
 
-def _rule(out: ColumnFamilies, prefix: str, rest: str, text: str) -> Iterator[tuple[ColumnRule, Patterns]]:
+def _parse_rule(out: ColumnFamilies, prefix: str, suffix: str, text: str) -> Iterator[tuple[ColumnRule, Patterns]]:
     try:
         columns = patterns(text)
         if not columns:
             raise ValueError("must name columns")
-        yield _PARSERS[prefix](rest), columns
+        yield _PARSERS[prefix](suffix), columns
     except ValueError as e:
-        out.problems.append(Problem(prefix + rest, str(e), "Correct the property", text))
+        out.problems.append(Problem(prefix + suffix, str(e), "Correct the property", text))
 
 
-def _chars(kind: RuleKind, least: int) -> Callable[[str], ColumnRule]:
-    def parse(rest: str) -> ColumnRule:
-        match = _CHARS.fullmatch(rest)
+def _length_parser(kind: RuleKind, minimum: int) -> Callable[[str], ColumnRule]:
+    def parse(suffix: str) -> ColumnRule:
+        match = _LENGTH_SUFFIX.fullmatch(suffix)
         if match is None:
             raise ValueError("the name must end in a number and .chars, as in 10.chars")
-        if int(match[1]) < least:
-            raise ValueError(f"the number must be at least {least}")
+        if int(match[1]) < minimum:
+            raise ValueError(f"the number must be at least {minimum}")
         return ColumnRule(kind, int(match[1]))
 
     return parse
 
 
-def _hash(kind: RuleKind) -> Callable[[str], ColumnRule]:
-    def parse(rest: str) -> ColumnRule:
-        match = _SALTED.fullmatch(rest)
+def _hash_parser(kind: RuleKind) -> Callable[[str], ColumnRule]:
+    def parse(suffix: str) -> ColumnRule:
+        match = _HASH_SUFFIX.fullmatch(suffix)
         if match is None:
             raise ValueError("the name must end in an algorithm and a salt, as in SHA-256.with.salt.SALT")
         algorithm = ALGORITHMS.get(match[1].upper())
@@ -137,42 +137,42 @@ def _hash(kind: RuleKind) -> Callable[[str], ColumnRule]:
 
 
 _PARSERS: dict[str, Callable[[str], ColumnRule]] = {
-    TRUNCATE: _chars(RuleKind.TRUNCATE, 0),
-    MASK: _chars(RuleKind.MASK, 0),
-    HASH: _hash(RuleKind.HASH),
-    HASH_V2: _hash(RuleKind.HASH_V2),
+    TRUNCATE_PREFIX: _length_parser(RuleKind.TRUNCATE, 0),
+    MASK_PREFIX: _length_parser(RuleKind.MASK, 0),
+    HASH_PREFIX: _hash_parser(RuleKind.HASH),
+    HASH_V2_PREFIX: _hash_parser(RuleKind.HASH_V2),
 }
 
 
-def read_converters(out: ColumnFamilies, given: Mapping[str, Mapping[str, str]]) -> None:
+def read_converters(out: ColumnFamilies, settings_by_name: Mapping[str, Mapping[str, str]]) -> None:
     """Read the converters.
 
     Args:
         out: Gets converters and problems.
-        given: Per name in ``converters``, its settings by name.
+        settings_by_name: Per name in ``converters``, its settings by name.
     """
-    found: list[BooleanConverter | LoadedConverter] = []
-    for name, settings in given.items():
+    converters: list[BooleanConverter | LoadedConverter] = []
+    for name, settings in settings_by_name.items():
         if settings.get("type", "").strip() in BOOLEAN_CONVERTERS:
-            found.append(_boolean_converter(out, name, settings))
+            converters.append(_boolean_converter(out, name, settings))
             continue
         try:
-            found.append(load(name, settings))
+            converters.append(load_converter(name, settings))
         except ConverterRefusedError as e:
             out.problems.append(Problem(f"{name}.type", str(e), e.fix, settings.get("type")))
-    out.converters = tuple(found)
+    out.converters = tuple(converters)
 
 
 def _boolean_converter(out: ColumnFamilies, name: str, settings: Mapping[str, str]) -> BooleanConverter:
-    made = BooleanConverter()
+    converter = BooleanConverter()
     for setting, text in settings.items():
         try:
             if setting == "selector":
-                made = BooleanConverter(patterns(text), made.check_length)
+                converter = BooleanConverter(patterns(text), converter.check_length)
             elif setting == "length.checker":
-                made = BooleanConverter(made.selector, boolean(text) if text.strip() else True)
+                converter = BooleanConverter(converter.selector, boolean(text) if text.strip() else True)
             elif setting != "type":
                 raise ValueError("is no setting of this converter; there are selector and length.checker")
         except ValueError as e:
             out.problems.append(Problem(f"{name}.{setting}", str(e), "Correct the value, or remove it", text))
-    return made
+    return converter

@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import kafka
-from airflow_provider_mysql_cdc.cdc.config import read_properties as read
+from airflow_provider_mysql_cdc.cdc.config import kafka, read_properties
 from airflow_provider_mysql_cdc.cdc.config.column_rules import BooleanConverter
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup, Problem
 from airflow_provider_mysql_cdc.cdc.config.kafka import KafkaRole
-from airflow_provider_mysql_cdc.cdc.config.property_families import Families
-from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_secret, shown
+from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
+from airflow_provider_mysql_cdc.cdc.config.property_names import hide_salt, is_secret, redact
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.column_rule import ColumnRule, RuleKind
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
@@ -36,7 +35,8 @@ BUILTIN_DATABASES = frozenset({"mysql", "performance_schema", "sys", "informatio
 class ConnectorConfig:
     """Hold a checked configuration.
 
-    Make one with ``from_properties``, ``from_connect_json`` or ``sources.load``; read it with ``cfg[F.NAME]``.
+    Make one with ``from_properties``, ``from_connect_json`` or ``property_sources.load_config``; read it with
+    ``cfg[F.NAME]``.
 
     Args:
         texts: Property text by name, older names replaced, secrets in clear.
@@ -47,23 +47,23 @@ class ConnectorConfig:
 
     texts: Mapping[str, str]
     values: Mapping[str, Any] = field(compare=False)
-    families: Families = field(compare=False)
+    families: PropertyFamilies = field(compare=False)
     notes: tuple[str, ...] = field(compare=False)
 
     @classmethod
     def from_properties(
-        cls, properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str] | None = None
+        cls, properties: Mapping[str, object], describe_sources: Callable[[Field[Any]], str] | None = None
     ) -> ConnectorConfig:
         """Check properties and return the configuration.
 
         Args:
             properties: Property values by name, in the names of either Debezium generation.
-            looked_in: Says for a missing property where it was looked for.
+            describe_sources: Says for a missing property where it was looked for.
 
         Raises:
             ConfigError: With every problem, not only the first (FAULT-02).
         """
-        result = read.read(properties, looked_in)
+        result = read_properties.read_properties(properties, describe_sources)
         if result.problems:
             raise config_error(result.problems)
         return cls(result.texts, result.values, result.families, tuple(result.notes))
@@ -75,34 +75,34 @@ class ConnectorConfig:
         Raises:
             ConfigError: With every problem, or because the document is not of one of these forms.
         """
-        return cls.from_properties(read.connect_properties(document))
+        return cls.from_properties(read_properties.connect_properties(document))
 
     @staticmethod
     def check(properties: Mapping[str, object]) -> list[Problem]:
         """Return all problems of a configuration; empty when it can be used."""
-        return read.read(properties, None).problems
+        return read_properties.read_properties(properties, None).problems
 
-    def __getitem__(self, wanted: Field[T]) -> T:
+    def __getitem__(self, declared: Field[T]) -> T:
         # Asked for some hundred times a table: a look-up of its own is made for what is derived alone.
-        value: T = self.values.get(wanted.name, _ABSENT)
+        value: T = self.values.get(declared.name, _ABSENT)
         if value is not _ABSENT:
             return value
-        return wanted.default if wanted.derive is None else wanted.derive(Lookup(self.values))
+        return declared.default if declared.derive is None else declared.derive(Lookup(self.values))
 
-    def given(self, wanted: Field[Any]) -> bool:
+    def is_set(self, declared: Field[Any]) -> bool:
         """Say whether the property was given, rather than taken from its default."""
-        return wanted.name in self.values
+        return declared.name in self.values
 
     def properties(self) -> dict[str, str]:
         """Return what was given under today's names, **secrets in clear**; ``from_properties`` reads it back."""
         return dict(self.texts)
 
-    def shown(self) -> dict[str, str]:
+    def redacted_properties(self) -> dict[str, str]:
         """Return what was given, secrets as ``***``; fit for logs."""
-        return {hide_salt(name): shown(name, text) for name, text in sorted(self.texts.items())}
+        return {hide_salt(name): redact(name, text) for name, text in sorted(self.texts.items())}
 
     def __repr__(self) -> str:
-        return f"ConnectorConfig({', '.join(f'{n}={v!r}' for n, v in self.shown().items())})"
+        return f"ConnectorConfig({', '.join(f'{n}={v!r}' for n, v in self.redacted_properties().items())})"
 
     def captures_database(self, database: str) -> bool:
         """Say whether any table of a database can be captured (STRM-12, STRM-14)."""
@@ -120,36 +120,36 @@ class ConnectorConfig:
             return include.matches(str(table))
         return not self[F.TABLE_EXCLUDE_LIST].matches(str(table))
 
-    def follows(self, table: TableId) -> bool:
+    def needs_schema(self, table: TableId) -> bool:
         """Say whether the stream needs a table's structure: it is captured, or holds the signals."""
         return table == self[F.SIGNAL_DATA_COLLECTION] or self.captures(table)
 
-    def describes_database(self, database: str) -> bool:
+    def stores_database_ddl(self, database: str) -> bool:
         """Say whether the history and the schema change topic describe a database (SCH-10)."""
         if self[F.STORE_ONLY_CAPTURED_TABLES_DDL] or self[F.STORE_ONLY_CAPTURED_DATABASES_DDL]:
             return self.captures_database(database)
         return not self[F.TABLE_IGNORE_BUILTIN] or database.lower() not in BUILTIN_DATABASES
 
-    def describes(self, table: TableId) -> bool:
+    def stores_ddl(self, table: TableId) -> bool:
         """Say whether the history and the schema change topic describe a table (SCH-10)."""
         if self[F.STORE_ONLY_CAPTURED_TABLES_DDL]:
-            return self.follows(table)
-        return table == self[F.SIGNAL_DATA_COLLECTION] or self.describes_database(table.db)
+            return self.needs_schema(table)
+        return table == self[F.SIGNAL_DATA_COLLECTION] or self.stores_database_ddl(table.db)
 
-    def takes_signals_from(self, channel: str) -> bool:
+    def accepts_signals_from(self, channel: str) -> bool:
         """Say whether signals of a channel are carried out; those of Airflow always are."""
         return channel == "airflow" or channel in self[F.SIGNAL_ENABLED_CHANNELS]
 
-    def reads_rows(self, table: TableId) -> bool:
+    def snapshots_rows(self, table: TableId) -> bool:
         """Say whether the snapshot reads the rows of a captured table (SNAP-49)."""
         listed = self[F.SNAPSHOT_INCLUDE_COLLECTION_LIST]
         return not listed or listed.matches(str(table))
 
     def select_override(self, table: TableId) -> str | None:
         """Return the statement that the snapshot runs in place of reading the whole table (SNAP-50), or None."""
-        return self.families.selects.get(str(table))
+        return self.families.select_overrides.get(str(table))
 
-    def route(self, topic: str) -> Destination:
+    def route_topic(self, topic: str) -> Destination:
         """Return where the records of a topic go behind the transforms (TOPIC-05).
 
         Args:
@@ -158,21 +158,21 @@ class ConnectorConfig:
         Raises:
             ConfigError: Kafka does not allow the new name, or the topic is one that this provider needs for itself.
         """
-        to = self.families.transforms.route(topic)
-        if to.topic == topic:
-            return to
+        destination = self.families.transforms.route(topic)
+        if destination.topic == topic:
+            return destination
         what = ""
-        if not _TOPIC.fullmatch(to.topic) or to.topic in (".", ".."):
+        if not _TOPIC.fullmatch(destination.topic) or destination.topic in (".", ".."):
             what = "is no topic name that Kafka allows"
-        elif to.topic in (self.ledger_topic, self.history_topic, self[F.DEAD_LETTER_TOPIC]):
+        elif destination.topic in (self.ledger_topic, self.history_topic, self[F.DEAD_LETTER_TOPIC]):
             what = "is not for events: it is the ledger, the schema history or the dead letters"
         if what:
             raise ConfigError(
-                f"{F.TRANSFORMS.name} routes to {to.topic!r}, which {what}",
+                f"{F.TRANSFORMS.name} routes to {destination.topic!r}, which {what}",
                 where=f"records of topic {topic}",
                 remedy="correct the replacement, or narrow the regular expression of the transform",
             )
-        return to
+        return destination
 
     def includes_column(self, table: TableId, column: str) -> bool:
         """Say whether a column goes into the values of events (COL-02)."""
@@ -192,11 +192,13 @@ class ConnectorConfig:
         if not self.has_column_rules:
             return ()
         name = f"{table}.{column}"
-        found = {rule.kind: rule for rule, columns in reversed(self.families.columns.rules) if columns.matches(name)}
+        rules_by_kind = {
+            rule.kind: rule for rule, columns in reversed(self.families.columns.rules) if columns.matches(name)
+        }
         by_type = self[F.DATATYPE_PROPAGATE_SOURCE_TYPE].matches(f"{table}.{datatype}")
         if by_type or self[F.COLUMN_PROPAGATE_SOURCE_TYPE].matches(name):
-            found[RuleKind.SOURCE_TYPE] = ColumnRule(RuleKind.SOURCE_TYPE)
-        return tuple(found[kind] for kind in RuleKind if kind in found)
+            rules_by_kind[RuleKind.SOURCE_TYPE] = ColumnRule(RuleKind.SOURCE_TYPE)
+        return tuple(rules_by_kind[kind] for kind in RuleKind if kind in rules_by_kind)
 
     @property
     def has_column_rules(self) -> bool:
@@ -234,19 +236,19 @@ class ConnectorConfig:
             connect_timeout_s=self[F.CONNECT_TIMEOUT_MS] / 1000,
             query_timeout_s=self[F.DATABASE_QUERY_TIMEOUT_MS] / 1000,
             silence_timeout_s=self[F.SOURCE_SILENCE_TIMEOUT_MS] / 1000,
-            driver_options=self.families.driver,
+            driver_options=self.families.driver_options,
         )
 
     @property
-    def ticdc(self) -> bool:
+    def is_ticdc(self) -> bool:
         """Whether records of tables are written in TiCDC's protocol."""
         return F.is_ticdc(Lookup(self.values))
 
-    def avro(self, part: F.Part) -> bool:
+    def is_avro(self, part: F.ConverterPart) -> bool:
         """Say whether keys or values are written as Avro."""
         return F.is_avro(Lookup(self.values), part)
 
-    def registry_settings(self, part: F.Part) -> RegistrySettings | None:
+    def registry_settings(self, part: F.ConverterPart) -> RegistrySettings | None:
         """Return how to reach the schema registry of keys or of values; None when they are not Avro."""
         return F.registry_settings(Lookup(self.values), part)
 
@@ -257,19 +259,19 @@ class ConnectorConfig:
             role: Kind of client: ``producer``, ``consumer`` or ``admin``. Settings of other kinds are left out; with
                 None they are not, and librdkafka warns of those it passes over.
         """
-        settings = kafka.merge(self.families.kafka, None if role is None else KafkaRole(role))
-        guarded = {name: Secret(text) if is_secret(name) else text for name, text in settings.items()}
-        return {"bootstrap.servers": self[F.KAFKA_BOOTSTRAP_SERVERS], **guarded}
+        settings = kafka.merge_settings(self.families.kafka_settings, None if role is None else KafkaRole(role))
+        wrapped = {name: Secret(text) if is_secret(name) else text for name, text in settings.items()}
+        return {"bootstrap.servers": self[F.KAFKA_BOOTSTRAP_SERVERS], **wrapped}
 
     def signal_kafka_settings(self) -> dict[str, str | Secret]:
         """Return settings for the consumer of signals; its cluster may be another than that of the events."""
-        settings = kafka.merge_signals(self.families.kafka)
-        guarded = {name: Secret(text) if is_secret(name) else text for name, text in settings.items()}
-        return {"bootstrap.servers": self[F.SIGNAL_KAFKA_BOOTSTRAP_SERVERS], **guarded}
+        settings = kafka.merge_signal_settings(self.families.kafka_settings)
+        wrapped = {name: Secret(text) if is_secret(name) else text for name, text in settings.items()}
+        return {"bootstrap.servers": self[F.SIGNAL_KAFKA_BOOTSTRAP_SERVERS], **wrapped}
 
     def topic_creation_settings(self) -> dict[str, str]:
         """Return the settings of ``topic.creation.default.*``, without partitions and replication factor."""
-        return dict(self.families.topic)
+        return dict(self.families.topic_settings)
 
     def server_id(self, writer: int) -> int:
         """Return the replication client id of a writer, 0 to 63.
@@ -297,19 +299,21 @@ class ConnectorConfig:
         return self[F.HISTORY_KAFKA_TOPIC]
 
 
-def config_error(problems: list[Problem], origin: Mapping[str, str] | None = None) -> ConfigError:
+def config_error(problems: list[Problem], origins: Mapping[str, str] | None = None) -> ConfigError:
     """Return one error for all problems.
 
     Args:
         problems: The problems, at least one.
-        origin: Where properties came from, by name as given, or None.
+        origins: Where properties came from, by name as given, or None.
     """
-    origin = origin or {}
+    origins = origins or {}
     remedy = "Correct the configuration; docs/properties.md explains every property"
     if len(problems) == 1:
-        only = problems[0]
-        shown = "" if only.value is None else f" (value {only.short_value()})"
-        return ConfigError(f"{only.name}{shown}: {only.what}", where=origin.get(only.name, ""), remedy=only.fix)
-    lines = [f"{i}. {p}" + (f" [{origin[p.name]}]" if p.name in origin else "") for i, p in enumerate(problems, 1)]
+        problem = problems[0]
+        value_text = "" if problem.value is None else f" (value {problem.short_value()})"
+        return ConfigError(
+            f"{problem.name}{value_text}: {problem.what}", where=origins.get(problem.name, ""), remedy=problem.fix
+        )
+    lines = [f"{i}. {p}" + (f" [{origins[p.name]}]" if p.name in origins else "") for i, p in enumerate(problems, 1)]
     why = "".join(f"\n  {line}" for line in lines) + "\n"
     return ConfigError(f"The configuration has {len(problems)} problems", why=why, remedy=remedy)

@@ -17,12 +17,12 @@ BOOLEAN_CONVERTERS = (
 JAVA_PACKAGES = ("io.debezium.", "io.confluent.", "org.apache.kafka.", "java.", "javax.")
 """Packages of Java that no Python module is looked for in."""
 
-IMPORTABLE = (
+IMPORTABLE_HINT = (
     "its module must be importable by the Airflow worker and by the Spark driver and executors "
     "(spark-submit --py-files, or installed there)"
 )
-_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
-_METHODS = ("configure", "converter_for")
+_CLASS_PATH = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)+")
+_REQUIRED_METHODS = ("configure", "converter_for")
 
 
 class ConverterRefusedError(ValueError):
@@ -53,7 +53,7 @@ class LoadedConverter:
     instance: Any
 
 
-def load(name: str, settings: Mapping[str, str]) -> LoadedConverter:
+def load_converter(name: str, settings: Mapping[str, str]) -> LoadedConverter:
     """Return a converter, made and configured.
 
     Args:
@@ -68,9 +68,9 @@ def load(name: str, settings: Mapping[str, str]) -> LoadedConverter:
         what = f"is no converter that exists here; there is {BOOLEAN_CONVERTERS[0]}" if path else "is missing"
         fix = "Remove the converter, or name that one, or one written in Python (docs/custom-converters.md)"
         raise ConverterRefusedError(what, fix)
-    made = _class(path)
+    converter_class = _load_class(path)
     try:
-        instance = made()
+        instance = converter_class()
         instance.configure({k: v for k, v in settings.items() if k != "type"})
     except Exception as error:
         raise ConverterRefusedError(
@@ -80,20 +80,20 @@ def load(name: str, settings: Mapping[str, str]) -> LoadedConverter:
     return LoadedConverter(name, path, instance)
 
 
-def _class(path: str) -> type[Any]:
-    fix = f"Name a class as package.module.Class; {IMPORTABLE}"
-    if not _PATH.fullmatch(path):
+def _load_class(path: str) -> type[Any]:
+    fix = f"Name a class as package.module.Class; {IMPORTABLE_HINT}"
+    if not _CLASS_PATH.fullmatch(path):
         raise ConverterRefusedError("is no dotted path of a Python class", fix)
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(importlib.import_module(module), name, None)
+        candidate = getattr(importlib.import_module(module), name, None)
     except Exception as error:
         why = f"module {module} cannot be imported: {type(error).__name__}: {error}"
         raise ConverterRefusedError(why, f"{fix}; a class of Java cannot be used: write it in Python") from error
-    if found is None:
+    if candidate is None:
         raise ConverterRefusedError(f"module {module} has no class {name}", fix)
-    missing = [m for m in _METHODS if not callable(getattr(found, m, None))]
-    if not isinstance(found, type) or missing:
+    missing = [m for m in _REQUIRED_METHODS if not callable(getattr(candidate, m, None))]
+    if not isinstance(candidate, type) or missing:
         lacks = f": it lacks {' and '.join(missing)}" if missing else ""
         raise ConverterRefusedError(f"is not a class of a converter{lacks}", f"See docs/custom-converters.md; {fix}")
-    return found
+    return candidate

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.table_filter import TableFilter
-from airflow_provider_mysql_cdc.cdc.config.topic_expression import checked_expression, topic_of_table
+from airflow_provider_mysql_cdc.cdc.config.topic_expression import topic_of_table, validate_expression
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.model.partition_rule import NAMES, PartitionRule
+from airflow_provider_mysql_cdc.cdc.model.partition_rule import DISPATCHER_NAMES, PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 WHERE = "dispatchers"
@@ -50,10 +50,10 @@ def dispatch_rules(text: str) -> tuple[DispatchRule, ...]:
     try:
         items = json.loads(text)
     except ValueError as error:
-        raise _wrong("is no JSON", str(error)) from None
+        raise _invalid("is no JSON", str(error)) from None
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
-        raise _wrong("is no list of objects", text)
-    return tuple(_rule(item, number) for number, item in enumerate(items, 1))
+        raise _invalid("is no list of objects", text)
+    return tuple(_parse_rule(item, number) for number, item in enumerate(items, 1))
 
 
 def rule_for(rules: tuple[DispatchRule, ...], table: TableId) -> DispatchRule:
@@ -76,31 +76,31 @@ def rule_for(rules: tuple[DispatchRule, ...], table: TableId) -> DispatchRule:
     )
 
 
-def _rule(item: Mapping[str, Any], number: int) -> DispatchRule:
+def _parse_rule(item: Mapping[str, Any], number: int) -> DispatchRule:
     where = f"{WHERE}, rule {number}"
     unknown = [name for name in item if name not in _MEMBERS]
     if unknown:
-        raise _wrong(f"has a member {unknown[0]} that is not known", f"known are {', '.join(_MEMBERS)}", where)
-    matcher = _texts(item, "matcher", where)
+        raise _invalid(f"has a member {unknown[0]} that is not known", f"known are {', '.join(_MEMBERS)}", where)
+    matcher = _text_list(item, "matcher", where)
     if not matcher:
-        raise _wrong("has no matcher", "a rule says which tables it is for", where)
+        raise _invalid("has no matcher", "a rule says which tables it is for", where)
     topic = item.get("topic")
     if not isinstance(topic, str):
-        raise _wrong("has no topic", "with Avro each table needs a topic of its own", where)
+        raise _invalid("has no topic", "with Avro each table needs a topic of its own", where)
     name = item.get("partition", item.get("dispatcher", "default"))
-    if name not in NAMES:
-        raise _wrong(f"has partition {name!r}", f"known are {', '.join(NAMES)}", where)
-    rule = PartitionRule(name, str(item.get("index", "")), tuple(_texts(item, "columns", where)))
-    return DispatchRule(TableFilter(matcher, where), checked_expression(topic, where), rule)
+    if name not in DISPATCHER_NAMES:
+        raise _invalid(f"has partition {name!r}", f"known are {', '.join(DISPATCHER_NAMES)}", where)
+    rule = PartitionRule(name, str(item.get("index", "")), tuple(_text_list(item, "columns", where)))
+    return DispatchRule(TableFilter(matcher, where), validate_expression(topic, where), rule)
 
 
-def _texts(item: Mapping[str, Any], name: str, where: str) -> list[str]:
-    found = item.get(name, [])
-    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
-        raise _wrong(f"has a {name} that is no list of texts", repr(found), where)
-    return found
+def _text_list(item: Mapping[str, Any], name: str, where: str) -> list[str]:
+    texts = item.get(name, [])
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise _invalid(f"has a {name} that is no list of texts", repr(texts), where)
+    return texts
 
 
-def _wrong(what: str, why: str, where: str = WHERE) -> ConfigError:
+def _invalid(what: str, why: str, where: str = WHERE) -> ConfigError:
     subject = "the property" if where == WHERE else "the rule"
     return ConfigError(f"{subject} {what}", where=where, why=why, remedy=f"write for example {_EXAMPLE}")

@@ -43,7 +43,7 @@ class SnapshotMode(DocEnum):
     RECOVERY = "recovery", "record the structure again for a lost schema history; the stored offset stays"
 
     @property
-    def rows(self) -> bool:
+    def reads_rows(self) -> bool:
         """Say whether the snapshot reads rows, not only the structure of tables."""
         return self not in (SnapshotMode.NO_DATA, SnapshotMode.NEVER, SnapshotMode.RECOVERY)
 

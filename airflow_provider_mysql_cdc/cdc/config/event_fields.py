@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import (
     BigIntUnsignedHandlingMode,
     BinaryHandlingMode,
@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.config.enums import (
     TimePrecisionMode,
 )
 from airflow_provider_mysql_cdc.cdc.config.failure_fields import DEAD_LETTER_TOPIC
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope
 from airflow_provider_mysql_cdc.cdc.config.signal_fields import signal_topics
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 
@@ -29,25 +29,34 @@ def _flag(
     doc: str,
     group: Group,
     *refs: str,
-    ours: bool = False,
-    decides: Decides = Decides.EVENTS,
+    provider_specific: bool = False,
+    pin_scope: PinScope = PinScope.EVENTS,
 ) -> Field[bool]:
-    return Field(name, parse.boolean, default, doc, group, ours=ours, refs=refs, decides=decides)
+    return Field(
+        name,
+        parse_value.boolean,
+        default,
+        doc,
+        group,
+        provider_specific=provider_specific,
+        refs=refs,
+        pin_scope=pin_scope,
+    )
 
 
 DECIMAL_HANDLING_MODE: Field[DecimalHandlingMode] = Field(
     "decimal.handling.mode",
-    parse.choice(DecimalHandlingMode),
+    parse_value.choice(DecimalHandlingMode),
     DecimalHandlingMode.PRECISE,
     "How DECIMAL and NUMERIC are represented.",
     Group.EVENTS,
     enum=DecimalHandlingMode.docs(),
-    form=True,
+    in_connection_form=True,
     refs=("CFG-23",),
 )
 BIGINT_UNSIGNED_HANDLING_MODE: Field[BigIntUnsignedHandlingMode] = Field(
     "bigint.unsigned.handling.mode",
-    parse.choice(BigIntUnsignedHandlingMode),
+    parse_value.choice(BigIntUnsignedHandlingMode),
     BigIntUnsignedHandlingMode.LONG,
     "How BIGINT UNSIGNED is represented.",
     Group.EVENTS,
@@ -56,20 +65,20 @@ BIGINT_UNSIGNED_HANDLING_MODE: Field[BigIntUnsignedHandlingMode] = Field(
 )
 EVENT_CONTRACT: Field[EventContract] = Field(
     "event.contract",
-    parse.choice(EventContract),
+    parse_value.choice(EventContract),
     EventContract.CURRENT,
     "Version of the event format, for consumers that were written for older Debezium. With `1.9` a column that a "
     "statement of the stream declares as REAL becomes a 4-byte float, though MySQL stores a double: digits are lost, "
     "and a value beyond the range fails (`event.processing.failure.handling.mode`). A snapshot reads the structure "
     "from SHOW CREATE TABLE, which says double, so there nothing is lost.",
     Group.EVENTS,
-    ours=True,
+    provider_specific=True,
     enum=EventContract.docs(),
     refs=("TYPE-11", "TYPE-12"),
 )
 SOURCE_STRUCT_VERSION: Field[SourceStructVersion] = Field(
     "source.struct.version",
-    parse.choice(SourceStructVersion),
+    parse_value.choice(SourceStructVersion),
     SourceStructVersion.V2,
     "Version of the `source` block of events. `v1` goes with `event.contract=1.9` only.",
     Group.EVENTS,
@@ -78,7 +87,7 @@ SOURCE_STRUCT_VERSION: Field[SourceStructVersion] = Field(
 )
 BINARY_HANDLING_MODE: Field[BinaryHandlingMode] = Field(
     "binary.handling.mode",
-    parse.choice(BinaryHandlingMode),
+    parse_value.choice(BinaryHandlingMode),
     BinaryHandlingMode.BYTES,
     "How binary columns are represented.",
     Group.EVENTS,
@@ -87,7 +96,7 @@ BINARY_HANDLING_MODE: Field[BinaryHandlingMode] = Field(
 )
 TIME_PRECISION_MODE: Field[TimePrecisionMode] = Field(
     "time.precision.mode",
-    parse.choice(TimePrecisionMode),
+    parse_value.choice(TimePrecisionMode),
     TimePrecisionMode.ADAPTIVE_TIME_MICROSECONDS,
     "How temporal values other than TIMESTAMP are represented.",
     Group.EVENTS,
@@ -111,7 +120,7 @@ TOMBSTONES_ON_DELETE = _flag(
 )
 SKIPPED_OPERATIONS: Field[frozenset[Operation]] = Field(
     "skipped.operations",
-    parse.operations,
+    parse_value.operations,
     frozenset({Operation.TRUNCATE}),
     "Kinds of change that are not emitted while streaming: a list of c, u, d, t, or none.",
     Group.EVENTS,
@@ -142,11 +151,11 @@ CDC_ID_HEADER = _flag(
     False,
     "Give each event a header `cdc-id` with its identity: transaction, ordinal of the event, row and leg.",
     Group.EVENTS,
-    ours=True,
+    provider_specific=True,
 )
 HEARTBEAT_INTERVAL_MS: Field[int] = Field(
     "heartbeat.interval.ms",
-    parse.integer(0, parse.INT32_MAX),
+    parse_value.integer(0, parse_value.INT32_MAX),
     0,
     "Milliseconds between heartbeat records; 0 for none.",
     Group.EVENTS,
@@ -154,13 +163,13 @@ HEARTBEAT_INTERVAL_MS: Field[int] = Field(
 )
 INCONSISTENT_SCHEMA_HANDLING_MODE: Field[FailureHandlingMode] = Field(
     "inconsistent.schema.handling.mode",
-    parse.choice(FailureHandlingMode),
+    parse_value.choice(FailureHandlingMode),
     FailureHandlingMode.FAIL,
     "Reaction to events of tables whose structure is not known.",
     Group.EVENTS,
     enum=FailureHandlingMode.docs(),
     refs=("CFG-29", "STRM-24", "FAULT-14"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 HEARTBEAT_ACTION_QUERY: Field[str] = Field(
     "heartbeat.action.query",
@@ -170,11 +179,11 @@ HEARTBEAT_ACTION_QUERY: Field[str] = Field(
     "privilege for it.",
     Group.EVENTS,
     refs=("CFG-58", "STRM-30"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 
 
-def _converter(value: str) -> str:
+def _converter_class(value: str) -> str:
     name = value.strip()
     if name.startswith("io.apicurio."):
         raise ValueError(
@@ -190,7 +199,7 @@ _CONVERTERS = (
 )
 KEY_CONVERTER: Field[str] = Field(
     "key.converter",
-    _converter,
+    _converter_class,
     JSON_CONVERTER,
     f"Serialisation of record keys: {_CONVERTERS}",
     Group.SERIALIZATION,
@@ -198,7 +207,7 @@ KEY_CONVERTER: Field[str] = Field(
 )
 VALUE_CONVERTER: Field[str] = Field(
     "value.converter",
-    _converter,
+    _converter_class,
     JSON_CONVERTER,
     f"Serialisation of record values: {_CONVERTERS}",
     Group.SERIALIZATION,
@@ -226,38 +235,38 @@ def _nonzero(number: int) -> None:
 
 TOPIC_CREATION_PARTITIONS: Field[int] = Field(
     "topic.creation.default.partitions",
-    parse.integer(1, 100_000),
+    parse_value.integer(1, 100_000),
     1,
     "Partitions of topics this provider creates. (-1, the broker's default, is not accepted: the plan of a batch fixes "
     "the partition count beforehand.)",
     Group.TOPICS,
-    form=True,
+    in_connection_form=True,
 )
 TOPIC_CREATION_REPLICATION_FACTOR: Field[int] = Field(
     "topic.creation.default.replication.factor",
-    parse.integer(-1, 32_767),
+    parse_value.integer(-1, 32_767),
     -1,
     "Replicas of topics this provider creates; -1 takes the broker's default.",
     Group.TOPICS,
     validators=(_nonzero,),
-    form=True,
-    decides=Decides.NOTHING,
+    in_connection_form=True,
+    pin_scope=PinScope.NOTHING,
 )
 TOPIC_SETTINGS_VERIFIED: Field[bool] = Field(
     "topic.settings.verified",
-    parse.boolean,
+    parse_value.boolean,
     False,
     "Says that a person has looked at the settings of the ledger (`cleanup.policy=compact`) and of the schema history "
     "(`cleanup.policy=delete`, `retention.ms=-1`, `retention.bytes=-1`), for an account that may not read them "
     "(DescribeConfigs). Settings that can be read are checked in any case.",
     Group.TOPICS,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
     refs=("SCH-06",),
 )
 TOPIC_HEARTBEAT_PREFIX: Field[str] = Field(
     "topic.heartbeat.prefix",
-    parse.topic_part,
+    parse_value.topic_part,
     "__debezium-heartbeat",
     "Prefix of the heartbeat topic; a dot and `topic.prefix` follow.",
     Group.TOPICS,
@@ -266,7 +275,7 @@ TOPIC_HEARTBEAT_PREFIX: Field[str] = Field(
 )
 
 
-def _old_transaction_topic(value: str) -> str:
+def _legacy_transaction_topic(value: str) -> str:
     for placeholder in _PREFIX_PLACEHOLDERS:
         if value.startswith(placeholder):
             return value.removeprefix(placeholder)
@@ -278,27 +287,27 @@ def _old_transaction_topic(value: str) -> str:
 
 TOPIC_TRANSACTION: Field[str] = Field(
     "topic.transaction",
-    parse.topic_part,
+    parse_value.topic_part,
     "transaction",
     "Name of the transaction topic behind `topic.prefix` and a dot.",
     Group.TOPICS,
-    aliases=(Alias("transaction.topic", _old_transaction_topic),),
+    aliases=(Alias("transaction.topic", _legacy_transaction_topic),),
     refs=("CFG-72",),
 )
 LEDGER_TOPIC: Field[str] = Field(
     "ledger.topic",
-    parse.topic_part,
+    parse_value.topic_part,
     "",
     "Compacted topic that proves how far each writer got.",
     Group.TOPICS,
     derive=lambda get: f"ledger.{get[TOPIC_PREFIX]}",
     derived_from="`ledger.` and `topic.prefix`",
-    ours=True,
+    provider_specific=True,
 )
 
 HISTORY_KAFKA_TOPIC: Field[str] = Field(
     "schema.history.internal.kafka.topic",
-    parse.topic_part,
+    parse_value.topic_part,
     "",
     "Topic of the schema history.",
     Group.HISTORY,
@@ -313,7 +322,7 @@ SKIP_UNPARSEABLE_DDL = _flag(
     Group.HISTORY,
     "CFG-79",
     "FAULT-15",
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 INCLUDE_SCHEMA_CHANGES = _flag(
     "include.schema.changes",
@@ -324,7 +333,7 @@ INCLUDE_SCHEMA_CHANGES = _flag(
 )
 STORE_ONLY_CAPTURED_TABLES_DDL: Field[bool] = Field(
     "schema.history.internal.store.only.captured.tables.ddl",
-    parse.boolean,
+    parse_value.boolean,
     False,
     "Leave tables that are not captured out of a snapshot's schema history, and out of the schema change topic; when "
     "such a table is captured later, its structure is not known.",
@@ -359,8 +368,8 @@ def topics_problem(get: Lookup) -> str | None:
         "schema.history.internal.kafka.topic": get[HISTORY_KAFKA_TOPIC],
         "the schema change topic (topic.prefix)": get[TOPIC_PREFIX],
     }
-    if dead := get[DEAD_LETTER_TOPIC]:
-        names["errors.deadletterqueue.topic.name"] = dead
+    if dead_letter_topic := get[DEAD_LETTER_TOPIC]:
+        names["errors.deadletterqueue.topic.name"] = dead_letter_topic
     if get[PROVIDE_TRANSACTION_METADATA]:
         names["the transaction topic (topic.transaction)"] = f"{get[TOPIC_PREFIX]}.{get[TOPIC_TRANSACTION]}"
     names |= signal_topics(get)

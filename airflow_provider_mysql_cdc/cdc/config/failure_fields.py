@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import RowFailureMode
-from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope
 
 EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     "event.processing.failure.handling.mode",
-    parse.choice(RowFailureMode, {"ignore": "skip"}),
+    parse_value.choice(RowFailureMode, {"ignore": "skip"}),
     RowFailureMode.FAIL,
     "Reaction to a row with a value that cannot be decoded or represented. The other rows of its event are written in "
     "any case but `fail`. Damaged events, and tables whose structure is not known, always stop the run.",
@@ -16,21 +16,21 @@ EVENT_PROCESSING_FAILURE_HANDLING_MODE: Field[RowFailureMode] = Field(
     aliases=("event.deserialization.failure.handling.mode",),
     enum=RowFailureMode.docs(),
     refs=("STRM-23", "CFG-28"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 DEAD_LETTER_TOPIC: Field[str] = Field(
     "errors.deadletterqueue.topic.name",
-    lambda value: parse.topic_part(value) if value.strip() else "",
+    lambda value: parse_value.topic_part(value) if value.strip() else "",
     "",
     "Topic for rows that are left out (`event.processing.failure.handling.mode`): position, row key, the values that "
     "could be read, and the cause, with headers `__connect.errors.*`; in the same Kafka transaction as the rows beside "
     "it. Empty for none: then such rows are only counted and logged.",
     Group.TOPICS,
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 
 
-def _placeholder(value: str) -> str:
+def _parse_placeholder(value: str) -> str:
     if value.startswith("hex:"):
         try:
             bytes.fromhex(value[4:])
@@ -41,7 +41,7 @@ def _placeholder(value: str) -> str:
 
 UNAVAILABLE_VALUE_PLACEHOLDER: Field[str] = Field(
     "unavailable.value.placeholder",
-    _placeholder,
+    _parse_placeholder,
     "__debezium_unavailable_value",
     "Stands for the value of a character, JSON, ENUM, SET or binary column that the row image leaves out "
     "(binlog_row_image MINIMAL or NOBLOB) and that is not known from the other image; `hex:` and hexadecimal digits "
@@ -50,12 +50,12 @@ UNAVAILABLE_VALUE_PLACEHOLDER: Field[str] = Field(
 )
 UNAVAILABLE_VALUE_AS_NULL: Field[bool] = Field(
     "unavailable.value.as.null",
-    parse.boolean,
+    parse_value.boolean,
     False,
     "Write null in an after image for a nullable column that the row image leaves out and whose type cannot hold the "
     "placeholder. Null then no longer says that the value is NULL; without it such a row fails "
     "(`event.processing.failure.handling.mode`).",
     Group.EVENTS,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_salt, shown
+from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_salt, redact
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 T = TypeVar("T")
 S = TypeVar("S")
 
-SHOWN_LENGTH = 300
+MAX_SHOWN_LENGTH = 300
 """Characters of a value that a message shows at most."""
 
 
@@ -40,7 +40,7 @@ class Group(StrEnum):
     DRAIN = "Draining and committing"
 
 
-class Decides(StrEnum):
+class PinScope(StrEnum):
     """What a property decides, and so what it must not change in once that has begun (``config.pinned_properties``)."""
 
     EVENTS = "events"
@@ -70,7 +70,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         if self.value is not None:
-            object.__setattr__(self, "value", shown(self.name, self.value))
+            object.__setattr__(self, "value", redact(self.name, self.value))
         object.__setattr__(self, "name", hide_salt(self.name))
 
     def __str__(self) -> str:
@@ -80,7 +80,9 @@ class Problem:
     def short_value(self) -> str:
         """Return the value in quotes, cut where it is long."""
         value = self.value or ""
-        return repr(value if len(value) <= SHOWN_LENGTH else f"{value[:SHOWN_LENGTH]}... ({len(value)} characters)")
+        return repr(
+            value if len(value) <= MAX_SHOWN_LENGTH else f"{value[:MAX_SHOWN_LENGTH]}... ({len(value)} characters)"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,11 +116,11 @@ class Field(Generic[T]):
         refused: Values that Debezium knows and this release does not support, with the reason.
         derive: Computes the value of an absent property from the others; ``derived_from`` says how in words.
         derived_from: Words for the reference page.
-        ours: Whether the property is this provider's own (neither Debezium nor Kafka Connect knows it).
-        form: Whether the property stands in Airflow's connection form.
+        provider_specific: Whether the property is this provider's own (neither Debezium nor Kafka Connect knows it).
+        in_connection_form: Whether the property stands in Airflow's connection form.
         refs: Ids of the requirements it meets.
         pending: Why nothing but the default is supported yet, or empty.
-        decides: What must not be begun under one value and finished under another; a new property decides events
+        pin_scope: What must not be begun under one value and finished under another; a new property decides events
             until somebody says otherwise.
     """
 
@@ -135,11 +137,11 @@ class Field(Generic[T]):
     refused: Mapping[str, str] = field(default_factory=dict)
     derive: Callable[[Lookup], T] | None = None
     derived_from: str = ""
-    ours: bool = False
-    form: bool = False
+    provider_specific: bool = False
+    in_connection_form: bool = False
     refs: tuple[str, ...] = ()
     pending: str = ""
-    decides: Decides = Decides.EVENTS
+    pin_scope: PinScope = PinScope.EVENTS
 
     def read(self, text: str) -> T:
         """Return the value that ``text`` stands for.
@@ -156,7 +158,7 @@ class Field(Generic[T]):
             raise ValueError(f"not supported yet: {self.pending}")
         return value
 
-    def show(self, text: str | None) -> str | None:
+    def redact(self, text: str | None) -> str | None:
         """Return the text as it may be shown."""
         return HIDDEN if self.secret and text is not None else text
 
@@ -170,7 +172,7 @@ class Field(Generic[T]):
             return "(required)"
         if self.derive is not None:
             return self.derived_from
-        return plain(self.default)
+        return display_text(self.default)
 
 
 class Lookup:
@@ -185,20 +187,20 @@ class Lookup:
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
 
-    def __getitem__(self, wanted: Field[S]) -> S:
-        if wanted.name in self._values:
-            value: S = self._values[wanted.name]
+    def __getitem__(self, declared: Field[S]) -> S:
+        if declared.name in self._values:
+            value: S = self._values[declared.name]
             return value
-        if wanted.derive is not None:
-            return wanted.derive(self)
-        return wanted.default
+        if declared.derive is not None:
+            return declared.derive(self)
+        return declared.default
 
-    def given(self, wanted: Field[Any]) -> bool:
+    def is_set(self, declared: Field[Any]) -> bool:
         """Say whether the property was given."""
-        return wanted.name in self._values
+        return declared.name in self._values
 
 
-def plain(value: object) -> str:
+def display_text(value: object) -> str:
     """Return a value as property text; a secret becomes ``***``, None the empty string."""
     if value is None:
         return ""

@@ -42,5 +42,5 @@ ALL: tuple[Field[Any], ...] = tuple(
         for value in vars(module).values()
         if isinstance(value, Field)
     )
-) + tuple(f for part in registry_fields.PARTS for f in registry_fields.OF_PART[part].all())
+) + tuple(f for part in registry_fields.PARTS for f in registry_fields.CONVERTER_FIELDS[part].all())
 BY_NAME: dict[str, Field[Any]] = {f.name: f for f in ALL}

@@ -9,7 +9,7 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.field import Field
 
 
-def schema_of(declared: Field[Any]) -> dict[str, Any]:
+def json_schema_of(declared: Field[Any]) -> dict[str, Any]:
     """Return one property's JSON schema: ``type``, and ``format``, ``enum`` and ``default`` where they apply."""
     default = declared.default
     kind = "boolean" if isinstance(default, bool) else "integer" if isinstance(default, int) else "string"
@@ -29,14 +29,14 @@ def form_fields(declared: Iterable[Field[Any]] | None = None) -> list[dict[str, 
     Args:
         declared: The properties; None for those marked for the form.
     """
-    chosen = [f for f in F.ALL if f.form] if declared is None else list(declared)
+    chosen = [f for f in F.ALL if f.in_connection_form] if declared is None else list(declared)
     return [
-        {"name": f.name, "label": label(f), "description": f.doc, "schema": schema_of(f)}
+        {"name": f.name, "label": label(f), "description": f.doc, "schema": json_schema_of(f)}
         for f in sorted(chosen, key=lambda f: not f.required)
     ]
 
 
 def label(declared: Field[Any]) -> str:
     """Return the name for people: ``topic.prefix`` is ``Topic prefix (topic.prefix)``, marked when it is required."""
-    words = declared.name.replace(".", " ")
-    return f"{words[0].upper()}{words[1:]} ({declared.name}{', required' if declared.required else ''})"
+    text = declared.name.replace(".", " ")
+    return f"{text[0].upper()}{text[1:]} ({declared.name}{', required' if declared.required else ''})"

@@ -20,15 +20,22 @@ from enum import StrEnum
 from airflow_provider_mysql_cdc.cdc.config import kafka_names
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import is_pem
-from airflow_provider_mysql_cdc.cdc.config.property_names import suggestion
+from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 
-HISTORY_PRODUCER = "schema.history.internal.producer."
-HISTORY_CONSUMER = "schema.history.internal.consumer."
-PRODUCER_OVERRIDE = "producer.override."
-ADMIN_OVERRIDE = "admin.override."
-KAFKA = "kafka."
-SIGNAL_CONSUMER = "signal.consumer."
-PREFIXES = (HISTORY_PRODUCER, HISTORY_CONSUMER, PRODUCER_OVERRIDE, ADMIN_OVERRIDE, KAFKA, SIGNAL_CONSUMER)
+HISTORY_PRODUCER_PREFIX = "schema.history.internal.producer."
+HISTORY_CONSUMER_PREFIX = "schema.history.internal.consumer."
+PRODUCER_OVERRIDE_PREFIX = "producer.override."
+ADMIN_OVERRIDE_PREFIX = "admin.override."
+KAFKA_PREFIX = "kafka."
+SIGNAL_CONSUMER_PREFIX = "signal.consumer."
+PREFIXES = (
+    HISTORY_PRODUCER_PREFIX,
+    HISTORY_CONSUMER_PREFIX,
+    PRODUCER_OVERRIDE_PREFIX,
+    ADMIN_OVERRIDE_PREFIX,
+    KAFKA_PREFIX,
+    SIGNAL_CONSUMER_PREFIX,
+)
 
 
 class KafkaRole(StrEnum):
@@ -39,9 +46,9 @@ class KafkaRole(StrEnum):
     ADMIN = "admin"
 
 
-_SECURITY = ("security.", "sasl.", "ssl.", "https.", "enable.ssl.", "enable.sasl.", "client.dns.lookup")
+_SECURITY_PREFIXES = ("security.", "sasl.", "ssl.", "https.", "enable.ssl.", "enable.sasl.", "client.dns.lookup")
 
-FIXED: dict[str, tuple[tuple[str, ...], str]] = {
+FIXED_SETTINGS: dict[str, tuple[tuple[str, ...], str]] = {
     "bootstrap.servers": ((), "give the cluster once, as kafka.bootstrap.servers"),
     "metadata.broker.list": ((), "give the cluster once, as kafka.bootstrap.servers"),
     "transactional.id": ((), "each writer has its own, made of topic.prefix and its number"),
@@ -57,7 +64,7 @@ FIXED: dict[str, tuple[tuple[str, ...], str]] = {
 }
 """Settings that are not free: accepted values, and why."""
 
-_OF_SIGNALS = {
+_FIXED_SIGNAL_REASONS = {
     "bootstrap.servers": "give the cluster as signal.kafka.bootstrap.servers",
     "group.id": "use signal.kafka.groupId",
 }
@@ -119,7 +126,7 @@ _PLAIN_MODULES = ("PlainLoginModule", "ScramLoginModule")
 
 
 @dataclass(slots=True, repr=False)
-class Translated:
+class TranslatedSettings:
     """Collect a family's settings in librdkafka's names.
 
     Args:
@@ -137,40 +144,40 @@ class Translated:
         self.problems.append(Problem(self.prefix + name, what, fix, value))
 
 
-def translate(prefix: str, given: Mapping[str, str]) -> Translated:
+def translate_settings(prefix: str, properties: Mapping[str, str]) -> TranslatedSettings:
     """Translate one family.
 
     Args:
         prefix: The family's prefix, for messages.
-        given: Property text by name without the prefix, in Java's or librdkafka's names.
+        properties: Property text by name without the prefix, in Java's or librdkafka's names.
     """
-    out = Translated(prefix)
-    for name, value in given.items():
+    out = TranslatedSettings(prefix)
+    for name, value in properties.items():
         if name in _NO_EFFECT:
             continue
-        if name in _SPECIAL:
-            _SPECIAL[name](out, given, value)
+        if name in _SPECIAL_TRANSLATIONS:
+            _SPECIAL_TRANSLATIONS[name](out, properties, value)
         elif name in JAVA_REFUSED:
             hint = JAVA_REFUSED[name]
             out.refuse(name, value, "librdkafka has no such setting", hint[0].upper() + hint[1:])
         elif name in JAVA_RENAMED:
-            _rename(out, name, value)
-        elif name in FIXED:
-            _fixed(out, name, value)
-        elif name in kafka_names.ALL:
+            _translate_renamed(out, name, value)
+        elif name in FIXED_SETTINGS:
+            _check_fixed(out, name, value)
+        elif name in kafka_names.ALL_SETTINGS:
             out.settings[name] = value
         else:
-            near = suggestion(name, kafka_names.ALL | set(JAVA_RENAMED) | set(_SPECIAL))
+            closest = closest_name(name, kafka_names.ALL_SETTINGS | set(JAVA_RENAMED) | set(_SPECIAL_TRANSLATIONS))
             fix = (
-                f"Write {prefix}{near}, if that is meant"
-                if near
+                f"Write {prefix}{closest}, if that is meant"
+                if closest
                 else "librdkafka's CONFIGURATION.md lists its settings"
             )
             out.refuse(name, value, "librdkafka has no such setting", fix)
     return out
 
 
-def _rename(out: Translated, name: str, value: str) -> None:
+def _translate_renamed(out: TranslatedSettings, name: str, value: str) -> None:
     target, convert = JAVA_RENAMED[name]
     try:
         out.settings.setdefault(target, convert(value.strip()))
@@ -178,15 +185,15 @@ def _rename(out: Translated, name: str, value: str) -> None:
         out.refuse(name, value, "must be a whole number", f"Correct it, or set {out.prefix}{target}")
 
 
-def _fixed(out: Translated, name: str, value: str) -> None:
-    accepted, why = FIXED[name]
-    if out.prefix == SIGNAL_CONSUMER:
-        why = _OF_SIGNALS.get(name, why)
+def _check_fixed(out: TranslatedSettings, name: str, value: str) -> None:
+    accepted, why = FIXED_SETTINGS[name]
+    if out.prefix == SIGNAL_CONSUMER_PREFIX:
+        why = _FIXED_SIGNAL_REASONS.get(name, why)
     if value.strip().lower() not in accepted:
         out.refuse(name, value, f"cannot be set here: {why}", "Remove it")
 
 
-def _security_protocol(out: Translated, given: Mapping[str, str], value: str) -> None:
+def _security_protocol(out: TranslatedSettings, properties: Mapping[str, str], value: str) -> None:
     protocols = ("plaintext", "ssl", "sasl_plaintext", "sasl_ssl")
     if value.strip().lower() not in protocols:
         out.refuse("security.protocol", value, f"must be one of {', '.join(protocols)}", "Correct it")
@@ -194,7 +201,7 @@ def _security_protocol(out: Translated, given: Mapping[str, str], value: str) ->
         out.settings["security.protocol"] = value.strip().lower()
 
 
-def _jaas(out: Translated, given: Mapping[str, str], value: str) -> None:
+def _translate_jaas(out: TranslatedSettings, properties: Mapping[str, str], value: str) -> None:
     name = "sasl.jaas.config"
     match = _JAAS.fullmatch(value.strip())
     module = match[1].rpartition(".")[2] if match else ""
@@ -210,12 +217,12 @@ def _jaas(out: Translated, given: Mapping[str, str], value: str) -> None:
     for option in ("username", "password"):
         text = re.sub(r"\\(.)", r"\1", options[option])
         out.settings.setdefault(f"sasl.{option}", text)
-    if module == "PlainLoginModule" and not {"sasl.mechanism", "sasl.mechanisms"} & set(given):
+    if module == "PlainLoginModule" and not {"sasl.mechanism", "sasl.mechanisms"} & set(properties):
         out.settings["sasl.mechanism"] = "PLAIN"
 
 
-def _truststore(out: Translated, given: Mapping[str, str], value: str) -> None:
-    if given.get("ssl.truststore.type", "").upper() == "PEM" or is_pem(value):
+def _translate_truststore(out: TranslatedSettings, properties: Mapping[str, str], value: str) -> None:
+    if properties.get("ssl.truststore.type", "").upper() == "PEM" or is_pem(value):
         out.settings.setdefault("ssl.ca.location", value)
         return
     out.refuse(
@@ -226,8 +233,8 @@ def _truststore(out: Translated, given: Mapping[str, str], value: str) -> None:
     )
 
 
-def _keystore(out: Translated, given: Mapping[str, str], value: str) -> None:
-    kind = given.get("ssl.keystore.type", "").upper()
+def _translate_keystore(out: TranslatedSettings, properties: Mapping[str, str], value: str) -> None:
+    kind = properties.get("ssl.keystore.type", "").upper()
     if kind == "PKCS12" or (not kind and value.lower().endswith((".p12", ".pfx"))):
         out.settings["ssl.keystore.location"] = value
     elif kind == "PEM" or (not kind and is_pem(value)):
@@ -242,15 +249,15 @@ def _keystore(out: Translated, given: Mapping[str, str], value: str) -> None:
         )
 
 
-_SPECIAL: dict[str, Callable[[Translated, Mapping[str, str], str], None]] = {
+_SPECIAL_TRANSLATIONS: dict[str, Callable[[TranslatedSettings, Mapping[str, str], str], None]] = {
     "security.protocol": _security_protocol,
-    "sasl.jaas.config": _jaas,
-    "ssl.truststore.location": _truststore,
-    "ssl.keystore.location": _keystore,
+    "sasl.jaas.config": _translate_jaas,
+    "ssl.truststore.location": _translate_truststore,
+    "ssl.keystore.location": _translate_keystore,
 }
 
 
-def merge(families: Mapping[str, Mapping[str, str]], role: KafkaRole | None) -> dict[str, str]:
+def merge_settings(families: Mapping[str, Mapping[str, str]], role: KafkaRole | None) -> dict[str, str]:
     """Return the settings of one kind of client, without ``bootstrap.servers``.
 
     Args:
@@ -258,25 +265,25 @@ def merge(families: Mapping[str, Mapping[str, str]], role: KafkaRole | None) -> 
         role: The kind of client, or None for any: then settings of every kind are kept.
     """
     merged: dict[str, str] = {}
-    overlay(merged, security(families.get(HISTORY_PRODUCER, {})))
+    overlay(merged, security_settings(families.get(HISTORY_PRODUCER_PREFIX, {})))
     if role in (KafkaRole.CONSUMER, KafkaRole.ADMIN):
-        overlay(merged, security(families.get(HISTORY_CONSUMER, {})))
-    overlay(merged, security(families.get(PRODUCER_OVERRIDE, {})))
-    overlay(merged, families.get(KAFKA, {}))
-    overlay(merged, families.get(_OWN.get(role, ""), {}))
-    foreign = _FOREIGN.get(role, frozenset())
-    return {k: v for k, v in merged.items() if k not in foreign}
+        overlay(merged, security_settings(families.get(HISTORY_CONSUMER_PREFIX, {})))
+    overlay(merged, security_settings(families.get(PRODUCER_OVERRIDE_PREFIX, {})))
+    overlay(merged, families.get(KAFKA_PREFIX, {}))
+    overlay(merged, families.get(_OVERRIDE_PREFIX.get(role, ""), {}))
+    excluded = _EXCLUDED_SETTINGS.get(role, frozenset())
+    return {k: v for k, v in merged.items() if k not in excluded}
 
 
-_OWN: dict[KafkaRole | None, str] = {
-    None: PRODUCER_OVERRIDE,
-    KafkaRole.PRODUCER: PRODUCER_OVERRIDE,
-    KafkaRole.ADMIN: ADMIN_OVERRIDE,
+_OVERRIDE_PREFIX: dict[KafkaRole | None, str] = {
+    None: PRODUCER_OVERRIDE_PREFIX,
+    KafkaRole.PRODUCER: PRODUCER_OVERRIDE_PREFIX,
+    KafkaRole.ADMIN: ADMIN_OVERRIDE_PREFIX,
 }
-_FOREIGN: dict[KafkaRole | None, frozenset[str]] = {
-    KafkaRole.PRODUCER: kafka_names.CONSUMER,
-    KafkaRole.CONSUMER: kafka_names.PRODUCER,
-    KafkaRole.ADMIN: kafka_names.PRODUCER | kafka_names.CONSUMER,
+_EXCLUDED_SETTINGS: dict[KafkaRole | None, frozenset[str]] = {
+    KafkaRole.PRODUCER: kafka_names.CONSUMER_SETTINGS,
+    KafkaRole.CONSUMER: kafka_names.PRODUCER_SETTINGS,
+    KafkaRole.ADMIN: kafka_names.PRODUCER_SETTINGS | kafka_names.CONSUMER_SETTINGS,
 }
 _SYNONYMS = {
     "sasl.mechanisms": "sasl.mechanism",
@@ -291,15 +298,15 @@ _SYNONYMS = {
 """librdkafka's own aliases: one spelling is kept, so that two of them never contradict each other."""
 
 
-def merge_signals(families: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+def merge_signal_settings(families: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     """Return the settings of the consumer of signals, without ``bootstrap.servers``.
 
     Args:
         families: Translated settings by family prefix.
     """
-    merged = merge(families, KafkaRole.CONSUMER)
-    overlay(merged, families.get(SIGNAL_CONSUMER, {}))
-    return {k: v for k, v in merged.items() if k not in kafka_names.PRODUCER}
+    merged = merge_settings(families, KafkaRole.CONSUMER)
+    overlay(merged, families.get(SIGNAL_CONSUMER_PREFIX, {}))
+    return {k: v for k, v in merged.items() if k not in kafka_names.PRODUCER_SETTINGS}
 
 
 def overlay(target: dict[str, str], settings: Mapping[str, str]) -> None:
@@ -308,6 +315,6 @@ def overlay(target: dict[str, str], settings: Mapping[str, str]) -> None:
         target[_SYNONYMS.get(name, name)] = value
 
 
-def security(settings: Mapping[str, str]) -> dict[str, str]:
+def security_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings that say how to reach the cluster and who one is."""
-    return {k: v for k, v in settings.items() if k.startswith(_SECURITY)}
+    return {k: v for k, v in settings.items() if k.startswith(_SECURITY_PREFIXES)}

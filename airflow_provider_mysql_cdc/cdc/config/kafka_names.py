@@ -7,11 +7,11 @@ compares it with the installed library.
 from __future__ import annotations
 
 
-def _words(text: str) -> frozenset[str]:
+def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-PRODUCER = _words(
+PRODUCER_SETTINGS = _names(
     """
     acks batch.num.messages batch.size compression.codec compression.level compression.type delivery.report.only.error
     delivery.timeout.ms enable.gapless.guarantee enable.idempotence linger.ms message.send.max.retries
@@ -21,7 +21,7 @@ PRODUCER = _words(
     transactional.id
     """
 )
-CONSUMER = _words(
+CONSUMER_SETTINGS = _names(
     """
     auto.commit.enable auto.commit.interval.ms auto.offset.reset check.crcs consume.callback.max.messages
     coordinator.query.interval.ms enable.auto.commit enable.auto.offset.store enable.partition.eof
@@ -32,7 +32,7 @@ CONSUMER = _words(
     queued.max.messages.kbytes queued.min.messages session.timeout.ms share.acknowledgement.mode
     """
 )
-COMMON = _words(
+COMMON_SETTINGS = _names(
     """
     allow.auto.create.topics api.version.fallback.ms api.version.request api.version.request.timeout.ms
     bootstrap.servers broker.address.family broker.address.ttl broker.version.fallback builtin.features
@@ -64,9 +64,9 @@ COMMON = _words(
     topic.metadata.refresh.sparse
     """
 )
-ALL = PRODUCER | CONSUMER | COMMON
+ALL_SETTINGS = PRODUCER_SETTINGS | CONSUMER_SETTINGS | COMMON_SETTINGS
 
-TOPIC_SETTINGS = _words(
+TOPIC_SETTINGS = _names(
     """
     cleanup.policy compression.gzip.level compression.lz4.level compression.type compression.zstd.level
     delete.retention.ms errors.deadletterqueue.group.enable file.delete.delay.ms flush.messages flush.ms

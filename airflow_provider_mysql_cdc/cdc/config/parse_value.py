@@ -16,7 +16,7 @@ E = TypeVar("E", bound=DocEnum)
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
-_REMEMBERED = 32_768
+_MATCH_CACHE_SIZE = 32_768
 """Names of which a list remembers whether it matches them."""
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9_.\-]+")
 _JAVA_QUOTE = re.compile(r"\\Q(.*?)(?:\\E|$)", re.DOTALL)
@@ -106,7 +106,7 @@ class Patterns:
     source: str = ""
     compiled: tuple[Expression, ...] = ()
     # Each table asks for its database again, and a match that can be stopped takes 10 microseconds.
-    _known: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _match_cache: dict[str, bool] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.compiled)
@@ -116,15 +116,15 @@ class Patterns:
 
     def matches(self, name: str) -> bool:
         """Say whether any expression matches the whole name."""
-        found = self._known.get(name)
-        if found is None:
-            found = any(p.fullmatch(name) for p in self.compiled)
-            if len(self._known) >= _REMEMBERED:
-                self._known.clear()
-            self._known[name] = found
-        return found
+        matched = self._match_cache.get(name)
+        if matched is None:
+            matched = any(p.fullmatch(name) for p in self.compiled)
+            if len(self._match_cache) >= _MATCH_CACHE_SIZE:
+                self._match_cache.clear()
+            self._match_cache[name] = matched
+        return matched
 
-    def first(self, name: str) -> int:
+    def first_index(self, name: str) -> int:
         """Return the index of the first expression that matches the whole name; their number when none does."""
         return next((i for i, p in enumerate(self.compiled) if p.fullmatch(name)), len(self.compiled))
 
@@ -208,8 +208,8 @@ class KeyColumns:
             table: The table.
             columns: All its column names in order.
         """
-        found = [c for rule in self.rules for c in columns if rule.matches(f"{table}.{c}")]
-        return tuple(dict.fromkeys(found))
+        selected = [c for rule in self.rules for c in columns if rule.matches(f"{table}.{c}")]
+        return tuple(dict.fromkeys(selected))
 
 
 _KEY_ENTRY = re.compile(r"([^:]++):([^:,]++(?:,[^:,]++)*+)")

@@ -9,12 +9,12 @@ from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_nam
 from airflow_provider_mysql_cdc.cdc.config.column_rules import ColumnFamilies
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import INT32_MAX, integer, text
-from airflow_provider_mysql_cdc.cdc.config.property_names import suggestion
-from airflow_provider_mysql_cdc.cdc.model.routing import Transforms
+from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
+from airflow_provider_mysql_cdc.cdc.model.routing import TopicTransforms
 
-TOPIC_CREATION = "topic.creation.default."
-DRIVER = "database."
-SELECT_OVERRIDES = "snapshot.select.statement.overrides."
+TOPIC_CREATION_PREFIX = "topic.creation.default."
+DRIVER_PREFIX = "database."
+SELECT_OVERRIDES_PREFIX = "snapshot.select.statement.overrides."
 
 DRIVER_OPTIONS: dict[str, tuple[Callable[[str], str | int], str]] = {
     "bind_address": (text, "local address to connect from"),
@@ -27,90 +27,94 @@ DRIVER_OPTIONS: dict[str, tuple[Callable[[str], str | int], str]] = {
 """Options of ``pymysql.connect`` that may be set as ``database.<option>``: parser and meaning."""
 
 
-_PREFIXES = (TOPIC_CREATION, SELECT_OVERRIDES, *column_rules.PREFIXES, *kafka.PREFIXES)
+_PREFIXES = (TOPIC_CREATION_PREFIX, SELECT_OVERRIDES_PREFIX, *column_rules.PREFIXES, *kafka.PREFIXES)
 
 
 @dataclass(slots=True, repr=False)
-class Families:
+class PropertyFamilies:
     """Hold what the families of a configuration say.
 
     Args:
-        topic: Topic settings by name.
-        driver: Driver options as (name, value) pairs.
-        kafka: librdkafka settings by family prefix.
+        topic_settings: Topic settings by name.
+        driver_options: Driver options as (name, value) pairs.
+        kafka_settings: librdkafka settings by family prefix.
         columns: How columns are treated.
-        selects: Statements of ``snapshot.select.statement.overrides`` by table.
+        select_overrides: Statements of ``snapshot.select.statement.overrides`` by table.
         transforms: What ``transforms`` does.
         notes: What a person should know.
         problems: What cannot be used.
     """
 
-    topic: dict[str, str] = field(default_factory=dict)
-    driver: tuple[tuple[str, str | int], ...] = ()
-    kafka: dict[str, dict[str, str]] = field(default_factory=dict)
+    topic_settings: dict[str, str] = field(default_factory=dict)
+    driver_options: tuple[tuple[str, str | int], ...] = ()
+    kafka_settings: dict[str, dict[str, str]] = field(default_factory=dict)
     columns: ColumnFamilies = field(default_factory=ColumnFamilies)
-    selects: dict[str, str] = field(default_factory=dict)
-    transforms: Transforms = field(default_factory=Transforms)
+    select_overrides: dict[str, str] = field(default_factory=dict)
+    transforms: TopicTransforms = field(default_factory=TopicTransforms)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
 
 def prefix_of(name: str) -> str | None:
     """Return the prefix of the family a property belongs to, or None."""
-    if name.startswith(DRIVER) and name.removeprefix(DRIVER) in DRIVER_OPTIONS:
-        return DRIVER
-    found = (p for p in _PREFIXES if name.startswith(p) and len(name) > len(p))
-    return next(found, None)
+    if name.startswith(DRIVER_PREFIX) and name.removeprefix(DRIVER_PREFIX) in DRIVER_OPTIONS:
+        return DRIVER_PREFIX
+    prefixes = (p for p in _PREFIXES if name.startswith(p) and len(name) > len(p))
+    return next(prefixes, None)
 
 
-def read(given: Mapping[str, Mapping[str, str]], converters: Mapping[str, Mapping[str, str]]) -> Families:
+def read_families(
+    members: Mapping[str, Mapping[str, str]], converters: Mapping[str, Mapping[str, str]]
+) -> PropertyFamilies:
     """Read all families.
 
     Args:
-        given: Property text by family prefix and by name without it.
+        members: Property text by family prefix and by name without it.
         converters: Settings of each converter by its name.
     """
-    out = Families()
-    _read_topic(out, given.get(TOPIC_CREATION, {}))
-    _read_driver(out, given.get(DRIVER, {}))
-    out.selects = {table: text.strip().rstrip(";") for table, text in given.get(SELECT_OVERRIDES, {}).items()}
-    out.columns = column_rules.read(given)
+    out = PropertyFamilies()
+    _read_topic_settings(out, members.get(TOPIC_CREATION_PREFIX, {}))
+    _read_driver_options(out, members.get(DRIVER_PREFIX, {}))
+    out.select_overrides = {
+        table: text.strip().rstrip(";") for table, text in members.get(SELECT_OVERRIDES_PREFIX, {}).items()
+    }
+    out.columns = column_rules.read_column_rules(members)
     column_rules.read_converters(out.columns, converters)
     out.problems += out.columns.problems
     for prefix in kafka.PREFIXES:
-        if prefix in given:
-            translated = kafka.translate(prefix, given[prefix])
-            out.kafka[prefix] = translated.settings
+        if prefix in members:
+            translated = kafka.translate_settings(prefix, members[prefix])
+            out.kafka_settings[prefix] = translated.settings
             out.problems += translated.problems
             _note_unused(out, prefix, translated.settings)
     return out
 
 
-def _read_topic(out: Families, given: Mapping[str, str]) -> None:
-    for name, value in given.items():
-        near = suggestion(name, kafka_names.TOPIC_SETTINGS | {"partitions", "replication.factor"}, cutoff=0.85)
-        if name in kafka_names.TOPIC_SETTINGS or near is None:
-            out.topic[name] = value.strip()
+def _read_topic_settings(out: PropertyFamilies, members: Mapping[str, str]) -> None:
+    for name, value in members.items():
+        closest = closest_name(name, kafka_names.TOPIC_SETTINGS | {"partitions", "replication.factor"}, cutoff=0.85)
+        if name in kafka_names.TOPIC_SETTINGS or closest is None:
+            out.topic_settings[name] = value.strip()
             if name not in kafka_names.TOPIC_SETTINGS:
                 out.notes.append(
-                    f"{TOPIC_CREATION}{name} is given to Kafka as it is; Kafka 4 does not name such a setting"
+                    f"{TOPIC_CREATION_PREFIX}{name} is given to Kafka as it is; Kafka 4 does not name such a setting"
                 )
         else:
-            fix = f"Write {TOPIC_CREATION}{near}, if that is meant"
-            out.problems.append(Problem(TOPIC_CREATION + name, "Kafka has no such topic setting", fix, value))
+            fix = f"Write {TOPIC_CREATION_PREFIX}{closest}, if that is meant"
+            out.problems.append(Problem(TOPIC_CREATION_PREFIX + name, "Kafka has no such topic setting", fix, value))
 
 
-def _read_driver(out: Families, given: Mapping[str, str]) -> None:
+def _read_driver_options(out: PropertyFamilies, members: Mapping[str, str]) -> None:
     options: list[tuple[str, str | int]] = []
-    for name, value in given.items():
+    for name, value in members.items():
         try:
             options.append((name, DRIVER_OPTIONS[name][0](value)))
         except ValueError as e:
-            out.problems.append(Problem(DRIVER + name, str(e), "Correct the value", value))
-    out.driver = tuple(options)
+            out.problems.append(Problem(DRIVER_PREFIX + name, str(e), "Correct the value", value))
+    out.driver_options = tuple(options)
 
 
-def _note_unused(out: Families, prefix: str, settings: Mapping[str, str]) -> None:
-    if prefix in (kafka.HISTORY_PRODUCER, kafka.HISTORY_CONSUMER):
-        for name in sorted(settings.keys() - kafka.security(settings).keys()):
+def _note_unused(out: PropertyFamilies, prefix: str, settings: Mapping[str, str]) -> None:
+    if prefix in (kafka.HISTORY_PRODUCER_PREFIX, kafka.HISTORY_CONSUMER_PREFIX):
+        for name in sorted(settings.keys() - kafka.security_settings(settings).keys()):
             out.notes.append(f"{prefix}{name} has no effect: the history is written by the writers' own producer")

@@ -8,22 +8,24 @@ from collections.abc import Iterable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
-_WORDS = re.compile(
+_SECRET_NAME = re.compile(
     r"pass?w(?:or)?d|pass?phrase|pass?code|(?:^|[._-])(?:pass|pwd)$|secret|token|credential|jaas|user\.?info"
     r"|key\W?pem|keystore\.key$|(?:api|access|private)[._-]?key$|oauthbearer\.config",
     re.IGNORECASE,
 )
 # The last word tells that the value is a name, a place or an expression, whatever stands before it.
-_NAMES_ONLY = re.compile(
+_PUBLIC_NAME = re.compile(
     r"\.(?:type|regex|replacement|selector|predicate|class|id|source|location|keytab|file|(?:endpoint\.)?ur[il]"
     r"|include\.list|exclude\.list)$",
     re.IGNORECASE,
 )
 # Behind these prefixes stands a name of the user's own: a table, a topic setting, or what a column rule does.
-_FREE = ("snapshot.select.statement.overrides.", "topic.creation.", "column.")
+_USER_NAMED_PREFIXES = ("snapshot.select.statement.overrides.", "topic.creation.", "column.")
 # The salt of a hash is part of the property's name (COL-05); everything behind the algorithm may be one, misspelt.
-_SALT = re.compile(r"(.*?(?:mask|hash)\.(?:hash\.)?(?:v2\.)?[^.]*\.(?:with\.salt\.)?).+", re.DOTALL | re.IGNORECASE)
-_HASHES = re.compile(r"col\w*[._-].*(?:hash|salt)", re.DOTALL | re.IGNORECASE)
+_SALTED_NAME = re.compile(
+    r"(.*?(?:mask|hash)\.(?:hash\.)?(?:v2\.)?[^.]*\.(?:with\.salt\.)?).+", re.DOTALL | re.IGNORECASE
+)
+_HASH_PROPERTY = re.compile(r"col\w*[._-].*(?:hash|salt)", re.DOTALL | re.IGNORECASE)
 # A private key, or a password inside a longer text (a JAAS line, a URL with an account), under whatever name.
 _SECRET_TEXT = re.compile(r"PRIVATE KEY-----|passw(?:or)?d\s*=|\w+://[^/\s:@]*:[^/\s@]+@", re.IGNORECASE)
 
@@ -36,9 +38,9 @@ def is_secret(name: str) -> bool:
     Args:
         name: The property, of any family and in any spelling, known or not; or a client's setting.
     """
-    if name.startswith(_FREE) or _NAMES_ONLY.search(name):
+    if name.startswith(_USER_NAMED_PREFIXES) or _PUBLIC_NAME.search(name):
         return False
-    return _WORDS.search(name) is not None
+    return _SECRET_NAME.search(name) is not None
 
 
 def holds_secret(name: str) -> bool:
@@ -46,7 +48,7 @@ def holds_secret(name: str) -> bool:
     return is_secret(name) or salt_of(name) is not None
 
 
-def shown(name: str, value: str) -> str:
+def redact(name: str, value: str) -> str:
     """Return a property's value as it may be shown."""
     if is_secret(name) or _SECRET_TEXT.search(value):
         return HIDDEN
@@ -56,13 +58,13 @@ def shown(name: str, value: str) -> str:
 
 def hide_salt(name: str) -> str:
     """Return a property name as it may be shown: the salt of a hash becomes ``***``."""
-    return _SALT.sub(rf"\1{HIDDEN}", name) if _HASHES.match(name) else name
+    return _SALTED_NAME.sub(rf"\1{HIDDEN}", name) if _HASH_PROPERTY.match(name) else name
 
 
 def salt_of(name: str) -> str | None:
     """Return the salt that a property's name holds, or None."""
-    found = _SALT.fullmatch(name) if _HASHES.match(name) else None
-    return found[0][len(found[1]) :] if found else None
+    match = _SALTED_NAME.fullmatch(name) if _HASH_PROPERTY.match(name) else None
+    return match[0][len(match[1]) :] if match else None
 
 
 def scrub(text: str, properties: Mapping[str, object]) -> str:
@@ -73,26 +75,26 @@ def scrub(text: str, properties: Mapping[str, object]) -> str:
         properties: Values by property name; secrets may be wrapped.
     """
     for name, value in properties.items():
-        plain = value.reveal() if isinstance(value, Secret) else str(value)
-        if (is_secret(name) or isinstance(value, Secret)) and plain:
-            text = text.replace(plain, HIDDEN).replace(repr(plain)[1:-1], HIDDEN)
+        secret_text = value.reveal() if isinstance(value, Secret) else str(value)
+        if (is_secret(name) or isinstance(value, Secret)) and secret_text:
+            text = text.replace(secret_text, HIDDEN).replace(repr(secret_text)[1:-1], HIDDEN)
         if salt := salt_of(name):
             text = text.replace(salt, HIDDEN)
     return text
 
 
-def suggestion(name: str, known: Iterable[str], cutoff: float = 0.82) -> str | None:
+def closest_name(name: str, candidates: Iterable[str], cutoff: float = 0.82) -> str | None:
     """Return the known name nearest to ``name``, or None when none is near.
 
     Args:
         name: The name as given.
-        known: Names that exist.
+        candidates: Names that exist.
         cutoff: Least similarity, 0 to 1.
     """
-    plain = {_plain(k): k for k in sorted(known)}
-    found = difflib.get_close_matches(_plain(name), plain, n=1, cutoff=cutoff)
-    return plain[found[0]] if found else None
+    by_normalized_name = {_normalized(k): k for k in sorted(candidates)}
+    matches = difflib.get_close_matches(_normalized(name), by_normalized_name, n=1, cutoff=cutoff)
+    return by_normalized_name[matches[0]] if matches else None
 
 
-def _plain(name: str) -> str:
+def _normalized(name: str) -> str:
     return name.strip().lower().replace("_", ".")

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import read_properties as read
+from airflow_provider_mysql_cdc.cdc.config import read_properties
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig, config_error
 from airflow_provider_mysql_cdc.cdc.config.field import Field
-from airflow_provider_mysql_cdc.cdc.config.property_names import suggestion
+from airflow_provider_mysql_cdc.cdc.config.property_names import closest_name
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 ENV_PREFIX = "MYSQL_CDC_"
@@ -29,40 +29,40 @@ STANDARD_FIELDS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class PropertySource:
     """Hold the properties of one place.
 
     Args:
         label: The place in words, for errors.
         values: Property values by name.
-        places: Where exactly a property would stand in this place, by its name, where that is not the name itself.
+        locations: Where exactly a property would stand in this place, by its name, where that is not the name itself.
         notes: What a person should know.
     """
 
     label: str
     values: Mapping[str, object] = field(repr=False)
-    places: Mapping[str, str] = field(default_factory=dict)
+    locations: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class Resolved:
+class ResolvedProperties:
     """Hold the properties of all places together.
 
     Args:
         properties: Property values by name as given; the first place that has one wins.
-        trace: The label of the place each property came from.
+        origins: The label of the place each property came from.
         sources: The places, in order.
     """
 
     properties: Mapping[str, object] = field(repr=False)
-    trace: Mapping[str, str] = field(repr=False)
-    sources: tuple[Source, ...]
+    origins: Mapping[str, str] = field(repr=False)
+    sources: tuple[PropertySource, ...]
 
-    def looked_in(self, declared: Field[Any]) -> str:
+    def describe_sources(self, declared: Field[Any]) -> str:
         """Return in words where a property was looked for."""
-        places = (f"{s.label} ({s.places.get(declared.name, declared.name)})" for s in self.sources)
-        return ", then ".join(places) or "no place at all"
+        locations = (f"{s.label} ({s.locations.get(declared.name, declared.name)})" for s in self.sources)
+        return ", then ".join(locations) or "no place at all"
 
     def config(self) -> ConnectorConfig:
         """Check the properties and return the configuration.
@@ -70,19 +70,19 @@ class Resolved:
         Raises:
             ConfigError: With every problem and the place of each property.
         """
-        result = read.read(self.properties, self.looked_in)
+        result = read_properties.read_properties(self.properties, self.describe_sources)
         if result.problems:
-            raise config_error(result.problems, self.trace)
+            raise config_error(result.problems, self.origins)
         notes = (*result.notes, *(note for source in self.sources for note in source.notes))
         return ConnectorConfig(result.texts, result.values, result.families, notes)
 
 
-def params(values: Mapping[str, object], label: str = "operator parameters") -> Source:
+def params_source(values: Mapping[str, object], label: str = "operator parameters") -> PropertySource:
     """Return the parameters of an operator or of a DAG run as a source."""
-    return Source(label, {k: v for k, v in values.items() if v is not None})
+    return PropertySource(label, {k: v for k, v in values.items() if v is not None})
 
 
-def connection(conn_id: str, standard: Mapping[str, object], extra: Mapping[str, object]) -> Source:
+def connection_source(conn_id: str, standard: Mapping[str, object], extra: Mapping[str, object]) -> PropertySource:
     """Return an Airflow connection as a source.
 
     Args:
@@ -93,12 +93,12 @@ def connection(conn_id: str, standard: Mapping[str, object], extra: Mapping[str,
     Raises:
         ConfigError: The extra is not a configuration.
     """
-    values = {k: v for k, v in read.connect_properties(extra).items() if v not in (None, "")}
+    values = {k: v for k, v in read_properties.connect_properties(extra).items() if v not in (None, "")}
     for attribute, name in STANDARD_FIELDS.items():
         if standard.get(attribute) not in (None, ""):
             values[name] = standard[attribute]
-    places = {name: f"field {attribute}" for attribute, name in STANDARD_FIELDS.items()}
-    return Source(f"connection {conn_id}", values, places)
+    locations = {name: f"field {attribute}" for attribute, name in STANDARD_FIELDS.items()}
+    return PropertySource(f"connection {conn_id}", values, locations)
 
 
 def env_name(name: str) -> str:
@@ -106,7 +106,7 @@ def env_name(name: str) -> str:
     return ENV_PREFIX + name.upper().replace(".", "_").replace("-", "_")
 
 
-def environment(environ: Mapping[str, str]) -> Source:
+def environment_source(environ: Mapping[str, str]) -> PropertySource:
     """Return the environment as a source.
 
     Every declared property and alias has a variable; ``MYSQL_CDC_PROPERTIES`` holds a JSON object for the others. An
@@ -115,9 +115,9 @@ def environment(environ: Mapping[str, str]) -> Source:
     Raises:
         ConfigError: ``MYSQL_CDC_PROPERTIES`` is not a JSON object.
     """
-    by_variable = {env_name(name): name for name in (*read.ALIASES, *F.BY_NAME)}
+    by_variable = {env_name(name): name for name in (*read_properties.ALIASES, *F.BY_NAME)}
     try:
-        values = read.connect_properties(environ.get(ENV_DOCUMENT) or "{}")
+        values = read_properties.connect_properties(environ.get(ENV_DOCUMENT) or "{}")
     except ConfigError as e:
         raise ConfigError(e.what, where=ENV_DOCUMENT, why=e.why, remedy=e.remedy) from e
     notes = []
@@ -125,28 +125,32 @@ def environment(environ: Mapping[str, str]) -> Source:
         if variable in by_variable and text:
             values[by_variable[variable]] = text
         elif variable.startswith(ENV_PREFIX) and variable not in (*by_variable, ENV_DOCUMENT):
-            near = suggestion(variable, by_variable, cutoff=0.9)
-            notes += [f"the variable {variable} names no property; {near} would"] if near else []
-    return Source("the environment", values, {f.name: env_name(f.name) for f in F.ALL}, tuple(notes))
+            closest = closest_name(variable, by_variable, cutoff=0.9)
+            notes += [f"the variable {variable} names no property; {closest} would"] if closest else []
+    return PropertySource("the environment", values, {f.name: env_name(f.name) for f in F.ALL}, tuple(notes))
 
 
-def resolve(sources: Sequence[Source]) -> Resolved:
+def merge_sources(sources: Sequence[PropertySource]) -> ResolvedProperties:
     """Lay the sources over each other; of two names for one property the earlier source's counts."""
     properties: dict[str, object] = {}
-    trace: dict[str, str] = {}
-    taken: set[str] = set()
+    origins: dict[str, str] = {}
+    canonical_names: set[str] = set()
     for source in sources:
-        new = {n: v for n, v in source.values.items() if v is not None and read.canonical(n) not in taken}
+        new = {
+            n: v
+            for n, v in source.values.items()
+            if v is not None and read_properties.canonical_name(n) not in canonical_names
+        }
         properties.update(new)
-        trace.update(dict.fromkeys(new, source.label))
-        taken.update(map(read.canonical, new))
-    return Resolved(properties, trace, tuple(sources))
+        origins.update(dict.fromkeys(new, source.label))
+        canonical_names.update(map(read_properties.canonical_name, new))
+    return ResolvedProperties(properties, origins, tuple(sources))
 
 
-def load(sources: Sequence[Source]) -> ConnectorConfig:
+def load_config(sources: Sequence[PropertySource]) -> ConnectorConfig:
     """Return the configuration that the sources give together.
 
     Raises:
         ConfigError: With every problem, where its value came from, and where a missing property was looked for.
     """
-    return resolve(sources).config()
+    return merge_sources(sources).config()

@@ -9,24 +9,23 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import kafka, transforms
+from airflow_provider_mysql_cdc.cdc.config import kafka, transforms, undeclared_properties
 from airflow_provider_mysql_cdc.cdc.config import property_families as families
-from airflow_provider_mysql_cdc.cdc.config import undeclared_properties as known
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract, Operation
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Lookup, Problem, plain
-from airflow_provider_mysql_cdc.cdc.config.property_families import Families
-from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, hide_salt, is_secret, suggestion
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Lookup, Problem, display_text
+from airflow_provider_mysql_cdc.cdc.config.property_families import PropertyFamilies
+from airflow_provider_mysql_cdc.cdc.config.property_names import HIDDEN, closest_name, hide_salt, is_secret
 from airflow_provider_mysql_cdc.cdc.config.ticdc_checks import ticdc_problems
-from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import ONLY_TICDC
+from airflow_provider_mysql_cdc.cdc.config.ticdc_fields import TICDC_FIELDS
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
-OLD_HISTORY, HISTORY = "database.history", "schema.history.internal"
-OTHER_SIGNALS = "signals.consumer."
-_PROVIDER = re.compile(r"\$\{[\w-]+:[^}]*\}")
+LEGACY_HISTORY_PREFIX, HISTORY_PREFIX = "database.history", "schema.history.internal"
+LEGACY_SIGNALS_PREFIX = "signals.consumer."
+_CONFIG_PROVIDER = re.compile(r"\$\{[\w-]+:[^}]*\}")
 
 ALIASES: dict[str, tuple[Field[Any], Alias]] = {a.name: (f, a) for f in F.ALL for a in f.alias_list()}
 
-EXCLUSIVE = tuple(
+EXCLUSIVE_LISTS = tuple(
     (f"{what}.{a}", f"{what}.{b}")
     for what, a, b in (
         ("database", "include.list", "exclude.list"),
@@ -39,7 +38,7 @@ EXCLUSIVE = tuple(
 
 
 @dataclass(slots=True, repr=False)
-class Reading:
+class ParsedProperties:
     """Collect what a configuration says.
 
     Args:
@@ -48,33 +47,35 @@ class Reading:
         families: What the families say.
         notes: What a person should know.
         problems: What is wrong.
-        origin: The name as given, by today's name.
-        members: Family members: property text by prefix and rest of the name.
+        given_names: The name as given, by today's name.
+        family_members: Family members: property text by prefix and rest of the name.
     """
 
     texts: dict[str, str] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
-    families: Families = field(default_factory=Families)
+    families: PropertyFamilies = field(default_factory=PropertyFamilies)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
-    origin: dict[str, str] = field(default_factory=dict)
-    members: dict[str, dict[str, str]] = field(default_factory=dict)
+    given_names: dict[str, str] = field(default_factory=dict)
+    family_members: dict[str, dict[str, str]] = field(default_factory=dict)
 
     def refuse(self, name: str, value: str | None, what: str, fix: str) -> None:
         """Add a problem."""
         self.problems.append(Problem(name, what, fix, value))
 
 
-def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str] | None) -> Reading:
+def read_properties(
+    properties: Mapping[str, object], describe_sources: Callable[[Field[Any]], str] | None
+) -> ParsedProperties:
     """Read properties.
 
     Args:
         properties: Property values by name.
-        looked_in: Says for a missing property where it was looked for.
+        describe_sources: Says for a missing property where it was looked for.
     """
-    out = Reading()
-    texts = _texts(out, properties)
-    plugins = known.plugin_prefixes(texts)
+    out = ParsedProperties()
+    texts = _property_texts(out, properties)
+    plugins = undeclared_properties.plugin_prefixes(texts)
     converters: dict[str, dict[str, str]] = {c: {} for c in F.CONVERTERS.parse(texts.get(F.CONVERTERS.name, ""))}
     listed = F.TRANSFORMS.parse(texts.get(F.TRANSFORMS.name, ""))
     steps: dict[str, dict[str, str]] = {t: {} for t in listed}
@@ -84,42 +85,42 @@ def read(properties: Mapping[str, object], looked_in: Callable[[Field[Any]], str
         )
         converter = next((c for c in converters if name.startswith(f"{c}.") and name not in F.BY_NAME), None)
         if step is not None:
-            _set(out, name, text, name)
+            _set_text(out, name, text, name)
             steps[step][name.removeprefix(f"{transforms.PREFIX}{step}.")] = text
         elif converter is not None:
-            _set(out, name, text, name)
+            _set_text(out, name, text, name)
             converters[converter][name.removeprefix(f"{converter}.")] = text
         elif not (plugins and name.startswith(plugins)):
-            _place(out, name, text)
-    _exclusive(out)
-    out.families = families.read(out.members, converters)
-    out.problems += [replace(p, name=out.origin.get(p.name, p.name)) for p in out.families.problems]
+            _assign_property(out, name, text)
+    _check_exclusive(out)
+    out.families = families.read_families(out.family_members, converters)
+    out.problems += [replace(p, name=out.given_names.get(p.name, p.name)) for p in out.families.problems]
     out.notes += out.families.notes
     for name, text in out.texts.items():
         if name in F.BY_NAME:
-            _parse(out, F.BY_NAME[name], text)
-    _transforms(out, listed, steps)
-    _required(out, looked_in)
+            _parse_field(out, F.BY_NAME[name], text)
+    _read_transforms(out, listed, steps)
+    _check_required(out, describe_sources)
     _cross_checks(out)
     return out
 
 
-def canonical(name: str) -> str:
+def canonical_name(name: str) -> str:
     """Return today's name of a property: aliases and older prefixes replaced."""
-    name = _of_today(name)
+    name = _with_current_prefix(name)
     return ALIASES[name][0].name if name in ALIASES else name
 
 
-def _of_today(name: str) -> str:
+def _with_current_prefix(name: str) -> str:
     """Return a name with today's prefix; the manuals write that of the signals' consumer in two ways (INC-45)."""
-    if name == OLD_HISTORY or name.startswith(OLD_HISTORY + "."):
-        return HISTORY + name.removeprefix(OLD_HISTORY)
-    if name.startswith(OTHER_SIGNALS):
-        return kafka.SIGNAL_CONSUMER + name.removeprefix(OTHER_SIGNALS)
+    if name == LEGACY_HISTORY_PREFIX or name.startswith(LEGACY_HISTORY_PREFIX + "."):
+        return HISTORY_PREFIX + name.removeprefix(LEGACY_HISTORY_PREFIX)
+    if name.startswith(LEGACY_SIGNALS_PREFIX):
+        return kafka.SIGNAL_CONSUMER_PREFIX + name.removeprefix(LEGACY_SIGNALS_PREFIX)
     return name
 
 
-def _texts(out: Reading, properties: Mapping[str, object]) -> dict[str, str]:
+def _property_texts(out: ParsedProperties, properties: Mapping[str, object]) -> dict[str, str]:
     texts = {}
     for name, value in properties.items():
         if value is None:
@@ -131,82 +132,96 @@ def _texts(out: Reading, properties: Mapping[str, object]) -> dict[str, str]:
         else:
             out.refuse(name, type(value).__name__, "must be a text, a whole number or a boolean", "Write it as text")
             continue
-        if _PROVIDER.search(texts[name], 0, texts[name].rfind("}") + 1):
+        if _CONFIG_PROVIDER.search(texts[name], 0, texts[name].rfind("}") + 1):
             out.refuse(
                 name,
                 texts.pop(name),
                 "is a placeholder that a Kafka Connect worker would fill in",
                 "Put the value into the Airflow connection, or into its secrets backend",
             )
-            out.origin.setdefault(canonical(name), name)
+            out.given_names.setdefault(canonical_name(name), name)
     return texts
 
 
-def _place(out: Reading, name: str, text: str) -> None:
-    if (today := _of_today(name)) != name:
-        out.notes.append(f"{name} is read as {today}")
-    if today in F.BY_NAME:
-        _set(out, today, text, name)
-    elif today in ALIASES:
-        _alias(out, today, text, name)
-    elif today in known.NO_EFFECT:
-        _set(out, today, text, name)
-        out.notes.append(f"{name} has no effect: {known.NO_EFFECT[today]}")
-    elif (prefix := families.prefix_of(today)) is not None:
-        _set(out, today, text, name)
-        out.members.setdefault(prefix, {})[today.removeprefix(prefix)] = text
-    elif (reason := known.refused(today)) is not None:
-        _known(out, name, text, reason, today)
+def _assign_property(out: ParsedProperties, name: str, text: str) -> None:
+    if (current_name := _with_current_prefix(name)) != name:
+        out.notes.append(f"{name} is read as {current_name}")
+    if current_name in F.BY_NAME:
+        _set_text(out, current_name, text, name)
+    elif current_name in ALIASES:
+        _set_alias(out, current_name, text, name)
+    elif current_name in undeclared_properties.NO_EFFECT:
+        _set_text(out, current_name, text, name)
+        out.notes.append(f"{name} has no effect: {undeclared_properties.NO_EFFECT[current_name]}")
+    elif (prefix := families.prefix_of(current_name)) is not None:
+        _set_text(out, current_name, text, name)
+        out.family_members.setdefault(prefix, {})[current_name.removeprefix(prefix)] = text
+    elif (reason := undeclared_properties.refused_property(current_name)) is not None:
+        _check_refused(out, name, text, reason, current_name)
     else:
-        _unknown(out, name, text)
+        _refuse_unknown(out, name, text)
 
 
-def _set(out: Reading, today: str, text: str, name: str) -> None:
-    if today in out.texts and out.texts[today] != text:
-        other = out.origin[today]
+def _set_text(out: ParsedProperties, current_name: str, text: str, name: str) -> None:
+    if current_name in out.texts and out.texts[current_name] != text:
+        other = out.given_names[current_name]
         out.refuse(
-            name, text, f"contradicts {hide_salt(other)}, which means the same", f"Keep one of the two, best {today}"
+            name,
+            text,
+            f"contradicts {hide_salt(other)}, which means the same",
+            f"Keep one of the two, best {current_name}",
         )
         return
-    out.texts[today], out.origin[today] = text, name
+    out.texts[current_name], out.given_names[current_name] = text, name
 
 
-def _alias(out: Reading, alias: str, text: str, name: str) -> None:
-    declared, how = ALIASES[alias]
+def _set_alias(out: ParsedProperties, alias: str, text: str, name: str) -> None:
+    declared, conversion = ALIASES[alias]
     try:
-        converted = how.convert(text) if how.convert else text
+        converted = conversion.convert(text) if conversion.convert else text
     except ValueError as e:
         out.refuse(name, text, str(e), f"Use {declared.name}")
-        out.origin.setdefault(declared.name, name)
+        out.given_names.setdefault(declared.name, name)
         return
     if alias == name:
         out.notes.append(f"{name} is read as {declared.name}")
-    _set(out, declared.name, converted, name)
+    _set_text(out, declared.name, converted, name)
 
 
-def _known(out: Reading, name: str, text: str, reason: known.Refused, today: str) -> None:
-    if text.strip().lower() in reason.harmless:
-        _set(out, today, text, name)
+def _check_refused(
+    out: ParsedProperties, name: str, text: str, reason: undeclared_properties.RefusedProperty, current_name: str
+) -> None:
+    if text.strip().lower() in reason.accepted_values:
+        _set_text(out, current_name, text, name)
         return
     fix = "Remove it"
-    if reason.harmless and reason.harmless != ("",):
-        fix += f", or set it to {' or '.join(repr(h) for h in reason.harmless if h)}"
-    out.origin.setdefault(today, name)
+    if reason.accepted_values and reason.accepted_values != ("",):
+        fix += f", or set it to {' or '.join(repr(h) for h in reason.accepted_values if h)}"
+    out.given_names.setdefault(current_name, name)
     out.refuse(name, text, f"not supported yet: {reason.why}", fix)
 
 
-def _unknown(out: Reading, name: str, text: str) -> None:
-    drivers = {families.DRIVER + option for option in families.DRIVER_OPTIONS}
-    near = suggestion(name, {*F.BY_NAME, *ALIASES, *known.NO_EFFECT, *drivers, *(r.name for r in known.REFUSED)})
-    if near:
-        today = canonical(near)
-        out.origin.setdefault(today, name)
-        text = HIDDEN if is_secret(today) else text
-        out.problems.append(Problem(name, "unknown property", f"Write {near}, if that is meant", text))
+def _refuse_unknown(out: ParsedProperties, name: str, text: str) -> None:
+    drivers = {families.DRIVER_PREFIX + option for option in families.DRIVER_OPTIONS}
+    closest = closest_name(
+        name,
+        {
+            *F.BY_NAME,
+            *ALIASES,
+            *undeclared_properties.NO_EFFECT,
+            *drivers,
+            *(r.name for r in undeclared_properties.REFUSED_PROPERTIES),
+        },
+    )
+    if closest:
+        current_name = canonical_name(closest)
+        out.given_names.setdefault(current_name, name)
+        text = HIDDEN if is_secret(current_name) else text
+        out.problems.append(Problem(name, "unknown property", f"Write {closest}, if that is meant", text))
     elif name.startswith(transforms.PREFIX):
         what = f"belongs to no transform that {F.TRANSFORMS.name} lists"
         out.refuse(name, text, what, f"Remove it, or add its transform to {F.TRANSFORMS.name}")
-    elif name.startswith(families.DRIVER):
+    elif name.startswith(families.DRIVER_PREFIX):
         options = ", ".join(sorted(drivers))
         out.refuse(
             name, text, "is neither a property nor a known driver option", f"Remove it; driver options: {options}"
@@ -215,55 +230,57 @@ def _unknown(out: Reading, name: str, text: str) -> None:
         out.refuse(name, text, "unknown property", "Remove it; docs/properties.md lists all properties")
 
 
-def _exclusive(out: Reading) -> None:
-    seen = {*out.texts, *out.origin}
-    for include, exclude in EXCLUSIVE:
-        both = include in seen and exclude in seen
+def _check_exclusive(out: ParsedProperties) -> None:
+    given_names = {*out.texts, *out.given_names}
+    for include, exclude in EXCLUSIVE_LISTS:
+        both = include in given_names and exclude in given_names
         if both and out.texts.get(include, "-").strip() and out.texts.get(exclude, "-").strip():
-            name = out.origin.get(exclude, exclude)
-            what = f"cannot stand beside {out.origin.get(include, include)}"
+            name = out.given_names.get(exclude, exclude)
+            what = f"cannot stand beside {out.given_names.get(include, include)}"
             out.refuse(name, out.texts.get(exclude), what, "Keep one of the two")
 
 
-def _parse(out: Reading, declared: Field[Any], text: str) -> None:
+def _parse_field(out: ParsedProperties, declared: Field[Any], text: str) -> None:
     try:
         out.values[declared.name] = declared.read(text)
     except ValueError as e:
-        name = out.origin[declared.name]
+        name = out.given_names[declared.name]
         fix = "Correct the value"
-        if declared.enum and (near := suggestion(text, declared.enum, cutoff=0.5)):
-            fix = f"Write {near}, if that is meant"
+        if declared.enum and (closest := closest_name(text, declared.enum, cutoff=0.5)):
+            fix = f"Write {closest}, if that is meant"
         out.refuse(name, text, str(e), fix)
 
 
-def _transforms(out: Reading, names: tuple[str, ...], given: Mapping[str, Mapping[str, str]]) -> None:
-    old = Lookup(out.values)[F.EVENT_CONTRACT] is EventContract.OLD
-    found = transforms.read(names, given, old_contract=old)
-    out.families.transforms = found.made
-    out.problems += found.problems
-    out.notes += found.notes
+def _read_transforms(out: ParsedProperties, names: tuple[str, ...], settings: Mapping[str, Mapping[str, str]]) -> None:
+    old_contract = Lookup(out.values)[F.EVENT_CONTRACT] is EventContract.OLD
+    parsed = transforms.parse_transforms(names, settings, old_contract=old_contract)
+    out.families.transforms = parsed.transforms
+    out.problems += parsed.problems
+    out.notes += parsed.notes
 
 
-def _required(out: Reading, looked_in: Callable[[Field[Any]], str] | None) -> None:
+def _check_required(out: ParsedProperties, describe_sources: Callable[[Field[Any]], str] | None) -> None:
     for declared in F.ALL:
         # A property that was given wrongly, or under a misspelt name, is not missing as well.
-        if declared.required and declared.name not in out.values and declared.name not in out.origin:
-            _missing(out, declared, looked_in)
+        if declared.required and declared.name not in out.values and declared.name not in out.given_names:
+            _refuse_missing(out, declared, describe_sources)
 
 
-def _missing(out: Reading, declared: Field[Any], looked_in: Callable[[Field[Any]], str] | None) -> None:
-    where = f"; looked for in {looked_in(declared)}" if looked_in else ""
+def _refuse_missing(
+    out: ParsedProperties, declared: Field[Any], describe_sources: Callable[[Field[Any]], str] | None
+) -> None:
+    where = f"; looked for in {describe_sources(declared)}" if describe_sources else ""
     out.refuse(declared.name, None, f"is required and missing{where}", f"Set it: {declared.doc.split('.')[0]}")
 
 
-def _cross_checks(out: Reading) -> None:
+def _cross_checks(out: ParsedProperties) -> None:
     get = Lookup(out.values)
     what: str | None
-    wrong = {p.name for p in out.problems}
+    refused_names = {p.name for p in out.problems}
     bootstrap, history = F.KAFKA_BOOTSTRAP_SERVERS, F.HISTORY_KAFKA_BOOTSTRAP_SERVERS
-    if not get[bootstrap] and not {bootstrap.name, history.name} & {*out.origin}:
+    if not get[bootstrap] and not {bootstrap.name, history.name} & {*out.given_names}:
         out.refuse(bootstrap.name, None, "is required and missing", "Set it: Kafka cluster, as a list of host:port")
-    if get.given(bootstrap) and get.given(history) and _disjoint(get[bootstrap], get[history]):
+    if get.is_set(bootstrap) and get.is_set(history) and _disjoint(get[bootstrap], get[history]):
         what = (
             f"names other servers than {bootstrap.name}; both topics are written in one transaction, so in one cluster"
         )
@@ -276,82 +293,84 @@ def _cross_checks(out: Reading) -> None:
     if what := F.source_struct_problem(get):
         fix = f"Set {F.EVENT_CONTRACT.name}=1.9, or remove it for the source block of today"
         out.refuse(F.SOURCE_STRUCT_VERSION.name, str(get[F.SOURCE_STRUCT_VERSION]), what, fix)
-    _ticdc(out, get)
-    _converters(out, get)
-    _select_overrides(out, get)
-    _kafka_times(out, get)
+    _check_ticdc(out, get)
+    _check_converters(out, get)
+    _check_select_overrides(out, get)
+    _note_kafka_timeouts(out, get)
     if get[F.HEARTBEAT_ACTION_QUERY] and not get[F.HEARTBEAT_INTERVAL_MS]:
         action, interval = F.HEARTBEAT_ACTION_QUERY.name, F.HEARTBEAT_INTERVAL_MS.name
         out.notes.append(f"{action} has no effect: {interval} is 0, so there are no heartbeats")
     if "sink" in get[F.NOTIFICATION_ENABLED_CHANNELS] and not get[F.NOTIFICATION_SINK_TOPIC_NAME]:
         what = f"is missing; {F.NOTIFICATION_ENABLED_CHANNELS.name} has sink"
         out.refuse(F.NOTIFICATION_SINK_TOPIC_NAME.name, None, what, "Name the topic of notifications")
-    if F.TOPIC_PREFIX.name not in wrong and get.given(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
+    if F.TOPIC_PREFIX.name not in refused_names and get.is_set(F.TOPIC_PREFIX) and (what := F.topics_problem(get)):
         out.refuse(F.LEDGER_TOPIC.name, get[F.LEDGER_TOPIC], what, "Give each its own name")
 
 
-def _ticdc(out: Reading, get: Lookup) -> None:
+def _check_ticdc(out: ParsedProperties, get: Lookup) -> None:
     """Check what goes with TiCDC's protocol; without it its properties have no effect."""
     if not F.is_ticdc(get):
-        idle = [f.name for f in ONLY_TICDC if get.given(f)]
-        out.notes += [f"{name} has no effect with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}" for name in idle]
+        ineffective = [f.name for f in TICDC_FIELDS if get.is_set(f)]
+        out.notes += [f"{name} has no effect with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}" for name in ineffective]
         return
     for declared, why, fix in ticdc_problems(get):
-        shown = plain(get[declared]) if get.given(declared) else None
-        out.refuse(declared.name, shown, f"does not go with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}: {why}", fix)
+        value_text = display_text(get[declared]) if get.is_set(declared) else None
+        out.refuse(
+            declared.name, value_text, f"does not go with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}: {why}", fix
+        )
     # AVRO-54: statements give no records.
     skipped = get[F.SKIPPED_OPERATIONS]
     if Operation.TRUNCATE not in skipped:
         out.notes.append(f"TRUNCATE gives no record with {F.VALUE_FORMAT.name}={get[F.VALUE_FORMAT]}")
-    without = {F.INCLUDE_SCHEMA_CHANGES.name: False, F.SKIPPED_OPERATIONS.name: skipped | {Operation.TRUNCATE}}
-    out.values = {**out.values, **without}
+    overrides = {F.INCLUDE_SCHEMA_CHANGES.name: False, F.SKIPPED_OPERATIONS.name: skipped | {Operation.TRUNCATE}}
+    out.values = {**out.values, **overrides}
 
 
-def _converters(out: Reading, get: Lookup) -> None:
+def _check_converters(out: ParsedProperties, get: Lookup) -> None:
     """Check the settings of Avro converters, and note those that the converter in use does not have."""
     for part, schemas in zip(F.PARTS, (F.KEY_SCHEMAS_ENABLE, F.VALUE_SCHEMAS_ENABLE), strict=True):
-        converter: Field[Any] = F.VALUE_FORMAT if F.is_ticdc(get) else F.CONVERTER_OF[part]
+        converter: Field[Any] = F.VALUE_FORMAT if F.is_ticdc(get) else F.CONVERTER_CLASS_FIELD[part]
         if not F.is_avro(get, part):
-            idle = [f.name for f in F.OF_PART[part].all() if get.given(f)]
+            ineffective = [f.name for f in F.CONVERTER_FIELDS[part].all() if get.is_set(f)]
         else:
             for declared, what, fix in F.registry_problems(get, part):
                 # One that was given wrongly has its problem already.
-                if get.given(declared) or declared.name not in out.origin:
+                if get.is_set(declared) or declared.name not in out.given_names:
                     out.refuse(declared.name, None, what, fix)
             # Avro keys and values have their schema in the registry, whatever this says.
             json_only = (schemas, F.VALUE_REPLACE_NULL_WITH_DEFAULT) if part == "value" else (schemas,)
-            idle = [f.name for f in json_only if get.given(f)]
-            out.values = {name: value for name, value in out.values.items() if name not in idle}
-        out.notes += [f"{name} has no effect with {converter.name}={get[converter]}" for name in idle]
+            ineffective = [f.name for f in json_only if get.is_set(f)]
+            out.values = {name: value for name, value in out.values.items() if name not in ineffective}
+        out.notes += [f"{name} has no effect with {converter.name}={get[converter]}" for name in ineffective]
 
 
-def _kafka_times(out: Reading, get: Lookup) -> None:
+def _note_kafka_timeouts(out: ParsedProperties, get: Lookup) -> None:
     """Note times of the Kafka client that a transaction cuts short (``sink.clients``)."""
     limit = get[F.TRANSACTION_TIMEOUT_MS]
-    for prefix in (kafka.KAFKA, kafka.PRODUCER_OVERRIDE):
+    for prefix in (kafka.KAFKA_PREFIX, kafka.PRODUCER_OVERRIDE_PREFIX):
         for name in ("delivery.timeout.ms", "message.timeout.ms", "socket.timeout.ms"):
-            text = out.families.kafka.get(prefix, {}).get(name, "").strip()
+            text = out.families.kafka_settings.get(prefix, {}).get(name, "").strip()
             if text.isdecimal() and int(text) > limit:
                 out.notes.append(f"{prefix}{name}={text} has no effect beyond {F.TRANSACTION_TIMEOUT_MS.name}={limit}")
 
 
-def _select_overrides(out: Reading, get: Lookup) -> None:
-    listed, given = get[F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES], out.families.selects
+def _check_select_overrides(out: ParsedProperties, get: Lookup) -> None:
+    listed, statements = get[F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES], out.families.select_overrides
     name = F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name
     for table in listed:
-        if not given.get(table):
+        if not statements.get(table):
             out.refuse(f"{name}.{table}", None, f"is missing; {name} lists the table", "Set it to a SELECT statement")
-    for table in given:
+    for table in statements:
         if table not in listed:
             what = f"has no effect, because {name} does not list the table"
-            out.refuse(f"{name}.{table}", given[table], what, f"Add {table} to {name}, or remove the statement")
+            out.refuse(f"{name}.{table}", statements[table], what, f"Add {table} to {name}, or remove the statement")
 
 
-def _disjoint(some: str, others: str) -> bool:
-    return not {*some.lower().split(",")} & {*others.lower().split(",")}
+def _disjoint(servers: str, other_servers: str) -> bool:
+    return not {*servers.lower().split(",")} & {*other_servers.lower().split(",")}
 
 
-def _object(value: object, name: str) -> Mapping[str, Any]:
+def _json_object(value: object, name: str) -> Mapping[str, Any]:
     """Return a member of a configuration document; an absent one is empty."""
     if value is not None and not isinstance(value, Mapping):
         raise ConfigError(f"{name} of the configuration is not a JSON object", remedy="Correct the JSON text")
@@ -373,11 +392,18 @@ def connect_properties(document: str | Mapping[str, Any]) -> dict[str, Any]:
     except (ValueError, RecursionError) as e:
         raise ConfigError("The configuration is not JSON", why=str(e), remedy="Correct the JSON text") from e
     if isinstance(data, Mapping) and isinstance(data.get("spec"), Mapping):
-        spec, meta = _object(data["spec"], "spec"), _object(data.get("metadata"), "metadata")
-        head = {"name": meta.get("name"), "connector.class": spec.get("class"), "tasks.max": spec.get("tasksMax")}
+        spec, meta = _json_object(data["spec"], "spec"), _json_object(data.get("metadata"), "metadata")
+        spec_settings = {
+            "name": meta.get("name"),
+            "connector.class": spec.get("class"),
+            "tasks.max": spec.get("tasksMax"),
+        }
         data = {
             "name": meta.get("name"),
-            "config": {**{k: v for k, v in head.items() if v}, **_object(spec.get("config"), "spec.config")},
+            "config": {
+                **{k: v for k, v in spec_settings.items() if v},
+                **_json_object(spec.get("config"), "spec.config"),
+            },
         }
     if not isinstance(data, Mapping):
         raise ConfigError(

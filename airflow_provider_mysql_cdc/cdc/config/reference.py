@@ -7,15 +7,20 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import column_rules, kafka, kafka_names, transforms
+from airflow_provider_mysql_cdc.cdc.config import (
+    column_rules,
+    kafka,
+    kafka_names,
+    property_families,
+    transforms,
+    undeclared_properties,
+)
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config import property_families as families
-from airflow_provider_mysql_cdc.cdc.config import undeclared_properties as known
-from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope
 from airflow_provider_mysql_cdc.cdc.config.property_names import is_secret
 from airflow_provider_mysql_cdc.cdc.config.property_sources import ENV_DOCUMENT, env_name
 
-_HEAD = f"""# Properties
+_HEADER = f"""# Properties
 
 Generated from the declarations in `airflow_provider_mysql_cdc/cdc/config`; write it again with
 `python -m airflow_provider_mysql_cdc.cdc.config.reference docs/properties.md`.
@@ -37,7 +42,7 @@ a converter's own module.
 Values of Kafka Connect's config providers (`${{file:..}}`) are refused: keep secrets in the Airflow connection.
 """
 
-_KAFKA = """
+_KAFKA_SECTION = """
 | Prefix | Used for |
 |---|---|
 | `kafka.*` | all Kafka clients |
@@ -58,7 +63,7 @@ on with smaller ones.
 Names behind the prefix are librdkafka's. Names of Java's clients are translated:
 """
 
-_COLUMNS = """### Columns
+_COLUMNS_SECTION = """### Columns
 
 Each value is a list of regular expressions for whole names `database.table.column`, as for `column.exclude.list`.
 Several such properties may stand side by side.
@@ -85,9 +90,9 @@ def cell(text: str) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
+def table(header: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
     """Yield the lines of a Markdown table."""
-    columns = list(head)
+    columns = list(header)
     yield f"| {' | '.join(columns)} |"
     yield "|" + "---|" * len(columns)
     for row in rows:
@@ -96,7 +101,7 @@ def table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> Iterator[str]:
 
 def field_lines(declared: Field[Any]) -> Iterator[str]:
     """Yield one property's chapter."""
-    yield f"### `{declared.name}`" + (" (*ours*)" if declared.ours else "")
+    yield f"### `{declared.name}`" + (" (*ours*)" if declared.provider_specific else "")
     yield ""
     if declared.pending:
         yield f"Only the default is supported yet: {declared.pending}."
@@ -104,8 +109,8 @@ def field_lines(declared: Field[Any]) -> Iterator[str]:
     yield declared.doc
     yield ""
     default = declared.default_text()
-    shown = default if declared.required or declared.derive else f"`{default}`" if default else "none"
-    yield f"- Default: {shown}"
+    default_label = default if declared.required or declared.derive else f"`{default}`" if default else "none"
+    yield f"- Default: {default_label}"
     for value, meaning in (declared.enum or {}).items():
         yield f"- `{value}`: {meaning}"
     for value, why in declared.refused.items():
@@ -114,8 +119,8 @@ def field_lines(declared: Field[Any]) -> Iterator[str]:
         yield "- Also read: " + ", ".join(f"`{a.name}`" for a in declared.alias_list())
     if declared.secret:
         yield "- Secret: never shown"
-    if declared.decides is not Decides.NOTHING:
-        yield f"- Fixed inside a {'batch' if declared.decides is Decides.EVENTS else 'snapshot'}"
+    if declared.pin_scope is not PinScope.NOTHING:
+        yield f"- Fixed inside a {'batch' if declared.pin_scope is PinScope.EVENTS else 'snapshot'}"
     yield ""
 
 
@@ -123,19 +128,22 @@ def family_lines() -> Iterator[str]:
     """Yield the chapter on properties with a free part in their name."""
     yield "## Families"
     yield ""
-    yield f"### `{families.TOPIC_CREATION}*`"
+    yield f"### `{property_families.TOPIC_CREATION_PREFIX}*`"
     yield ""
     yield "Any topic setting of Kafka, for topics this provider creates: `cleanup.policy`, `compression.type`, .."
     yield ""
-    yield f"### `{families.DRIVER}<option>`"
+    yield f"### `{property_families.DRIVER_PREFIX}<option>`"
     yield ""
-    options = ((f"`{families.DRIVER}{name}`", doc) for name, (_, doc) in families.DRIVER_OPTIONS.items())
+    options = (
+        (f"`{property_families.DRIVER_PREFIX}{name}`", doc)
+        for name, (_, doc) in property_families.DRIVER_OPTIONS.items()
+    )
     yield from table(("Option of the MySQL driver", "Meaning"), options)
     yield ""
-    yield _COLUMNS.format(algorithms=", ".join(f"`{name}`" for name in column_rules.ALGORITHMS))
+    yield _COLUMNS_SECTION.format(algorithms=", ".join(f"`{name}`" for name in column_rules.ALGORITHMS))
     yield from transform_lines()
     yield "### Kafka clients"
-    yield _KAFKA
+    yield _KAFKA_SECTION
     yield from table(("Java", "librdkafka"), kafka_rows())
     yield ""
     yield f"Secrets, never shown: {', '.join(f'`{name}`' for name in kafka_secrets())}."
@@ -149,7 +157,7 @@ def transform_lines() -> Iterator[str]:
     yield f"Settings stand under `{transforms.PREFIX}<name>.`, where `{transforms.PREFIX[:-1]}` lists the name. Regular"
     yield "expressions and replacements are Java's; letters count as they are written."
     yield ""
-    for name, kind in transforms.KINDS.items():
+    for name, kind in transforms.TRANSFORM_KINDS.items():
         yield f"`{name}`: {kind.doc}."
         yield ""
         if kind.settings:
@@ -162,7 +170,7 @@ def transform_lines() -> Iterator[str]:
 def kafka_secrets() -> list[str]:
     """Return the Kafka settings whose values are secrets, in Java's and librdkafka's names."""
     java = {*kafka.JAVA_RENAMED, *kafka.JAVA_REFUSED, "sasl.jaas.config"}
-    return sorted(name for name in kafka_names.ALL | java if is_secret(name))
+    return sorted(name for name in kafka_names.ALL_SETTINGS | java if is_secret(name))
 
 
 def kafka_rows() -> Iterator[tuple[str, str]]:
@@ -174,23 +182,26 @@ def kafka_rows() -> Iterator[tuple[str, str]]:
         yield f"`{name}`", f"`{target}`"
     for name, why in kafka.JAVA_REFUSED.items():
         yield f"`{name}`", f"refused: {why}"
-    for name, (accepted, why) in kafka.FIXED.items():
+    for name, (accepted, why) in kafka.FIXED_SETTINGS.items():
         yield f"`{name}`", f"only {', '.join(f'`{a}`' for a in accepted)}: {why}" if accepted else f"refused: {why}"
 
 
 def render() -> str:
     """Return the whole page."""
-    lines = [_HEAD]
+    lines = [_HEADER]
     for group in Group:
         lines += [f"## {group}", ""]
         for declared in (f for f in F.ALL if f.group is group):
             lines += field_lines(declared)
     lines += family_lines()
     lines += ["## Accepted without effect", ""]
-    lines += table(("Property", "Why"), ((f"`{n}`", why) for n, why in known.NO_EFFECT.items()))
+    lines += table(("Property", "Why"), ((f"`{n}`", why) for n, why in undeclared_properties.NO_EFFECT.items()))
     lines += ["", "## Not supported yet", ""]
     lines += ["Refused with the reason, unless the value is one of those in the last column.", ""]
-    rows = ((f"`{r.name}`", r.why, ", ".join(f"`{h}`" if h else "empty" for h in r.harmless)) for r in known.REFUSED)
+    rows = (
+        (f"`{r.name}`", r.why, ", ".join(f"`{h}`" if h else "empty" for h in r.accepted_values))
+        for r in undeclared_properties.REFUSED_PROPERTIES
+    )
     lines += table(("Property", "Why", "Accepted"), rows)
     return "\n".join(lines).rstrip("\n") + "\n"
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import WatermarkStrategy
-from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group, Lookup
-from airflow_provider_mysql_cdc.cdc.config.sink_fields import KAFKA_BOOTSTRAP_SERVERS, servers
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup, PinScope
+from airflow_provider_mysql_cdc.cdc.config.sink_fields import KAFKA_BOOTSTRAP_SERVERS, bootstrap_servers
 from airflow_provider_mysql_cdc.cdc.config.source_fields import TOPIC_PREFIX
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-_PART = r'(?:"((?:[^"]|"")+)"|([^".,\s]+))'
-_TABLE = re.compile(rf"{_PART}\.{_PART}")
+_NAME_PART = r'(?:"((?:[^"]|"")+)"|([^".,\s]+))'
+_TABLE_NAME = re.compile(rf"{_NAME_PART}\.{_NAME_PART}")
 
 
-def _table(value: str) -> TableId | None:
+def _table_id(value: str) -> TableId | None:
     if not value.strip():
         return None
-    match = _TABLE.fullmatch(value.strip())
+    match = _TABLE_NAME.fullmatch(value.strip())
     if match is None:
         raise ValueError('must name one table as database.table; put a part that holds a dot or blank into "quotes"')
     quoted_db, db, quoted_table, table = match.groups()
@@ -40,7 +40,7 @@ def _channels(accepted: tuple[str, ...], unsupported: Mapping[str, str]) -> Call
 
 
 _SIGNAL_CHANNELS = ("source", "kafka", "airflow")
-_UNSUPPORTED = {
+_UNSUPPORTED_CHANNELS = {
     "jmx": "there are no JMX beans here; send signals with MySqlCdcSignalOperator",
     "file": "tasks run on whatever machine there is; send signals with MySqlCdcSignalOperator",
     "in-process": "there is no embedded engine; send signals with MySqlCdcSignalOperator",
@@ -48,7 +48,7 @@ _UNSUPPORTED = {
 
 SIGNAL_DATA_COLLECTION: Field[TableId | None] = Field(
     "signal.data.collection",
-    _table,
+    _table_id,
     None,
     "Signal table, as database.table: rows inserted into it are signals, and the watermarks of incremental snapshots "
     "are written into it. Its first three columns are id, type and data, whatever their names. It need not be "
@@ -59,16 +59,16 @@ SIGNAL_DATA_COLLECTION: Field[TableId | None] = Field(
 )
 SIGNAL_DATA_COLLECTION_CREATE: Field[bool] = Field(
     "signal.data.collection.create",
-    parse.boolean,
+    parse_value.boolean,
     False,
     "Create the signal table when it is missing; the account needs the privilege CREATE for that.",
     Group.SIGNALS,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 SIGNAL_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
     "signal.enabled.channels",
-    _channels(_SIGNAL_CHANNELS, _UNSUPPORTED),
+    _channels(_SIGNAL_CHANNELS, _UNSUPPORTED_CHANNELS),
     frozenset({"source"}),
     "Where signals are taken from: `source` (rows inserted into `signal.data.collection`), `kafka` "
     "(`signal.kafka.topic`). Signals from Airflow are always taken. Debezium's channels `jmx`, `file` and "
@@ -77,19 +77,19 @@ SIGNAL_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
 )
 SIGNAL_TRUSTED_CHANNELS: Field[frozenset[str]] = Field(
     "signal.trusted.channels",
-    _channels(_SIGNAL_CHANNELS, _UNSUPPORTED),
+    _channels(_SIGNAL_CHANNELS, _UNSUPPORTED_CHANNELS),
     frozenset({"source", "airflow"}),
     "Channels whose signals may hold SQL (`additional-conditions`, `surrogate-key`), structures of tables "
     "(`schema-changes`) or a place in the binlog (`set-binlog-position`). SQL runs with the rights of the account. "
     "`source` and `airflow` are always among them: who may write there has such rights. Name `kafka` when that holds "
     "for everybody who may write into `signal.kafka.topic`.",
     Group.SIGNALS,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 SIGNAL_KAFKA_TOPIC: Field[str] = Field(
     "signal.kafka.topic",
-    parse.topic_part,
+    parse_value.topic_part,
     "",
     "Topic of signals; its partition 0 is read. A signal's key is `topic.prefix`, its value a JSON object with `type` "
     "and `data`, and perhaps `id`.",
@@ -97,77 +97,77 @@ SIGNAL_KAFKA_TOPIC: Field[str] = Field(
     derive=lambda get: f"{get[TOPIC_PREFIX]}-signal",
     derived_from="`topic.prefix` and `-signal`",
     refs=("CFG-96", "INC-40"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 SIGNAL_KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     "signal.kafka.bootstrap.servers",
-    servers,
+    bootstrap_servers,
     "",
     "Kafka cluster of the signal topic, as a list of host:port.",
     Group.SIGNALS,
     derive=lambda get: get[KAFKA_BOOTSTRAP_SERVERS],
     derived_from="`kafka.bootstrap.servers`",
     refs=("CFG-97", "INC-44"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 SIGNAL_KAFKA_GROUP_ID: Field[str] = Field(
     "signal.kafka.groupId",
-    parse.text,
+    parse_value.text,
     "kafka-signal",
     "Group id that the consumer of signals names to the brokers. The place in the topic is kept in `ledger.topic`; "
     "nothing is stored under the group.",
     Group.SIGNALS,
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 SIGNAL_KAFKA_POLL_TIMEOUT_MS: Field[int] = Field(
     "signal.kafka.poll.timeout.ms",
-    parse.integer(0, parse.INT32_MAX),
+    parse_value.integer(0, parse_value.INT32_MAX),
     100,
     "Longest wait of one poll for signals, in milliseconds. What stands in the topic when a poll begins is read in any "
     "case.",
     Group.SIGNALS,
     refs=("CFG-98", "INC-44"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 READ_ONLY: Field[bool] = Field(
     "read.only",
-    parse.boolean,
+    parse_value.boolean,
     False,
     "Take the watermarks of incremental snapshots from the server's executed GTID set in place of rows in the signal "
     "table: nothing is written to the source. GTIDs must be on; a multi-threaded replica must keep the commit order.",
     Group.SIGNALS,
     refs=("CFG-70", "INC-36"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 INCREMENTAL_SNAPSHOT_CHUNK_SIZE: Field[int] = Field(
     "incremental.snapshot.chunk.size",
-    parse.integer(1, parse.INT32_MAX),
+    parse_value.integer(1, parse_value.INT32_MAX),
     1024,
     "Rows of a chunk of an incremental snapshot: with more there are fewer queries, larger Kafka transactions and more "
     "memory is needed. A task reads 16 chunks in one go and commits them together.",
     Group.SIGNALS,
     refs=("CFG-69", "INC-11", "INC-12"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 INCREMENTAL_SNAPSHOT_ALLOW_SCHEMA_CHANGES: Field[bool] = Field(
     "incremental.snapshot.allow.schema.changes",
-    parse.boolean,
+    parse_value.boolean,
     False,
     "Both values mean what `true` means in Debezium, which without it may give rows of a wrong structure: a part of a "
     "table that was changed meanwhile is always read again, and a table whose key was changed is read from its "
     "beginning. A statement that changes a table waits for the end of a round that reads it.",
     Group.SIGNALS,
     refs=("CFG-68", "INC-35"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY: Field[WatermarkStrategy] = Field(
     "incremental.snapshot.watermarking.strategy",
-    parse.choice(WatermarkStrategy),
+    parse_value.choice(WatermarkStrategy),
     WatermarkStrategy.INSERT_INSERT,
     "How the high watermark of a window is written into the signal table.",
     Group.SIGNALS,
     enum=WatermarkStrategy.docs(),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 NOTIFICATION_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
     "notification.enabled.channels",
@@ -175,15 +175,15 @@ NOTIFICATION_ENABLED_CHANNELS: Field[frozenset[str]] = Field(
     frozenset(),
     "Where notifications of snapshots go: `sink` (`notification.sink.topic.name`), `log` (the log of the run).",
     Group.SIGNALS,
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 NOTIFICATION_SINK_TOPIC_NAME: Field[str] = Field(
     "notification.sink.topic.name",
-    lambda value: parse.topic_part(value) if value.strip() else "",
+    lambda value: parse_value.topic_part(value) if value.strip() else "",
     "",
     "Topic of notifications, in Debezium's form; required where `notification.enabled.channels` has `sink`.",
     Group.SIGNALS,
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
-from airflow_provider_mysql_cdc.cdc.config.field import Decides, Field, Group
+from airflow_provider_mysql_cdc.cdc.config import parse_value
+from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, PinScope
 from airflow_provider_mysql_cdc.cdc.config.source_fields import WRITER_IDS
 
 
-def servers(value: str) -> str:
+def bootstrap_servers(value: str) -> str:
     """Return a list of ``host:port`` without blanks; the port may be missing."""
     entries = [e.strip() for e in value.split(",") if e.strip()]
     if not entries:
@@ -21,7 +21,7 @@ def servers(value: str) -> str:
 
 HISTORY_KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     "schema.history.internal.kafka.bootstrap.servers",
-    servers,
+    bootstrap_servers,
     "",
     "Kafka cluster of the schema history. It is the cluster of the events, because both are committed together; it "
     "serves in place of `kafka.bootstrap.servers`, so that a Debezium configuration works as it is.",
@@ -29,85 +29,85 @@ HISTORY_KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     derive=lambda get: get[KAFKA_BOOTSTRAP_SERVERS],
     derived_from="`kafka.bootstrap.servers`",
     refs=("CFG-75",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 KAFKA_BOOTSTRAP_SERVERS: Field[str] = Field(
     "kafka.bootstrap.servers",
-    servers,
+    bootstrap_servers,
     "",
     "Kafka cluster, as a list of host:port.",
     Group.KAFKA,
     aliases=("bootstrap.servers",),
-    derive=lambda get: get[HISTORY_KAFKA_BOOTSTRAP_SERVERS] if get.given(HISTORY_KAFKA_BOOTSTRAP_SERVERS) else "",
+    derive=lambda get: get[HISTORY_KAFKA_BOOTSTRAP_SERVERS] if get.is_set(HISTORY_KAFKA_BOOTSTRAP_SERVERS) else "",
     derived_from="`schema.history.internal.kafka.bootstrap.servers`; one of the two is required",
-    ours=True,
-    form=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    in_connection_form=True,
+    pin_scope=PinScope.NOTHING,
 )
 TRANSACTION_TIMEOUT_MS: Field[int] = Field(
     "transaction.timeout.ms",
-    parse.integer(10_000, parse.INT32_MAX),
+    parse_value.integer(10_000, parse_value.INT32_MAX),
     600_000,
     "Longest life of a Kafka transaction, in milliseconds; the broker's transaction.max.timeout.ms (900000) bounds it. "
     "A dead writer's records block readers at most this long.",
     Group.KAFKA,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 
 DRAIN_WRITERS: Field[int] = Field(
     "drain.writers",
-    parse.integer(1, WRITER_IDS),
+    parse_value.integer(1, WRITER_IDS),
     1,
     "Writers (Spark tasks) of a batch; each reads the whole binlog range and writes the partitions it owns.",
     Group.DRAIN,
-    ours=True,
-    form=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    in_connection_form=True,
+    pin_scope=PinScope.NOTHING,
 )
 DRAIN_SMALL_BATCH_BYTES: Field[int] = Field(
     "drain.small.batch.bytes",
-    parse.integer(0),
+    parse_value.integer(0),
     8 * 2**20,
     "A batch with less binlog than this many bytes is drained by one writer, whatever `drain.writers` says.",
     Group.DRAIN,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 POLL_INTERVAL_MS: Field[int] = Field(
     "poll.interval.ms",
-    parse.integer(1, parse.INT32_MAX),
+    parse_value.integer(1, parse_value.INT32_MAX),
     500,
     "Milliseconds from the beginning of one batch of a `run_for` to that of the next: what is new meanwhile is one "
     "batch. A batch that took longer, or that chunks of an incremental snapshot were read behind, is followed at once.",
     Group.DRAIN,
     refs=("CFG-33", "STRM-33"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 MAX_BATCH_BYTES: Field[int] = Field(
     "max.batch.bytes",
-    parse.integer(0),
+    parse_value.integer(0),
     0,
     "A batch ends at the end of the first binlog file that takes it beyond this many bytes; 0 for no limit.",
     Group.DRAIN,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 COMMIT_BYTES: Field[int] = Field(
     "commit.bytes",
-    parse.integer(1_024, 2**40),
+    parse_value.integer(1_024, 2**40),
     32 * 2**20,
     "A writer commits its Kafka transaction after this many bytes.",
     Group.DRAIN,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 COMMIT_INTERVAL_MS: Field[int] = Field(
     "commit.interval.ms",
-    parse.integer(100, parse.INT32_MAX),
+    parse_value.integer(100, parse_value.INT32_MAX),
     10_000,
     "A writer commits its Kafka transaction after this many milliseconds, when it holds anything.",
     Group.DRAIN,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import zlib
 
-from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.enums import SnapshotLockingMode, SnapshotMode, SslMode
-from airflow_provider_mysql_cdc.cdc.config.field import Alias, Decides, Field, Group, Lookup
+from airflow_provider_mysql_cdc.cdc.config.field import Alias, Field, Group, Lookup, PinScope
 from airflow_provider_mysql_cdc.cdc.config.parse_value import Patterns
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
 
 CONNECTOR_CLASS_NAME = "io.debezium.connector.mysql.MySqlConnector"
 WRITER_IDS = 64
 """Server ids a connector reserves: ``database.server.id`` and the 63 after it, one for each writer."""
-DERIVED_ID_FIRST = 2**30
-DERIVED_ID_LAST = 2**31 - 1
+DERIVED_SERVER_ID_FIRST = 2**30
+DERIVED_SERVER_ID_LAST = 2**31 - 1
 
 
 def derived_server_id(prefix: str) -> int:
     """Return the first server id for a ``topic.prefix``: the same for every run, a multiple of 64 from 2**30 up."""
-    slots = (DERIVED_ID_LAST + 1 - DERIVED_ID_FIRST) // WRITER_IDS
-    return DERIVED_ID_FIRST + zlib.crc32(prefix.encode()) % slots * WRITER_IDS
+    slots = (DERIVED_SERVER_ID_LAST + 1 - DERIVED_SERVER_ID_FIRST) // WRITER_IDS
+    return DERIVED_SERVER_ID_FIRST + zlib.crc32(prefix.encode()) % slots * WRITER_IDS
 
 
 def _connector_class(value: str) -> str:
@@ -29,8 +29,8 @@ def _connector_class(value: str) -> str:
     return value.strip()
 
 
-def _pem(value: str) -> str:
-    if value.strip() and not parse.is_pem(value.strip()):
+def _pem_file(value: str) -> str:
+    if value.strip() and not parse_value.is_pem(value.strip()):
         raise ValueError(
             "a Java key store cannot be read here; convert it to PEM (keytool -importkeystore -deststoretype PKCS12, "
             "then openssl pkcs12) and give a file that ends in .pem, .crt or .cer"
@@ -40,25 +40,25 @@ def _pem(value: str) -> str:
 
 TOPIC_PREFIX: Field[str] = Field(
     "topic.prefix",
-    parse.topic_part,
+    parse_value.topic_part,
     "",
     "Logical name of this source and prefix of all its topics. Unique; changing it means starting anew.",
     Group.CONNECTOR,
     aliases=("database.server.name",),
     required=True,
-    form=True,
+    in_connection_form=True,
     refs=("CFG-08",),
 )
 NAME: Field[str] = Field(
     "name",
-    parse.text,
+    parse_value.text,
     "",
     "Connector name, as in a Kafka Connect configuration; used in messages only.",
     Group.CONNECTOR,
     derive=lambda get: get[TOPIC_PREFIX],
     derived_from="`topic.prefix`",
     refs=("CFG-01",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 CONNECTOR_CLASS: Field[str] = Field(
     "connector.class",
@@ -67,177 +67,186 @@ CONNECTOR_CLASS: Field[str] = Field(
     "Connector class of a Kafka Connect configuration; only the MySQL connector's is accepted.",
     Group.CONNECTOR,
     refs=("CFG-02",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 
 DATABASE_HOSTNAME: Field[str] = Field(
     "database.hostname",
-    parse.text,
+    parse_value.text,
     "",
     "Host name or address of the MySQL server.",
     Group.CONNECTION,
     required=True,
     refs=("CFG-04",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_PORT: Field[int] = Field(
     "database.port",
-    parse.integer(1, 65535),
+    parse_value.integer(1, 65535),
     3306,
     "TCP port of the MySQL server.",
     Group.CONNECTION,
     refs=("CFG-05",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_USER: Field[str] = Field(
     "database.user",
-    parse.text,
+    parse_value.text,
     "",
     "MySQL account.",
     Group.CONNECTION,
     required=True,
     refs=("CFG-06",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_PASSWORD: Field[Secret] = Field(
     "database.password",
-    parse.secret,
+    parse_value.secret,
     Secret(""),
     "Password of the account; absent for an account without one.",
     Group.CONNECTION,
     secret=True,
     refs=("CFG-07",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_SERVER_ID: Field[int] = Field(
     "database.server.id",
-    parse.integer(1, 2**32 - WRITER_IDS),
+    parse_value.integer(1, 2**32 - WRITER_IDS),
     0,
     f"First of {WRITER_IDS} replication client ids; writer N registers with this number plus N. They must be unique "
     f"among all servers and replication clients of the cluster. When absent, it is computed from `topic.prefix` "
-    f"(CRC-32, a multiple of {WRITER_IDS} from {DERIVED_ID_FIRST} to {DERIVED_ID_LAST}): the same in every run, so "
+    f"(CRC-32, a multiple of {WRITER_IDS} from {DERIVED_SERVER_ID_FIRST} to {DERIVED_SERVER_ID_LAST}): the same "
+    "in every run, so "
     "that a retry takes the place of the run before it.",
     Group.CONNECTION,
     derive=lambda get: derived_server_id(get[TOPIC_PREFIX]),
     derived_from="computed from `topic.prefix`",
-    form=True,
+    in_connection_form=True,
     refs=("CFG-09", "STRM-02"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 CONNECT_TIMEOUT_MS: Field[int] = Field(
     "connect.timeout.ms",
-    parse.integer(1, parse.INT32_MAX),
+    parse_value.integer(1, parse_value.INT32_MAX),
     30_000,
     "Longest wait for a connection to MySQL, in milliseconds.",
     Group.CONNECTION,
     refs=("CFG-34",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_QUERY_TIMEOUT_MS: Field[int] = Field(
     "database.query.timeout.ms",
-    parse.integer(0, parse.INT32_MAX),
+    parse_value.integer(0, parse_value.INT32_MAX),
     600_000,
     "Longest wait for the answer to a statement, in milliseconds; 0 for no limit.",
     Group.CONNECTION,
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 SOURCE_SILENCE_TIMEOUT_MS: Field[int] = Field(
     "source.silence.timeout.ms",
-    parse.integer(1_000, parse.INT32_MAX),
+    parse_value.integer(1_000, parse_value.INT32_MAX),
     60_000,
     "A binlog connection on which neither an event nor a heartbeat arrives for this long counts as broken, in "
     "milliseconds. On other connections the server is asked after this time, on another connection, whether it still "
     "works at the statement; and a run that gives no sign of life for this long loses its lock on the topic.prefix.",
     Group.CONNECTION,
-    ours=True,
+    provider_specific=True,
     refs=("FAULT-06",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 
 DATABASE_SSL_MODE: Field[SslMode] = Field(
     "database.ssl.mode",
-    parse.choice(SslMode),
+    parse_value.choice(SslMode),
     SslMode.PREFERRED,
     "Encryption of the MySQL connection. (Debezium 1.9 defaults to `disabled`.)",
     Group.TLS,
     enum=SslMode.docs(),
-    form=True,
+    in_connection_form=True,
     refs=("CFG-48",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_SSL_CA: Field[str | None] = Field(
     "database.ssl.ca",
-    parse.optional_text,
+    parse_value.optional_text,
     None,
     "PEM file with the authorities that may sign the server's certificate.",
     Group.TLS,
-    aliases=(Alias("database.ssl.truststore", _pem),),
-    ours=True,
-    form=True,
-    decides=Decides.NOTHING,
+    aliases=(Alias("database.ssl.truststore", _pem_file),),
+    provider_specific=True,
+    in_connection_form=True,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_SSL_CERT: Field[str | None] = Field(
     "database.ssl.cert",
-    parse.optional_text,
+    parse_value.optional_text,
     None,
     "PEM file with the client's certificate (and its key, when `database.ssl.key` is absent).",
     Group.TLS,
-    aliases=(Alias("database.ssl.keystore", _pem),),
-    ours=True,
-    form=True,
-    decides=Decides.NOTHING,
+    aliases=(Alias("database.ssl.keystore", _pem_file),),
+    provider_specific=True,
+    in_connection_form=True,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_SSL_KEY: Field[str | None] = Field(
     "database.ssl.key",
-    parse.optional_text,
+    parse_value.optional_text,
     None,
     "PEM file with the client's key.",
     Group.TLS,
-    ours=True,
-    form=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    in_connection_form=True,
+    pin_scope=PinScope.NOTHING,
 )
 DATABASE_SSL_KEY_PASSWORD: Field[Secret | None] = Field(
     "database.ssl.key.password",
-    parse.optional_secret,
+    parse_value.optional_secret,
     None,
     "Password of the client's key.",
     Group.TLS,
     aliases=("database.ssl.keystore.password",),
     secret=True,
-    ours=True,
-    form=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    in_connection_form=True,
+    pin_scope=PinScope.NOTHING,
 )
 
 
-def _filter(name: str, doc: str, old: str, *refs: str) -> Field[Patterns]:
-    return Field(name, parse.patterns, Patterns(), doc, Group.FILTERS, aliases=(old,), form=True, refs=refs)
+def _filter_list(name: str, doc: str, alias: str, *refs: str) -> Field[Patterns]:
+    return Field(
+        name, parse_value.patterns, Patterns(), doc, Group.FILTERS, aliases=(alias,), in_connection_form=True, refs=refs
+    )
 
 
-_HOW = "Comma-separated regular expressions, each for the whole name, ASCII letters without case; `\\,` is a comma."
-
-DATABASE_INCLUDE_LIST = _filter(
-    "database.include.list", f"Databases to capture; all when empty. {_HOW}", "database.whitelist", "STRM-12", "CFG-10"
+_PATTERN_HINT = (
+    "Comma-separated regular expressions, each for the whole name, ASCII letters without case; `\\,` is a comma."
 )
-DATABASE_EXCLUDE_LIST = _filter(
+
+DATABASE_INCLUDE_LIST = _filter_list(
+    "database.include.list",
+    f"Databases to capture; all when empty. {_PATTERN_HINT}",
+    "database.whitelist",
+    "STRM-12",
+    "CFG-10",
+)
+DATABASE_EXCLUDE_LIST = _filter_list(
     "database.exclude.list",
-    f"Databases not to capture; not together with the include list. {_HOW}",
+    f"Databases not to capture; not together with the include list. {_PATTERN_HINT}",
     "database.blacklist",
     "STRM-12",
     "FAULT-20",
     "CFG-11",
 )
-TABLE_INCLUDE_LIST = _filter(
+TABLE_INCLUDE_LIST = _filter_list(
     "table.include.list",
-    f"Tables (`database.table`) to capture; all of the captured databases when empty. {_HOW}",
+    f"Tables (`database.table`) to capture; all of the captured databases when empty. {_PATTERN_HINT}",
     "table.whitelist",
     "STRM-13",
     "CFG-12",
 )
-TABLE_EXCLUDE_LIST = _filter(
+TABLE_EXCLUDE_LIST = _filter_list(
     "table.exclude.list",
-    f"Tables (`database.table`) not to capture; not together with the include list. {_HOW}",
+    f"Tables (`database.table`) not to capture; not together with the include list. {_PATTERN_HINT}",
     "table.blacklist",
     "STRM-13",
     "FAULT-20",
@@ -245,7 +254,7 @@ TABLE_EXCLUDE_LIST = _filter(
 )
 TABLE_IGNORE_BUILTIN: Field[bool] = Field(
     "table.ignore.builtin",
-    parse.boolean,
+    parse_value.boolean,
     True,
     "Leave out the system databases mysql, performance_schema, sys and information_schema, whatever the lists say.",
     Group.FILTERS,
@@ -256,7 +265,7 @@ OLD_SNAPSHOT_MODES = {"schema_only": "no_data", "schema_only_recovery": "recover
 
 SNAPSHOT_MODE: Field[SnapshotMode] = Field(
     "snapshot.mode",
-    parse.choice(SnapshotMode, OLD_SNAPSHOT_MODES),
+    parse_value.choice(SnapshotMode, OLD_SNAPSHOT_MODES),
     SnapshotMode.INITIAL,
     "When and what to snapshot. The older names `schema_only` (no_data) and `schema_only_recovery` (recovery) are "
     "accepted.",
@@ -266,13 +275,13 @@ SNAPSHOT_MODE: Field[SnapshotMode] = Field(
         "custom": "a snapshotter class is Java code; write the choice into the DAG instead",
         "configuration_based": "choose one of the named modes",
     },
-    form=True,
+    in_connection_form=True,
     refs=("CFG-50",),
-    decides=Decides.SNAPSHOT,
+    pin_scope=PinScope.SNAPSHOT,
 )
 SNAPSHOT_LOCKING_MODE: Field[SnapshotLockingMode] = Field(
     "snapshot.locking.mode",
-    parse.choice(SnapshotLockingMode),
+    parse_value.choice(SnapshotLockingMode),
     SnapshotLockingMode.MINIMAL,
     "Which lock the snapshot takes, and for how long.",
     Group.SNAPSHOT,
@@ -282,38 +291,38 @@ SNAPSHOT_LOCKING_MODE: Field[SnapshotLockingMode] = Field(
         "minimal_at_least_once": "rows read without a consistent view cannot be delivered exactly once",
     },
     refs=("CFG-51",),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 SNAPSHOT_LOCK_TIMEOUT_MS: Field[int] = Field(
     "snapshot.lock.timeout.ms",
-    parse.integer(1, parse.INT32_MAX),
+    parse_value.integer(1, parse_value.INT32_MAX),
     10_000,
     "Longest wait for the snapshot's lock, in milliseconds; then the snapshot fails.",
     Group.SNAPSHOT,
     refs=("CFG-62", "FAULT-17"),
-    decides=Decides.NOTHING,
+    pin_scope=PinScope.NOTHING,
 )
 SNAPSHOT_CHUNK_ROWS: Field[int] = Field(
     "snapshot.chunk.rows",
-    parse.integer(1, parse.INT32_MAX),
+    parse_value.integer(1, parse_value.INT32_MAX),
     100_000,
     "Rows of a snapshot chunk, the unit of parallel work and of resuming. Tables are cut along their key, as far as "
     "its columns are whole numbers, CHAR, VARCHAR, BINARY, VARBINARY, DATE, DATETIME, TIMESTAMP, TIME, YEAR or "
     "DECIMAL. A table without a key, or whose key begins with another type, is one chunk: an executor keeps its rows "
     "on its local disk (TMPDIR), and they must be written within 90 % of transaction.timeout.ms.",
     Group.SNAPSHOT,
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 SNAPSHOT_PARALLELISM: Field[int] = Field(
     "snapshot.parallelism",
-    parse.integer(0, 1_024),
+    parse_value.integer(0, 1_024),
     0,
     "Tasks that read the snapshot at once; 0 takes as many as Spark has slots.",
     Group.SNAPSHOT,
     aliases=("snapshot.max.threads",),
-    ours=True,
-    decides=Decides.NOTHING,
+    provider_specific=True,
+    pin_scope=PinScope.NOTHING,
 )
 
 

@@ -16,12 +16,12 @@ from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 _QUOTES = {"`": "`", '"': '"'}
-_SHAPES = {"*": ".*", "?": "."}
+_WILDCARDS = {"*": ".*", "?": "."}
 
 
 @dataclass(frozen=True, slots=True)
-class _Rule:
-    positive: bool
+class _FilterRule:
+    includes: bool
     database: re.Pattern[str]
     table: re.Pattern[str]
 
@@ -38,25 +38,25 @@ class TableFilter:
     """
 
     def __init__(self, rules: Sequence[str], where: str) -> None:
-        self._rules = tuple(_rule(text, where) for text in rules)
+        self._rules = tuple(_parse_rule(text, where) for text in rules)
 
     def matches(self, table: TableId) -> bool:
         """Return whether a table is meant."""
         for rule in reversed(self._rules):
             if rule.database.fullmatch(table.db) and rule.table.fullmatch(table.table):
-                return rule.positive
+                return rule.includes
         return False
 
 
-def _rule(text: str, where: str) -> _Rule:
-    positive = not text.startswith("!")
+def _parse_rule(text: str, where: str) -> _FilterRule:
+    includes = not text.startswith("!")
     try:
-        database, rest = _part(text if positive else text[1:])
-        if not rest.startswith("."):
+        database, remainder = _parse_part(text if includes else text[1:])
+        if not remainder.startswith("."):
             raise ValueError("a dot between database and table is missing")
-        table, rest = _part(rest[1:])
-        if rest:
-            raise ValueError(f"{rest!r} stands behind the table")
+        table, remainder = _parse_part(remainder[1:])
+        if remainder:
+            raise ValueError(f"{remainder!r} stands behind the table")
     except (ValueError, re.error) as error:
         raise ConfigError(
             f"the rule {text!r} cannot be read",
@@ -64,33 +64,33 @@ def _rule(text: str, where: str) -> _Rule:
             why=str(error),
             remedy="write database.table, for example 'shop.*', '*.orders', '!shop.tmp_*' or '/^shop[0-9]+$/.orders'",
         ) from None
-    return _Rule(positive, database, table)
+    return _FilterRule(includes, database, table)
 
 
-def _part(text: str) -> tuple[re.Pattern[str], str]:
+def _parse_part(text: str) -> tuple[re.Pattern[str], str]:
     """Return the pattern of the first part of a rule, and what stands behind it."""
     first = text[:1]
     if first in _QUOTES:
         end = text.find(_QUOTES[first], 1)
         if end < 0:
             raise ValueError(f"the closing {first} is missing")
-        return _compiled(re.escape(text[1:end])), text[end + 1 :]
+        return _compile(re.escape(text[1:end])), text[end + 1 :]
     if first == "/":
         end = text.find("/", 1)
         if end < 0:
             raise ValueError("the closing / is missing")
-        return _compiled(f".*(?:{text[1:end]}).*" if end > 1 else ".*"), text[end + 1 :]
-    pieces = list(_pieces(text))
+        return _compile(f".*(?:{text[1:end]}).*" if end > 1 else ".*"), text[end + 1 :]
+    pieces = list(_part_patterns(text))
     if not pieces:
         raise ValueError("the name of the database or of the table is missing")
-    return _compiled("".join(piece for piece, _ in pieces)), text[sum(size for _, size in pieces) :]
+    return _compile("".join(piece for piece, _ in pieces)), text[sum(size for _, size in pieces) :]
 
 
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
-def _pieces(text: str) -> Iterator[tuple[str, int]]:
+def _part_patterns(text: str) -> Iterator[tuple[str, int]]:
     """Yield the regular expression of each piece of a part up to its dot, and the piece's length."""
     pos = 0
     while pos < len(text) and text[pos] != ".":
@@ -103,5 +103,5 @@ def _pieces(text: str) -> Iterator[tuple[str, int]]:
             inner = text[pos + 1 : end]
             yield f"[{'^' + inner[1:] if inner[0] in '!^' else inner}]".replace("\\", "\\\\"), size
         else:
-            yield _SHAPES.get(text[pos], re.escape(text[pos])), size
+            yield _WILDCARDS.get(text[pos], re.escape(text[pos])), size
         pos += size

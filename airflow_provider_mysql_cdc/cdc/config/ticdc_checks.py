@@ -7,11 +7,16 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.config import column_fields, event_fields, transform_fields
 from airflow_provider_mysql_cdc.cdc.config.enums import EventContract
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Lookup
-from airflow_provider_mysql_cdc.cdc.config.registry_fields import IN_HEADERS, KEY_AVRO, SUBJECTS, VALUE_AVRO
+from airflow_provider_mysql_cdc.cdc.config.registry_fields import (
+    HEADER_ID_SERIALIZER,
+    KEY_AVRO,
+    SUBJECT_STRATEGIES,
+    VALUE_AVRO,
+)
 
 _ROWS_ONLY = "its topics hold rows only"
 # Property, the values that are refused (None: any that is given), why, what to do.
-_REFUSED: tuple[tuple[Field[Any], Any, str, str], ...] = (
+_REFUSED_SETTINGS: tuple[tuple[Field[Any], Any, str, str], ...] = (
     (event_fields.EVENT_CONTRACT, EventContract.OLD, "its records have a form of their own", "Remove it"),
     (event_fields.PROVIDE_TRANSACTION_METADATA, True, _ROWS_ONLY, "Set enable-tidb-extension=true instead"),
     (event_fields.INCLUDE_SCHEMA_CHANGES, True, "statements give no records (AVRO-54)", "Remove it"),
@@ -23,9 +28,9 @@ _REFUSED: tuple[tuple[Field[Any], Any, str, str], ...] = (
     ),
     *(
         (VALUE_AVRO.subjects, name, "its subjects are <topic>-key and <topic>-value (AVRO-58)", "Remove it")
-        for name in SUBJECTS[1:]
+        for name in SUBJECT_STRATEGIES[1:]
     ),
-    (VALUE_AVRO.ids, IN_HEADERS, "its ids stand before the bytes", "Remove it"),
+    (VALUE_AVRO.ids, HEADER_ID_SERIALIZER, "its ids stand before the bytes", "Remove it"),
 )
 
 
@@ -35,11 +40,11 @@ def ticdc_problems(get: Lookup) -> list[tuple[Field[Any], str, str]]:
     Args:
         get: Reads properties.
     """
-    found = [
+    problems = [
         (field, why, fix)
-        for field, refused, why, fix in _REFUSED
-        if get.given(field) and (refused is None or get[field] == refused)
+        for field, refused, why, fix in _REFUSED_SETTINGS
+        if get.is_set(field) and (refused is None or get[field] == refused)
     ]
     if get[event_fields.HEARTBEAT_INTERVAL_MS]:
-        found.append((event_fields.HEARTBEAT_INTERVAL_MS, _ROWS_ONLY, "Remove it"))
-    return found
+        problems.append((event_fields.HEARTBEAT_INTERVAL_MS, _ROWS_ONLY, "Remove it"))
+    return problems

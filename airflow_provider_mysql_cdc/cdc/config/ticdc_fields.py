@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.config import parse_value as parse
+from airflow_provider_mysql_cdc.cdc.config import parse_value
 from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import DispatchRule, dispatch_rules
 from airflow_provider_mysql_cdc.cdc.config.enums import TicdcBigintUnsignedMode, TicdcDecimalMode, ValueFormat
 from airflow_provider_mysql_cdc.cdc.config.field import Field, Group, Lookup
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 
 
-def _rules(value: str) -> tuple[DispatchRule, ...]:
+def _parse_dispatchers(value: str) -> tuple[DispatchRule, ...]:
     if not value.strip():
         return ()
     try:
@@ -22,42 +22,42 @@ def _rules(value: str) -> tuple[DispatchRule, ...]:
 
 VALUE_FORMAT: Field[ValueFormat] = Field(
     "value.format",
-    parse.choice(ValueFormat),
+    parse_value.choice(ValueFormat),
     ValueFormat.DEBEZIUM,
     "What the records of tables are. With `ticdc-avro` keys and values are Avro, with one registry for both "
     "(`schema-registry`).",
     Group.TICDC,
     enum=ValueFormat.docs(),
-    ours=True,
+    provider_specific=True,
     refs=("AVRO-01", "CFG-123"),
 )
 TIDB_EXTENSION: Field[bool] = Field(
     "enable-tidb-extension",
-    parse.boolean,
+    parse_value.boolean,
     False,
     "Add operation and commit timestamp to each value: `_tidb_op`, `_tidb_commit_ts`, `_tidb_commit_physical_time`.",
     Group.TICDC,
-    ours=True,
+    provider_specific=True,
     refs=("CFG-124",),
 )
 TICDC_DECIMAL: Field[TicdcDecimalMode] = Field(
     "avro-decimal-handling-mode",
-    parse.choice(TicdcDecimalMode),
+    parse_value.choice(TicdcDecimalMode),
     TicdcDecimalMode.PRECISE,
     "How DECIMAL is written.",
     Group.TICDC,
     enum=TicdcDecimalMode.docs(),
-    ours=True,
+    provider_specific=True,
     refs=("CFG-125",),
 )
 TICDC_BIGINT_UNSIGNED: Field[TicdcBigintUnsignedMode] = Field(
     "avro-bigint-unsigned-handling-mode",
-    parse.choice(TicdcBigintUnsignedMode),
+    parse_value.choice(TicdcBigintUnsignedMode),
     TicdcBigintUnsignedMode.LONG,
     "How BIGINT UNSIGNED is written.",
     Group.TICDC,
     enum=TicdcBigintUnsignedMode.docs(),
-    ours=True,
+    provider_specific=True,
     refs=("CFG-126",),
 )
 TICDC_NAMESPACE: Field[str] = Field(
@@ -66,21 +66,21 @@ TICDC_NAMESPACE: Field[str] = Field(
     "default",
     "What the Avro namespace of schemas begins with; the database follows. TiCDC has its changefeed's namespace there.",
     Group.TICDC,
-    ours=True,
+    provider_specific=True,
 )
 DISPATCHERS: Field[tuple[DispatchRule, ...]] = Field(
     "dispatchers",
-    _rules,
+    _parse_dispatchers,
     (),
     "Topics and partitions by table, as a JSON list of TiCDC's rules: "
     '`[{"matcher": ["*.*"], "topic": "tidb_{schema}_{table}", "partition": "index-value"}]`. The first rule that fits '
     "a table counts. Without rules topics are named `topic.prefix.database.table`, and a table stays in one partition.",
     Group.TICDC,
-    ours=True,
+    provider_specific=True,
     refs=("CFG-132",),
 )
 
-ONLY_TICDC: tuple[Field[Any], ...] = (
+TICDC_FIELDS: tuple[Field[Any], ...] = (
     TIDB_EXTENSION,
     TICDC_DECIMAL,
     TICDC_BIGINT_UNSIGNED,

@@ -14,7 +14,13 @@ from airflow_provider_mysql_cdc.cdc.config.enums import NameAdjustmentMode
 from airflow_provider_mysql_cdc.cdc.config.field import Problem
 from airflow_provider_mysql_cdc.cdc.config.parse_value import boolean, choice, pattern
 from airflow_provider_mysql_cdc.cdc.model.expression import Expression
-from airflow_provider_mysql_cdc.cdc.model.routing import LogicalTable, Rewrite, Router, Transforms, replacement
+from airflow_provider_mysql_cdc.cdc.model.routing import (
+    LogicalTableOptions,
+    Rewrite,
+    Router,
+    TopicTransforms,
+    parse_replacement,
+)
 
 PREFIX = "transforms."
 READ_TO_INSERT = "io.debezium.connector.mysql.transforms.ReadToInsertEvent"
@@ -29,18 +35,18 @@ def _expression(text: str) -> Expression:
     return pattern(text, ignore_case=False)
 
 
-def _filled(text: str) -> str:
+def _required_text(text: str) -> str:
     if not text.strip():
         raise ValueError("must not be empty")
     return text
 
 
-def _optional(text: str) -> Expression | None:
+def _optional_expression(text: str) -> Expression | None:
     return _expression(text) if text.strip() else None
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
+class TransformSetting:
     """Declare a setting of a transform.
 
     Args:
@@ -55,7 +61,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TransformKind:
     """Declare a transform.
 
     Args:
@@ -65,31 +71,37 @@ class Kind:
     """
 
     doc: str
-    settings: Mapping[str, Setting] = field(default_factory=dict)
+    settings: Mapping[str, TransformSetting] = field(default_factory=dict)
     no_effect: Mapping[str, str] = field(default_factory=dict)
 
 
-KINDS: dict[str, Kind] = {
-    READ_TO_INSERT: Kind("snapshot rows have `op` `c` in place of `r`"),
-    REGEX_ROUTER: Kind(
+TRANSFORM_KINDS: dict[str, TransformKind] = {
+    READ_TO_INSERT: TransformKind("snapshot rows have `op` `c` in place of `r`"),
+    REGEX_ROUTER: TransformKind(
         "renames topics; schemas and keys stay",
         {
-            "regex": Setting(_expression, "matches the whole topic name", required=True),
-            "replacement": Setting(str, "the new name; `$1` is the first group", required=True),
+            "regex": TransformSetting(_expression, "matches the whole topic name", required=True),
+            "replacement": TransformSetting(str, "the new name; `$1` is the first group", required=True),
         },
     ),
-    LOGICAL_ROUTER: Kind(
+    LOGICAL_ROUTER: TransformKind(
         "renames topics so that several tables share one; the schemas are named after the new topic",
         {
-            "topic.regex": Setting(
-                lambda text: _expression(_filled(text)), "matches the whole topic name", required=True
+            "topic.regex": TransformSetting(
+                lambda text: _expression(_required_text(text)), "matches the whole topic name", required=True
             ),
-            "topic.replacement": Setting(_filled, "the new name; `$1` is the first group", required=True),
-            "key.enforce.uniqueness": Setting(boolean, "whether keys get a field that names the table; default `true`"),
-            "key.field.name": Setting(_filled, f"that field's name; default `{KEY_FIELD}`"),
-            "key.field.regex": Setting(_optional, "matches the old topic name; without it the field holds that name"),
-            "key.field.replacement": Setting(str, "makes the field's value of the match"),
-            "schema.name.adjustment.mode": Setting(
+            "topic.replacement": TransformSetting(
+                _required_text, "the new name; `$1` is the first group", required=True
+            ),
+            "key.enforce.uniqueness": TransformSetting(
+                boolean, "whether keys get a field that names the table; default `true`"
+            ),
+            "key.field.name": TransformSetting(_required_text, f"that field's name; default `{KEY_FIELD}`"),
+            "key.field.regex": TransformSetting(
+                _optional_expression, "matches the old topic name; without it the field holds that name"
+            ),
+            "key.field.replacement": TransformSetting(str, "makes the field's value of the match"),
+            "schema.name.adjustment.mode": TransformSetting(
                 choice(NameAdjustmentMode), "how schema names are adjusted; default `none`, with contract 1.9 `avro`"
             ),
         },
@@ -100,18 +112,18 @@ KINDS: dict[str, Kind] = {
 
 
 @dataclass(slots=True)
-class Reading:
+class ParsedTransforms:
     """Collect what the settings of transforms say.
 
     Args:
         old_contract: Whether the event contract is 1.9.
-        made: The transforms.
+        transforms: The transforms.
         notes: What a person should know.
         problems: What cannot be used.
     """
 
     old_contract: bool = False
-    made: Transforms = field(default_factory=Transforms)
+    transforms: TopicTransforms = field(default_factory=TopicTransforms)
     notes: list[str] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
 
@@ -120,80 +132,84 @@ class Reading:
         self.problems.append(Problem(f"{PREFIX}{transform}.{setting}", what, fix, value))
 
 
-def read(names: tuple[str, ...], given: Mapping[str, Mapping[str, str]], *, old_contract: bool = False) -> Reading:
+def parse_transforms(
+    names: tuple[str, ...], settings: Mapping[str, Mapping[str, str]], *, old_contract: bool = False
+) -> ParsedTransforms:
     """Read transforms.
 
     Args:
         names: The names in ``transforms``.
-        given: Settings by transform and name.
+        settings: Settings by transform and name.
         old_contract: Whether the event contract is 1.9; its router always adjusted schema names to Avro's.
     """
-    out = Reading(old_contract)
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        out.problems.append(Problem("transforms", f"names {', '.join(twice)} twice", "Name each transform once"))
+    out = ParsedTransforms(old_contract)
+    duplicates = [name for name, count in Counter(names).items() if count > 1]
+    if duplicates:
+        out.problems.append(Problem("transforms", f"names {', '.join(duplicates)} twice", "Name each transform once"))
     routers: list[Router] = []
-    insert = False
+    read_to_insert = False
     for name in dict.fromkeys(names):
-        kind = _kind(out, name, given.get(name, {}))
+        kind = _transform_kind(out, name, settings.get(name, {}))
         if kind == READ_TO_INSERT:
-            insert = True
+            read_to_insert = True
         before = len(out.problems)
-        values = _values(out, name, KINDS[kind], given[name]) if kind else {}
+        values = _parse_settings(out, name, TRANSFORM_KINDS[kind], settings[name]) if kind else {}
         if kind in _ROUTERS and len(out.problems) == before and (router := _ROUTERS[kind](out, name, values)):
             routers.append(router)
-    out.made = Transforms(tuple(routers), insert)
+    out.transforms = TopicTransforms(tuple(routers), read_to_insert)
     return out
 
 
-def _kind(out: Reading, name: str, given: Mapping[str, str]) -> str:
-    kind = given.get("type", "").strip()
+def _transform_kind(out: ParsedTransforms, name: str, settings: Mapping[str, str]) -> str:
+    kind = settings.get("type", "").strip()
     for setting in ("predicate", "negate"):
-        if setting in given:
-            out.refuse(name, setting, _PREDICATES, "Remove it; narrow a router's expression instead", given[setting])
-    if kind in KINDS:
+        if setting in settings:
+            out.refuse(name, setting, _PREDICATES, "Remove it; narrow a router's expression instead", settings[setting])
+    if kind in TRANSFORM_KINDS:
         return kind
     what = "not supported yet: it is Java code of Kafka Connect" if kind else "is missing"
-    fix = f"Remove {name} from transforms and transform in the consumer; supported are {', '.join(KINDS)}"
-    out.refuse(name, "type", what, fix, given.get("type"))
+    fix = f"Remove {name} from transforms and transform in the consumer; supported are {', '.join(TRANSFORM_KINDS)}"
+    out.refuse(name, "type", what, fix, settings.get("type"))
     return ""
 
 
-def _values(out: Reading, name: str, kind: Kind, given: Mapping[str, str]) -> dict[str, Any]:
+def _parse_settings(
+    out: ParsedTransforms, name: str, kind: TransformKind, settings: Mapping[str, str]
+) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for setting, text in given.items():
+    for setting, text in settings.items():
         if setting in ("type", "predicate", "negate"):
             continue
         if setting in kind.no_effect:
             out.notes.append(f"{PREFIX}{name}.{setting} has no effect: {kind.no_effect[setting]}")
         elif setting not in kind.settings:
-            known = ", ".join(kind.settings) or "none"
-            out.refuse(name, setting, "is no setting of this transform", f"Remove it; there is {known}", text)
+            supported = ", ".join(kind.settings) or "none"
+            out.refuse(name, setting, "is no setting of this transform", f"Remove it; there is {supported}", text)
         else:
             try:
                 values[setting] = kind.settings[setting].parse(text)
             except ValueError as e:
                 out.refuse(name, setting, str(e), "Correct the value", text)
     for setting, declared in kind.settings.items():
-        if declared.required and setting not in given:
+        if declared.required and setting not in settings:
             out.refuse(name, setting, "is required and missing", f"Set it: {declared.doc}")
     return values
 
 
-def _rewrite(out: Reading, name: str, expression: Expression, text: str, setting: str) -> Rewrite | None:
+def _rewrite(out: ParsedTransforms, name: str, expression: Expression, text: str, setting: str) -> Rewrite | None:
     try:
-        return Rewrite(expression, replacement(text, expression))
+        return Rewrite(expression, parse_replacement(text, expression))
     except ValueError as e:
         out.refuse(name, setting, str(e), "Correct the value", text)
         return None
 
 
-def _regex_router(out: Reading, name: str, values: Mapping[str, Any]) -> Router | None:
+def _regex_router(out: ParsedTransforms, name: str, values: Mapping[str, Any]) -> Router | None:
     rewrite = _rewrite(out, name, values["regex"], values["replacement"], "replacement")
     return None if rewrite is None else Router(rewrite)
 
 
-def _logical_router(out: Reading, name: str, values: Mapping[str, Any]) -> Router | None:
+def _logical_router(out: ParsedTransforms, name: str, values: Mapping[str, Any]) -> Router | None:
     rewrite = _rewrite(out, name, values["topic.regex"], values["topic.replacement"], "topic.replacement")
     expression: Expression | None = values.get("key.field.regex")
     text: str = values.get("key.field.replacement", "")
@@ -207,10 +223,10 @@ def _logical_router(out: Reading, name: str, values: Mapping[str, Any]) -> Route
         return None
     key_field = values.get("key.field.name", KEY_FIELD) if values.get("key.enforce.uniqueness", True) else None
     mode = values.get("schema.name.adjustment.mode", "avro" if out.old_contract else "none")
-    return Router(rewrite, LogicalTable(key_field, identifier, str(mode), not out.old_contract))
+    return Router(rewrite, LogicalTableOptions(key_field, identifier, str(mode), not out.old_contract))
 
 
-_ROUTERS: dict[str, Callable[[Reading, str, Mapping[str, Any]], Router | None]] = {
+_ROUTERS: dict[str, Callable[[ParsedTransforms, str, Mapping[str, Any]], Router | None]] = {
     REGEX_ROUTER: _regex_router,
     LOGICAL_ROUTER: _logical_router,
 }

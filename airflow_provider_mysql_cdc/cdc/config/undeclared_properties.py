@@ -21,7 +21,7 @@ _SOCKET = "source.silence.timeout.ms watches the binlog connection"
 _DRIVER = "it is a setting of MySQL's Java driver, which is not used here"
 _ZONE = "TIMESTAMP values are read in UTC, whatever zone the server or a session is in"
 _METRICS = "there are no JMX beans here"
-_WHEN = "Airflow's schedule decides when a job runs"
+_SCHEDULE = "Airflow's schedule decides when a job runs"
 
 NO_EFFECT: dict[str, str] = {
     "tasks.max": "the number of writers is drain.writers",
@@ -63,8 +63,8 @@ NO_EFFECT: dict[str, str] = {
     "advanced.metrics.enable": _METRICS,
     "statistics.metrics.enabled": _METRICS,
     "custom.metric.tags": _METRICS,
-    "snapshot.delay.ms": _WHEN,
-    "streaming.delay.ms": _WHEN,
+    "snapshot.delay.ms": _SCHEDULE,
+    "streaming.delay.ms": _SCHEDULE,
     "snapshot.tables.order.by.row.count": "chunks of all tables are read in parallel",
     "legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
     "internal.legacy.snapshot.max.threads": "snapshot.parallelism says how many tasks read",
@@ -121,18 +121,18 @@ NO_EFFECT: dict[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
+class RefusedProperty:
     """Describe a known property that this release does not support.
 
     Args:
         name: Property name; ``*`` stands for any text.
         why: The reason.
-        harmless: Values (lower case) that ask for what happens anyway.
+        accepted_values: Values (lower case) that ask for what happens anyway.
     """
 
     name: str
     why: str
-    harmless: tuple[str, ...] = ()
+    accepted_values: tuple[str, ...] = ()
 
 
 _PREDICATES = "predicates are Java code of Kafka Connect; narrow the transforms' own expressions"
@@ -143,55 +143,57 @@ _OTHER_PART = "it is about the other converter: set it there"
 _PREFIXED = "io.confluent.kafka.serializers.schema.id.prefixschemaidserializer"
 _GTID = "the start position is the stored one, on the same server"
 
-REFUSED: tuple[Refused, ...] = (
-    Refused("sourceinfo.struct.maker", _CLASSES, ("io.debezium.connector.mysql.mysqlsourceinfostructmaker",)),
-    Refused("transaction.metadata.factory", _CLASSES,
+REFUSED_PROPERTIES: tuple[RefusedProperty, ...] = (
+    RefusedProperty("sourceinfo.struct.maker", _CLASSES, ("io.debezium.connector.mysql.mysqlsourceinfostructmaker",)),
+    RefusedProperty("transaction.metadata.factory", _CLASSES,
             ("io.debezium.pipeline.txmetadata.defaulttransactionmetadatafactory",)),
-    Refused("topic.naming.strategy", _NAMING, ("io.debezium.schema.defaulttopicnamingstrategy",)),
-    Refused("topic.delimiter", _NAMING, (".",)),
-    Refused("topic.heartbeat.name", _NAMING),
-    Refused("topic.regex", _NAMING),
-    Refused("topic.replacement", _NAMING),
-    Refused("topic.key.*", _NAMING),
-    Refused("topic.creation.groups", "all topics are created alike, by topic.creation.default.*", ("",)),
-    Refused("skip.messages.without.change", "every change is written", ("false",)),
-    Refused("event.converting.failure.handling.mode", "values are never left out", ("fail",)),
-    Refused("resolve.create.table.like.schema", "the structure comes from the history alone", ("false",)),
-    Refused("binlog.buffer.size", "transactions are never held back", ("0",)),
-    Refused("binlog.net.write.timeout", "the server's own setting applies", ("0",)),
-    Refused("binlog.net.read.timeout", "the server's own setting applies", ("0",)),
-    Refused("gtid.source.includes", _GTID, ("",)),
-    Refused("gtid.source.excludes", _GTID, ("",)),
-    Refused("gtid.source.filter.dml.events", _GTID, ("true",)),
-    Refused("gtid.ignore.on.recovery", _GTID, ("false",)),
-    Refused("snapshot.query.mode", "a snapshot reads whole tables", ("select_all",)),
-    Refused("snapshot.query.mode.custom.name", _CLASSES),
-    Refused("snapshot.mode.custom.name", _CLASSES),
-    Refused("snapshot.mode.configuration.based.*", "choose one of the named modes of snapshot.mode", ("false",)),
-    Refused("snapshot.locking.mode.custom.name", _CLASSES),
-    Refused("snapshot.new.tables", "new tables are captured from their creation on", ("off",)),
-    Refused("signal.file", "signals are not read from files; send them with MySqlCdcSignalOperator"),
-    Refused("database.initial.statements", "sessions are set up by this provider alone", ("",)),
-    Refused("database.protocol", _DRIVER, ("jdbc:mysql",)),
-    Refused("database.useSSL", "use database.ssl.mode"),
-    Refused("database.requireSSL", "use database.ssl.mode"),
-    Refused("database.verifyServerCertificate", "use database.ssl.mode"),
-    Refused("database.sslMode", "use database.ssl.mode"),
-    Refused("database.dbname", "databases are chosen by database.include.list", ("",)),
-    Refused("driver.*", "driver settings stand under database. here, in pymysql's names"),
-    Refused("schema.history.internal", "the schema history is kept in Kafka",
+    RefusedProperty("topic.naming.strategy", _NAMING, ("io.debezium.schema.defaulttopicnamingstrategy",)),
+    RefusedProperty("topic.delimiter", _NAMING, (".",)),
+    RefusedProperty("topic.heartbeat.name", _NAMING),
+    RefusedProperty("topic.regex", _NAMING),
+    RefusedProperty("topic.replacement", _NAMING),
+    RefusedProperty("topic.key.*", _NAMING),
+    RefusedProperty("topic.creation.groups", "all topics are created alike, by topic.creation.default.*", ("",)),
+    RefusedProperty("skip.messages.without.change", "every change is written", ("false",)),
+    RefusedProperty("event.converting.failure.handling.mode", "values are never left out", ("fail",)),
+    RefusedProperty("resolve.create.table.like.schema", "the structure comes from the history alone", ("false",)),
+    RefusedProperty("binlog.buffer.size", "transactions are never held back", ("0",)),
+    RefusedProperty("binlog.net.write.timeout", "the server's own setting applies", ("0",)),
+    RefusedProperty("binlog.net.read.timeout", "the server's own setting applies", ("0",)),
+    RefusedProperty("gtid.source.includes", _GTID, ("",)),
+    RefusedProperty("gtid.source.excludes", _GTID, ("",)),
+    RefusedProperty("gtid.source.filter.dml.events", _GTID, ("true",)),
+    RefusedProperty("gtid.ignore.on.recovery", _GTID, ("false",)),
+    RefusedProperty("snapshot.query.mode", "a snapshot reads whole tables", ("select_all",)),
+    RefusedProperty("snapshot.query.mode.custom.name", _CLASSES),
+    RefusedProperty("snapshot.mode.custom.name", _CLASSES),
+    RefusedProperty("snapshot.mode.configuration.based.*", "choose one of the named modes of "
+    "snapshot.mode", ("false",)),
+    RefusedProperty("snapshot.locking.mode.custom.name", _CLASSES),
+    RefusedProperty("snapshot.new.tables", "new tables are captured from their creation on", ("off",)),
+    RefusedProperty("signal.file", "signals are not read from files; send them with MySqlCdcSignalOperator"),
+    RefusedProperty("database.initial.statements", "sessions are set up by this provider alone", ("",)),
+    RefusedProperty("database.protocol", _DRIVER, ("jdbc:mysql",)),
+    RefusedProperty("database.useSSL", "use database.ssl.mode"),
+    RefusedProperty("database.requireSSL", "use database.ssl.mode"),
+    RefusedProperty("database.verifyServerCertificate", "use database.ssl.mode"),
+    RefusedProperty("database.sslMode", "use database.ssl.mode"),
+    RefusedProperty("database.dbname", "databases are chosen by database.include.list", ("",)),
+    RefusedProperty("driver.*", "driver settings stand under database. here, in pymysql's names"),
+    RefusedProperty("schema.history.internal", "the schema history is kept in Kafka",
             ("io.debezium.storage.kafka.history.kafkaschemahistory",
              "io.debezium.relational.history.kafkadatabasehistory")),
-    Refused("schema.history.internal.ddl.filter", "statements are judged by what they touch"),
-    Refused("schema.history.internal.file.*", "the schema history is kept in Kafka"),
-    Refused("predicates", _PREDICATES, ("",)),
-    Refused("post.processors", "post-processors are Java code", ("",)),
-    Refused("header.converter", _CLASSES, ("org.apache.kafka.connect.storage.simpleheaderconverter",)),
-    Refused("key.converter.replace.null.with.default", "key columns are never NULL with a default", ("true", "false")),
-    Refused("key.converter.decimal.format", _CONTRACT, ("base64",)),
-    Refused("value.converter.decimal.format", _CONTRACT, ("base64",)),
+    RefusedProperty("schema.history.internal.ddl.filter", "statements are judged by what they touch"),
+    RefusedProperty("schema.history.internal.file.*", "the schema history is kept in Kafka"),
+    RefusedProperty("predicates", _PREDICATES, ("",)),
+    RefusedProperty("post.processors", "post-processors are Java code", ("",)),
+    RefusedProperty("header.converter", _CLASSES, ("org.apache.kafka.connect.storage.simpleheaderconverter",)),
+    RefusedProperty("key.converter.replace.null.with.default", "key columns are never NULL with a "
+    "default", ("true", "false")),
+    RefusedProperty("key.converter.decimal.format", _CONTRACT, ("base64",)),
+    RefusedProperty("value.converter.decimal.format", _CONTRACT, ("base64",)),
     *(
-        Refused(f"{part}.converter.{name}", why, harmless)
+        RefusedProperty(f"{part}.converter.{name}", why, harmless)
         for part in ("key", "value")
         for name, why, harmless in (
             ("latest.compatibility.strict", "a schema that readers would misread is never taken", ("true",)),
@@ -202,22 +204,26 @@ REFUSED: tuple[Refused, ...] = (
             ("*", "docs/properties.md lists the settings of converters that are known", ("",)),
         )
     ),
-    Refused("key.converter.value.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
-    Refused("value.converter.key.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
-    Refused("errors.tolerance", "use event.processing.failure.handling.mode", ("none",)),
-    Refused("errors.deadletterqueue.context.headers.enable", "dead letters always have their headers", ("true",)),
-    Refused("errors.deadletterqueue.topic.replication.factor", "topic.creation.default.* says how topics are created"),
-    Refused("guardrail.collections.max", "the number of tables is not limited", ("0",)),
-    Refused("guardrail.collections.limit.action", "the number of tables is not limited", ("warn",)),
-    Refused("openlineage.integration.*", "lineage is reported by Airflow", ("", "false")),
-    Refused("custom.sanitize.pattern", "secrets are recognised by their property"),
-    Refused("internal.implementation", "there is one implementation"),
-    Refused("test.disable.global.locking", "use snapshot.locking.mode", ("false",)),
-    Refused("internal.*", "internal switches of Debezium have no counterpart"),
+    RefusedProperty("key.converter.value.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
+    RefusedProperty("value.converter.key.schema.id.serializer", _OTHER_PART, (_PREFIXED,)),
+    RefusedProperty("errors.tolerance", "use event.processing.failure.handling.mode", ("none",)),
+    RefusedProperty("errors.deadletterqueue.context.headers.enable", "dead letters always have their "
+    "headers", ("true",)),
+    RefusedProperty("errors.deadletterqueue.topic.replication.factor", "topic.creation.default.* says how topics "
+    "are created"),
+    RefusedProperty("guardrail.collections.max", "the number of tables is not limited", ("0",)),
+    RefusedProperty("guardrail.collections.limit.action", "the number of tables is not limited", ("warn",)),
+    RefusedProperty("openlineage.integration.*", "lineage is reported by Airflow", ("", "false")),
+    RefusedProperty("custom.sanitize.pattern", "secrets are recognised by their property"),
+    RefusedProperty("internal.implementation", "there is one implementation"),
+    RefusedProperty("test.disable.global.locking", "use snapshot.locking.mode", ("false",)),
+    RefusedProperty("internal.*", "internal switches of Debezium have no counterpart"),
 )  # fmt: skip
 
-_EXACT = {r.name: r for r in REFUSED if "*" not in r.name}
-_WILD = tuple((re.compile(".+".join(map(re.escape, r.name.split("*")))), r) for r in REFUSED if "*" in r.name)
+_REFUSED_BY_NAME = {r.name: r for r in REFUSED_PROPERTIES if "*" not in r.name}
+_REFUSED_BY_PATTERN = tuple(
+    (re.compile(".+".join(map(re.escape, r.name.split("*")))), r) for r in REFUSED_PROPERTIES if "*" in r.name
+)
 
 PLUGIN_LISTS = {
     "predicates": "predicates.",
@@ -226,9 +232,11 @@ PLUGIN_LISTS = {
 """Properties that list names of Java plug-ins, and the prefix under which a plug-in's own settings stand."""
 
 
-def refused(name: str) -> Refused | None:
+def refused_property(name: str) -> RefusedProperty | None:
     """Return why a property is not supported, or None when it is not one of the known ones."""
-    return _EXACT.get(name) or next((r for pattern, r in _WILD if pattern.fullmatch(name)), None)
+    return _REFUSED_BY_NAME.get(name) or next(
+        (r for pattern, r in _REFUSED_BY_PATTERN if pattern.fullmatch(name)), None
+    )
 
 
 def plugin_prefixes(properties: dict[str, str]) -> tuple[str, ...]:

@@ -9,7 +9,7 @@ from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
-Schema = dict[str, Any]
+ConnectSchema = dict[str, Any]
 
 
 def field_schema(
@@ -19,7 +19,7 @@ def field_schema(
     comments: bool = False,
     parameters: tuple[tuple[str, str], ...] = (),
     names: str = "none",
-) -> Schema:
+) -> ConnectSchema:
     """Return the schema of a column as a field of the row or key struct, in JsonConverter's member order.
 
     Args:
@@ -32,7 +32,7 @@ def field_schema(
     kind = connect_type(column, modes)
     default = default_value(column, modes)
     doc = column.comment if comments and column.comment else kind.doc
-    schema: Schema = {"type": kind.type}
+    schema: ConnectSchema = {"type": kind.type}
     if kind.fields:
         schema["fields"] = [dict(f) for f in kind.fields]
     if kind.items is not None:

@@ -78,40 +78,42 @@ class ConnectType:
     optional: bool = False
 
 
-def semantic(literal: str, name: str, *parameters: tuple[str, str]) -> ConnectType:
+def semantic_type(literal: str, name: str, *parameters: tuple[str, str]) -> ConnectType:
     """Return a version 1 semantic type."""
     return ConnectType(literal, name, 1, parameters)
 
 
-def _member(field: str, type_: str, *, optional: bool) -> MappingProxyType[str, Any]:
+def _struct_field(field: str, type_: str, *, optional: bool) -> MappingProxyType[str, Any]:
     return MappingProxyType({"type": type_, "optional": optional, "field": field})
 
 
 _STRING = ConnectType("string")
 _BOOLEAN = ConnectType("boolean")
-_WKB = (_member("wkb", "bytes", optional=False), _member("srid", "int32", optional=True))
-_GEOMETRY = ConnectType("struct", "io.debezium.data.geometry.Geometry", 1, fields=_WKB, doc="Geometry", optional=True)
+_WKB_FIELDS = (_struct_field("wkb", "bytes", optional=False), _struct_field("srid", "int32", optional=True))
+_GEOMETRY = ConnectType(
+    "struct", "io.debezium.data.geometry.Geometry", 1, fields=_WKB_FIELDS, doc="Geometry", optional=True
+)
 _POINT = ConnectType(
     "struct",
     "io.debezium.data.geometry.Point",
     1,
     fields=(
-        _member("x", "double", optional=False),
-        _member("y", "double", optional=False),
-        _member("wkb", "bytes", optional=True),
-        _member("srid", "int32", optional=True),
+        _struct_field("x", "double", optional=False),
+        _struct_field("y", "double", optional=False),
+        _struct_field("wkb", "bytes", optional=True),
+        _struct_field("srid", "int32", optional=True),
     ),
     doc="Geometry (POINT)",
 )
 _VECTOR = ConnectType(
     "array", "io.debezium.data.FloatVector", 1, items=MappingProxyType({"type": "float", "optional": False})
 )
-_ZONED_TIMESTAMP = semantic("string", "io.debezium.time.ZonedTimestamp")
-_MICRO_TIMESTAMP = semantic("int64", "io.debezium.time.MicroTimestamp")
-_MILLI_TIMESTAMP = semantic("int64", "io.debezium.time.Timestamp")
-_MICRO_TIME = semantic("int64", "io.debezium.time.MicroTime")
-_MILLI_TIME = semantic("int32", "io.debezium.time.Time")
-_DATE = semantic("int32", "io.debezium.time.Date")
+_ZONED_TIMESTAMP = semantic_type("string", "io.debezium.time.ZonedTimestamp")
+_MICRO_TIMESTAMP = semantic_type("int64", "io.debezium.time.MicroTimestamp")
+_MILLI_TIMESTAMP = semantic_type("int64", "io.debezium.time.Timestamp")
+_MICRO_TIME = semantic_type("int64", "io.debezium.time.MicroTime")
+_MILLI_TIME = semantic_type("int32", "io.debezium.time.Time")
+_DATE = semantic_type("int32", "io.debezium.time.Date")
 
 # Literal type of a signed and of an unsigned column (TYPE-69).
 _INTEGERS = {
@@ -123,25 +125,25 @@ _INTEGERS = {
 }
 
 _DATE_MODES = {
-    "connect": semantic("int32", "org.apache.kafka.connect.data.Date"),
-    "isostring": semantic("string", "io.debezium.time.IsoDate"),
+    "connect": semantic_type("int32", "org.apache.kafka.connect.data.Date"),
+    "isostring": semantic_type("string", "io.debezium.time.IsoDate"),
 }
 # Types for up to 3 and for more fraction digits.
 _TIME_MODES = {
     "adaptive": (_MILLI_TIME, _MICRO_TIME),
     "adaptive_time_microseconds": (_MICRO_TIME, _MICRO_TIME),
     "microseconds": (_MICRO_TIME, _MICRO_TIME),
-    "nanoseconds": (semantic("int64", "io.debezium.time.NanoTime"),) * 2,
-    "connect": (semantic("int32", "org.apache.kafka.connect.data.Time"),) * 2,
-    "isostring": (semantic("string", "io.debezium.time.IsoTime"),) * 2,
+    "nanoseconds": (semantic_type("int64", "io.debezium.time.NanoTime"),) * 2,
+    "connect": (semantic_type("int32", "org.apache.kafka.connect.data.Time"),) * 2,
+    "isostring": (semantic_type("string", "io.debezium.time.IsoTime"),) * 2,
 }
 _DATETIME_MODES = {
     "adaptive": (_MILLI_TIMESTAMP, _MICRO_TIMESTAMP),
     "adaptive_time_microseconds": (_MILLI_TIMESTAMP, _MICRO_TIMESTAMP),
     "microseconds": (_MICRO_TIMESTAMP, _MICRO_TIMESTAMP),
-    "nanoseconds": (semantic("int64", "io.debezium.time.NanoTimestamp"),) * 2,
-    "connect": (semantic("int64", "org.apache.kafka.connect.data.Timestamp"),) * 2,
-    "isostring": (semantic("string", "io.debezium.time.IsoTimestamp"),) * 2,
+    "nanoseconds": (semantic_type("int64", "io.debezium.time.NanoTimestamp"),) * 2,
+    "connect": (semantic_type("int64", "org.apache.kafka.connect.data.Timestamp"),) * 2,
+    "isostring": (semantic_type("string", "io.debezium.time.IsoTimestamp"),) * 2,
 }
 
 DECIMAL_NAME = "org.apache.kafka.connect.data.Decimal"
@@ -154,13 +156,13 @@ def decimal_precision(column: Column) -> tuple[int, int]:
 
 def _decimal_type(precision: int, scale: int) -> ConnectType:
     parameters = (("scale", str(scale)), ("connect.decimal.precision", str(precision)))
-    return semantic("bytes", DECIMAL_NAME, *parameters)
+    return semantic_type("bytes", DECIMAL_NAME, *parameters)
 
 
 def _integer(column: Column, modes: TypeModes) -> ConnectType:
     if column.type_name == "BIGINT" and column.unsigned and modes.bigint_unsigned_mode == "precise":
         # Debezium 1.9 gave this number a scale only.
-        return semantic("bytes", DECIMAL_NAME, ("scale", "0")) if modes.contract == "1.9" else _decimal_type(20, 0)
+        return semantic_type("bytes", DECIMAL_NAME, ("scale", "0")) if modes.contract == "1.9" else _decimal_type(20, 0)
     if modes.boolean_test(column):
         return _BOOLEAN
     return ConnectType(_INTEGERS[column.type_name][column.unsigned])
@@ -184,7 +186,7 @@ def bit_length(column: Column) -> int:
 def _bit(column: Column, modes: TypeModes) -> ConnectType:
     if bit_length(column) == 1:
         return _BOOLEAN
-    return semantic("bytes", "io.debezium.data.Bits", ("length", str(bit_length(column))))
+    return semantic_type("bytes", "io.debezium.data.Bits", ("length", str(bit_length(column))))
 
 
 def _binary(column: Column, modes: TypeModes) -> ConnectType:
@@ -195,11 +197,11 @@ def _character(column: Column, modes: TypeModes) -> ConnectType:
     return _binary(column, modes) if column.charset == "binary" else _STRING
 
 
-def _members(name: str) -> Callable[[Column, TypeModes], ConnectType]:
+def _enum_type(name: str) -> Callable[[Column, TypeModes], ConnectType]:
     def build(column: Column, modes: TypeModes) -> ConnectType:
         # A comma inside a member is escaped, so that the list can be split again.
         allowed = ",".join(v.replace(",", "\\,") for v in column.enum_values)
-        return semantic("string", name, ("allowed", allowed))
+        return semantic_type("string", name, ("allowed", allowed))
 
     return build
 
@@ -216,7 +218,7 @@ def _by_fraction(table: dict[str, tuple[ConnectType, ConnectType]]) -> Callable[
     return build
 
 
-def _fixed(kind: ConnectType) -> Callable[[Column, TypeModes], ConnectType]:
+def _always(kind: ConnectType) -> Callable[[Column, TypeModes], ConnectType]:
     return lambda column, modes: kind
 
 
@@ -226,9 +228,9 @@ _BUILDERS: dict[str, Callable[[Column, TypeModes], ConnectType]] = {
     **dict.fromkeys(BINARY_TYPES, _binary),
     **dict.fromkeys(
         ("GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION"),
-        _fixed(_GEOMETRY),
+        _always(_GEOMETRY),
     ),
-    "POINT": _fixed(_POINT),
+    "POINT": _always(_POINT),
     "DECIMAL": _decimal,
     "FLOAT": _float,
     "DOUBLE": _float,
@@ -236,12 +238,12 @@ _BUILDERS: dict[str, Callable[[Column, TypeModes], ConnectType]] = {
     "DATE": lambda column, modes: _DATE_MODES.get(modes.time_mode, _DATE),
     "TIME": _by_fraction(_TIME_MODES),
     "DATETIME": _by_fraction(_DATETIME_MODES),
-    "TIMESTAMP": _fixed(_ZONED_TIMESTAMP),
-    "YEAR": _fixed(semantic("int32", "io.debezium.time.Year")),
-    "ENUM": _members("io.debezium.data.Enum"),
-    "SET": _members("io.debezium.data.EnumSet"),
-    "JSON": _fixed(semantic("string", "io.debezium.data.Json")),
-    "VECTOR": _fixed(_VECTOR),
+    "TIMESTAMP": _always(_ZONED_TIMESTAMP),
+    "YEAR": _always(semantic_type("int32", "io.debezium.time.Year")),
+    "ENUM": _enum_type("io.debezium.data.Enum"),
+    "SET": _enum_type("io.debezium.data.EnumSet"),
+    "JSON": _always(semantic_type("string", "io.debezium.data.Json")),
+    "VECTOR": _always(_VECTOR),
 }
 
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.config.converters import IMPORTABLE, LoadedConverter
-from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import WRITERS
+from airflow_provider_mysql_cdc.cdc.config.converters import IMPORTABLE_HINT, LoadedConverter
+from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import JSON_WRITERS
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
@@ -77,15 +77,15 @@ def custom_column(converter: LoadedConverter, table: Table, column: Column) -> C
     """
     info = ColumnInfo(table.id.db, table.id.table, column)
     try:
-        found = converter.instance.converter_for(info)
+        conversion = converter.instance.converter_for(info)
     except Exception as error:
-        raise _error(converter, info, f"converter_for raised {type(error).__name__}: {error}") from error
-    if found is None:
+        raise _converter_error(converter, info, f"converter_for raised {type(error).__name__}: {error}") from error
+    if conversion is None:
         return None
     try:
-        return _checked(converter, column, found)
+        return _to_custom_column(converter, column, conversion)
     except (TypeError, ValueError, AttributeError) as error:
-        raise _error(converter, info, str(error)) from error
+        raise _converter_error(converter, info, str(error)) from error
 
 
 _MEMBERS = {
@@ -97,28 +97,28 @@ _MEMBERS = {
 }
 
 
-def _checked(converter: LoadedConverter, column: Column, found: Conversion) -> CustomColumn:
-    if not isinstance(found, Conversion):
-        raise TypeError(f"converter_for returned {type(found).__name__} in place of a Conversion or None")
-    if not callable(found.convert):
+def _to_custom_column(converter: LoadedConverter, column: Column, conversion: Conversion) -> CustomColumn:
+    if not isinstance(conversion, Conversion):
+        raise TypeError(f"converter_for returned {type(conversion).__name__} in place of a Conversion or None")
+    if not callable(conversion.convert):
         raise TypeError("the Conversion's convert cannot be called")
-    if not isinstance(found.schema, Mapping):
+    if not isinstance(conversion.schema, Mapping):
         raise TypeError("the Conversion's schema is no mapping")
-    schema = dict(found.schema)
+    schema = dict(conversion.schema)
     literal = schema.pop("type", None)
-    if literal not in WRITERS:
-        raise ValueError(f"the schema's type is {literal!r}; there are {', '.join(WRITERS)}")
+    if literal not in JSON_WRITERS:
+        raise ValueError(f"the schema's type is {literal!r}; there are {', '.join(JSON_WRITERS)}")
     for member, value in schema.items():
-        wanted = _MEMBERS.get(member)
-        if wanted is None:
+        expected = _MEMBERS.get(member)
+        if expected is None:
             raise ValueError(f"the schema has {member!r}; there are type, {', '.join(_MEMBERS)}")
-        if value is not None and (not isinstance(value, wanted) or (wanted is int and isinstance(value, bool))):
-            raise TypeError(f"the schema's {member} is {type(value).__name__}, not {wanted.__name__}")
+        if value is not None and (not isinstance(value, expected) or (expected is int and isinstance(value, bool))):
+            raise TypeError(f"the schema's {member} is {type(value).__name__}, not {expected.__name__}")
     parameters = tuple((str(k), str(v)) for k, v in (schema.get("parameters") or {}).items())
     return CustomColumn(
         column=column.name,
         label=f"converter {converter.name} ({converter.path})",
-        convert=found.convert,
+        convert=conversion.convert,
         type=literal,
         name=schema.get("name"),
         version=schema.get("version"),
@@ -128,10 +128,10 @@ def _checked(converter: LoadedConverter, column: Column, found: Conversion) -> C
     )
 
 
-def _error(converter: LoadedConverter, info: ColumnInfo, why: str) -> ConfigError:
+def _converter_error(converter: LoadedConverter, info: ColumnInfo, why: str) -> ConfigError:
     return ConfigError(
         f"{converter.name}.type (value {converter.path!r}): the converter cannot be used for column {info}",
         where=f"{converter.name}.type",
         why=why,
-        remedy=f"Correct the converter (docs/custom-converters.md); {IMPORTABLE}",
+        remedy=f"Correct the converter (docs/custom-converters.md); {IMPORTABLE_HINT}",
     )

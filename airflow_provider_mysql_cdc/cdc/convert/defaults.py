@@ -30,7 +30,7 @@ _EPOCH_DAY = date(1970, 1, 1).toordinal()
 _DAY_US = 86_400_000_000
 _LONG_MAX = 2**63 - 1
 _FLOAT = struct.Struct("<f")
-_NOW = re.compile(r"(CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)(\s*\(\s*\d*\s*\))?", re.IGNORECASE)
+_CURRENT_TIMESTAMP = re.compile(r"(CURRENT_TIMESTAMP|NOW|LOCALTIME|LOCALTIMESTAMP)(\s*\(\s*\d*\s*\))?", re.IGNORECASE)
 _DATETIME = re.compile(
     r"(\d{2,4})\D(\d{1,2})\D(\d{1,2})(?:[T\s]+(\d{1,2})(?:\D(\d{1,2}))?(?:\D(\d{1,2})(?:\.(\d*))?)?)?\s*"
 )
@@ -43,7 +43,11 @@ _HEX = re.compile(r"(?:x'([0-9a-f]*)'|0x([0-9a-f]+))", re.IGNORECASE)
 
 def is_current_timestamp(column: Column) -> bool:
     """Return whether the default is CURRENT_TIMESTAMP or a synonym of it."""
-    return column.default is not None and column.default_is_expression and bool(_NOW.fullmatch(column.default.strip()))
+    return (
+        column.default is not None
+        and column.default_is_expression
+        and bool(_CURRENT_TIMESTAMP.fullmatch(column.default.strip()))
+    )
 
 
 def default_literal(column: Column) -> str | None:
@@ -80,17 +84,17 @@ def default_value(column: Column, modes: ct.TypeModes) -> Any:
 
 def _custom_default(column: Column, custom: CustomColumn) -> Any:
     """Return what a converter makes of a literal default; None where it makes nothing of it."""
-    if column.default_is_expression or default_literal(column) is None or column.type_name not in _PLAIN:
+    if column.default_is_expression or default_literal(column) is None or column.type_name not in _PLAIN_VALUES:
         return None
     try:
-        plain = _PLAIN[column.type_name](column.default or "", column)
-        value = json.loads(converted_text(custom, plain).encode("latin-1"))
+        plain_value = _PLAIN_VALUES[column.type_name](column.default or "", column)
+        value = json.loads(converted_text(custom, plain_value).encode("latin-1"))
     except (ValueError, InvalidOperation, OverflowError):
         return None
     return Float32(value) if custom.type == "float" and value is not None else value
 
 
-def _whole(text: str) -> int:
+def _integer_value(text: str) -> int:
     lowered = text.strip().lower()
     if lowered in ("true", "false"):
         return int(lowered == "true")
@@ -102,7 +106,7 @@ def _whole(text: str) -> int:
 
 
 def _integer(text: str, column: Column, modes: ct.TypeModes) -> Any:
-    value = _whole(text)
+    value = _integer_value(text)
     if column.type_name == "BIGINT" and column.unsigned:
         return unscaled_base64(value) if modes.bigint_unsigned_mode == "precise" else min(value, _LONG_MAX)
     test = modes.boolean_test(column)
@@ -137,7 +141,7 @@ def _floating(text: str, column: Column, modes: ct.TypeModes) -> float:
 
 
 def _bit(text: str, column: Column, modes: ct.TypeModes) -> Any:
-    value, length = _whole(text), ct.bit_length(column)
+    value, length = _integer_value(text), ct.bit_length(column)
     if length == 1:
         return bool(value)
     return base64.b64encode(value.to_bytes((length + 7) // 8, "little")).decode()
@@ -203,8 +207,8 @@ def _date(text: str, column: Column, modes: ct.TypeModes) -> Any:
 
 def iso_timestamp(us: int) -> str:
     """Return microseconds since the epoch as ISO 8601 in UTC, without trailing zeros in the fraction."""
-    days, rest = divmod(us, _DAY_US)
-    return f"{date.fromordinal(days + _EPOCH_DAY).isoformat()}T{_clock(rest)}Z"
+    days, day_us = divmod(us, _DAY_US)
+    return f"{date.fromordinal(days + _EPOCH_DAY).isoformat()}T{_clock(day_us)}Z"
 
 
 def _clock(us: int) -> str:
@@ -213,7 +217,7 @@ def _clock(us: int) -> str:
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}{fraction}"
 
 
-_SCALED: dict[str, Callable[[int], Any]] = {
+_FROM_MICROS: dict[str, Callable[[int], Any]] = {
     "io.debezium.time.Timestamp": lambda us: us // 1000,
     "io.debezium.time.MicroTimestamp": lambda us: us,
     "io.debezium.time.NanoTimestamp": lambda us: us * 1000,
@@ -226,14 +230,14 @@ _SCALED: dict[str, Callable[[int], Any]] = {
     "io.debezium.time.IsoTime": lambda us: f"{_clock(us)}Z",
 }
 # These two hold a time of day only (TYPE-46).
-_WITHIN_A_DAY = ("org.apache.kafka.connect.data.Time", "io.debezium.time.IsoTime")
+_TIME_OF_DAY_TYPES = ("org.apache.kafka.connect.data.Time", "io.debezium.time.IsoTime")
 
 
 def _datetime(text: str, column: Column, modes: ct.TypeModes) -> Any:
     us = parse_datetime_us(text, adjust=modes.time_adjuster)
     if _is_zero_and_nullable(us, column):
         return None
-    value = _SCALED[ct.connect_type(column, modes).name or ""](us or 0)
+    value = _FROM_MICROS[ct.connect_type(column, modes).name or ""](us or 0)
     # Nanoseconds of a year before 1677 or after 2262 do not fit: no default, as such a value has no form either.
     return None if isinstance(value, int) and not -_LONG_MAX <= value <= _LONG_MAX else value
 
@@ -243,8 +247,10 @@ def _timestamp(text: str, column: Column, modes: ct.TypeModes) -> Any:
     if us == 0:
         return None if column.nullable else iso_timestamp(0)
     # As many digits as the column has, as its values; the epoch, which stands for CURRENT_TIMESTAMP, has none.
-    whole, digits = iso_timestamp(us - us % 1_000_000), ct.fraction_digits(column)
-    return f"{whole[:-1]}.{us % 1_000_000:06d}"[: len(whole) + digits] + "Z" if digits else whole
+    whole_seconds, digits = iso_timestamp(us - us % 1_000_000), ct.fraction_digits(column)
+    return (
+        f"{whole_seconds[:-1]}.{us % 1_000_000:06d}"[: len(whole_seconds) + digits] + "Z" if digits else whole_seconds
+    )
 
 
 def parse_time_us(text: str) -> int:
@@ -264,9 +270,9 @@ def parse_time_us(text: str) -> int:
 def _time(text: str, column: Column, modes: ct.TypeModes) -> Any:
     us = parse_time_us(text)
     name = ct.connect_type(column, modes).name or ""
-    if name in _WITHIN_A_DAY and not 0 <= us < _DAY_US:
-        return None if column.nullable else _SCALED[name](0)
-    return _SCALED[name](us)
+    if name in _TIME_OF_DAY_TYPES and not 0 <= us < _DAY_US:
+        return None if column.nullable else _FROM_MICROS[name](0)
+    return _FROM_MICROS[name](us)
 
 
 def _year(text: str, column: Column, modes: ct.TypeModes) -> int:
@@ -274,7 +280,7 @@ def _year(text: str, column: Column, modes: ct.TypeModes) -> int:
 
 
 def _year_number(text: str) -> int:
-    value = _whole(text)
+    value = _integer_value(text)
     if len(text.strip()) >= 3 or text.strip() == "0":
         return value
     return value + (2000 if value < 70 else 1900)
@@ -346,8 +352,10 @@ def _plain_time(text: str, column: Column) -> str:
 
 
 # A TIMESTAMP's literal is a time in the zone of the session that altered the table, so it is left out.
-_PLAIN: dict[str, Callable[[str, Column], Any]] = {
-    **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "BIT"), lambda text, column: _whole(text)),
+_PLAIN_VALUES: dict[str, Callable[[str, Column], Any]] = {
+    **dict.fromkeys(
+        ("TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "BIT"), lambda text, column: _integer_value(text)
+    ),
     "YEAR": lambda text, column: _year_number(text),
     "DECIMAL": _plain_decimal,
     **dict.fromkeys(("FLOAT", "DOUBLE"), _plain_float),

@@ -15,7 +15,7 @@ class Float32(float):
     __slots__ = ()
 
 
-class Written(str):
+class RawJson(str):
     """JSON text that stands in a value as it is."""
 
     __slots__ = ()
@@ -25,7 +25,7 @@ class Written(str):
 _label = lru_cache(maxsize=1024)(quote)
 
 
-def nullable(text: str | None) -> str:
+def quote_or_null(text: str | None) -> str:
     """Return a JSON string literal, or ``null`` for None."""
     return "null" if text is None else quote(text)
 
@@ -45,7 +45,7 @@ def dumps(value: Any) -> str:
     """Return compact JSON in member order.
 
     Args:
-        value: dict, list, tuple, str, bool, int, float (``Float32`` for Java floats), None, or ``Written``.
+        value: dict, list, tuple, str, bool, int, float (``Float32`` for Java floats), None, or ``RawJson``.
     """
     kind = type(value)
     if kind is str:
@@ -54,7 +54,7 @@ def dumps(value: Any) -> str:
         return "null"
     if kind is dict:
         return "{" + ",".join([f"{_label(k)}:{dumps(v)}" for k, v in value.items()]) + "}"
-    if kind is Written:
+    if kind is RawJson:
         return str(value)
     if isinstance(value, str):
         return quote(value)

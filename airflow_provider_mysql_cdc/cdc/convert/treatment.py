@@ -17,12 +17,18 @@ from airflow_provider_mysql_cdc.cdc.convert.type_names import (
     type_expression,
 )
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ColumnRule, ColumnTreatment, RuleKind, ValueChange
+from airflow_provider_mysql_cdc.cdc.model.column_rule import (
+    ColumnRule,
+    ColumnTreatment,
+    RuleKind,
+    ValueChange,
+    ValueChangeKind,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 log = logging.getLogger(__name__)
 
-_HIDING = frozenset({RuleKind.MASK, RuleKind.HASH, RuleKind.HASH_V2})
+_HIDING_RULES = frozenset({RuleKind.MASK, RuleKind.HASH, RuleKind.HASH_V2})
 _PROPERTIES = {
     RuleKind.TRUNCATE: "column.truncate.to",
     RuleKind.MASK: "column.mask.with",
@@ -32,7 +38,7 @@ _PROPERTIES = {
 }
 
 # java.sql.Types CHAR, VARCHAR, NCHAR and NVARCHAR: the ones MySQL columns have among those that are masked.
-_CHARACTER = frozenset({1, 12, -15, -9})
+_CHARACTER_JDBC_TYPES = frozenset({1, 12, -15, -9})
 
 
 def source_type_parameters(column: Column, *, comments: bool) -> tuple[tuple[str, str], ...]:
@@ -52,7 +58,9 @@ def source_type_parameters(column: Column, *, comments: bool) -> tuple[tuple[str
     return tuple((f"__debezium.source.column.{name}", str(value)) for name, value in described if value is not None)
 
 
-def treatment(table: Table, column: Column, rule: ColumnRule, modes: TypeModes, *, comments: bool) -> ColumnTreatment:
+def column_treatment(
+    table: Table, column: Column, rule: ColumnRule, modes: TypeModes, *, comments: bool
+) -> ColumnTreatment:
     """Return what a rule means for a column.
 
     Args:
@@ -72,7 +80,7 @@ def treatment(table: Table, column: Column, rule: ColumnRule, modes: TypeModes, 
     return ColumnTreatment((("masked", "true"),), _mask(table, column, rule, modes))
 
 
-def treatments(
+def column_treatments(
     table: Table, rules_of: Callable[[Column], Sequence[ColumnRule]], modes: TypeModes, *, comments: bool
 ) -> tuple[tuple[str, ColumnTreatment], ...]:
     """Return the treatments of a table's columns by column name.
@@ -83,16 +91,18 @@ def treatments(
         modes: The type settings.
         comments: Whether comments are kept.
     """
-    found = [(column, rules) for column in table.columns if (rules := rules_of(column))]
-    for column, rules in found:
-        _tell_of_shown(f"{table.id}.{column.name}", rules)
-    return tuple((column.name, treatment(table, column, rules[0], modes, comments=comments)) for column, rules in found)
+    ruled = [(column, rules) for column in table.columns if (rules := rules_of(column))]
+    for column, rules in ruled:
+        _warn_not_hidden(f"{table.id}.{column.name}", rules)
+    return tuple(
+        (column.name, column_treatment(table, column, rules[0], modes, comments=comments)) for column, rules in ruled
+    )
 
 
-def _tell_of_shown(where: str, rules: Sequence[ColumnRule]) -> None:
+def _warn_not_hidden(where: str, rules: Sequence[ColumnRule]) -> None:
     """Say in the log that a rule which hides a column does not count, because another one stands before it."""
-    hiding = next((rule for rule in rules if rule.kind in _HIDING), None)
-    if hiding is not None and rules[0].kind not in _HIDING:
+    hiding = next((rule for rule in rules if rule.kind in _HIDING_RULES), None)
+    if hiding is not None and rules[0].kind not in _HIDING_RULES:
         log.warning(
             "%s has %s and %s: the first counts, as in Debezium, so the column is not hidden; to hide it take it out "
             "of %s, or use column.exclude.list",
@@ -108,8 +118,8 @@ def _truncation(column: Column, rule: ColumnRule, modes: TypeModes) -> ColumnTre
     if length is not None and length <= rule.length:
         return ColumnTreatment()
     kind = connect_type(column, modes)
-    change = {"string": Change.CUT_TEXT, "bytes": Change.CUT_BYTES}.get(kind.type)
-    if change is Change.CUT_BYTES and kind.name is not None:
+    change = {"string": ValueChangeKind.TRUNCATE_TEXT, "bytes": ValueChangeKind.TRUNCATE_BYTES}.get(kind.type)
+    if change is ValueChangeKind.TRUNCATE_BYTES and kind.name is not None:
         # Numbers and bit strings are bytes in JSON only.
         change = None
     parameters = (("truncateLength", str(rule.length)),)
@@ -118,7 +128,7 @@ def _truncation(column: Column, rule: ColumnRule, modes: TypeModes) -> ColumnTre
 
 def _mask(table: Table, column: Column, rule: ColumnRule, modes: TypeModes) -> ValueChange | None:
     where = f"{table.id}.{column.name}"
-    if jdbc_type(column) not in _CHARACTER:
+    if jdbc_type(column) not in _CHARACTER_JDBC_TYPES:
         log.warning(
             "%s is %s, which is not a character type: a mask for it has no effect and its values are visible; "
             "to hide them use column.exclude.list",
@@ -138,6 +148,6 @@ def _mask(table: Table, column: Column, rule: ColumnRule, modes: TypeModes) -> V
             + ("type in the converter" if custom else "binary.handling.mode"),
         )
     if rule.kind is RuleKind.MASK:
-        return ValueChange(Change.CONSTANT, text="*" * rule.length)
-    kind = Change.HASH if rule.kind is RuleKind.HASH else Change.HASH_V2
+        return ValueChange(ValueChangeKind.CONSTANT, text="*" * rule.length)
+    kind = ValueChangeKind.HASH if rule.kind is RuleKind.HASH else ValueChangeKind.HASH_V2
     return ValueChange(kind, declared_length(column) or None, algorithm=rule.algorithm, salt=rule.salt)

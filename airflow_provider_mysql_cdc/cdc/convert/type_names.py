@@ -33,8 +33,8 @@ _JDBC_TYPES: dict[str, int] = {
     "DATETIME": 93,
     "TIMESTAMP": 2014,
 }
-_OTHER = 1111
-_NATIONAL = frozenset(word for word, number in _JDBC_TYPES.items() if number in (-9, -15))
+_OTHER_JDBC_TYPE = 1111
+_NATIONAL_TYPES = frozenset(word for word, number in _JDBC_TYPES.items() if number in (-9, -15))
 _DEFAULT_LENGTHS = {"DECIMAL": 10, "BIT": 1, "ENUM": 1}
 _WITHOUT_LENGTH = frozenset(("BOOL", "BOOLEAN"))
 
@@ -54,7 +54,7 @@ def type_expression(column: Column) -> str:
 def jdbc_type(column: Column) -> int:
     """Return the number of java.sql.Types."""
     number = _JDBC_TYPES.get(type_word(column).removesuffix(" SIGNED"))
-    return _JDBC_TYPES.get(column.type_name, _OTHER) if number is None else number
+    return _JDBC_TYPES.get(column.type_name, _OTHER_JDBC_TYPE) if number is None else number
 
 
 def declared_length(column: Column) -> int | None:
@@ -75,4 +75,4 @@ def charset_name(column: Column) -> str | None:
     """Return the character set that schema changes show; NATIONAL types stand for MySQL's historic ``utf8``."""
     if column.charset == "binary":
         return None
-    return "utf8" if column.charset and type_word(column) in _NATIONAL else column.charset
+    return "utf8" if column.charset and type_word(column) in _NATIONAL_TYPES else column.charset

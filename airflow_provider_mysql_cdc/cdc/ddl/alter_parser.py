@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from airflow_provider_mysql_cdc.cdc.ddl.columns import column_spec, default_value
+from airflow_provider_mysql_cdc.cdc.ddl.columns import parse_column, parse_default
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.keys import inline_keys, key_spec, starts_key, table_option
+from airflow_provider_mysql_cdc.cdc.ddl.keys import inline_keys, parse_key, parse_table_option, starts_key
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
-    Action,
     AddColumn,
     AddKey,
+    AlterAction,
     AlterTable,
     ChangeColumn,
     ColumnSpec,
@@ -38,7 +38,7 @@ _PARTITION_VERBS = frozenset((
 # fmt: on
 
 
-def alter_table(cur: Cursor) -> AlterTable:
+def parse_alter_table(cur: Cursor) -> AlterTable:
     """Parse what follows ALTER TABLE.
 
     Args:
@@ -53,104 +53,104 @@ def alter_table(cur: Cursor) -> AlterTable:
         cur.number()
     else:
         cur.accept("NOWAIT")
-    actions: list[Action] = []
-    others: list[NameParts] = []
+    actions: list[AlterAction] = []
+    exchanged_tables: list[NameParts] = []
     while not cur.at_end():
-        if _partition_clause(cur, others):
+        if _skip_partition_clause(cur, exchanged_tables):
             break
-        actions.extend(_action(cur))
-        if not cur.accept(",") and not cur.at_end() and not _may_follow(cur):
+        actions.extend(_parse_action(cur))
+        if not cur.accept(",") and not cur.at_end() and not _needs_no_comma(cur):
             cur.fail("expected a comma or the end")
-    return AlterTable(name, tuple(actions), others=tuple(others))
+    return AlterTable(name, tuple(actions), exchanged_tables=tuple(exchanged_tables))
 
 
-def _may_follow(cur: Cursor) -> bool:
+def _needs_no_comma(cur: Cursor) -> bool:
     """Return whether a clause that needs no comma before it is next: partitioning, and table options in a row."""
-    return cur.token.upper in _PARTITION_VERBS or table_option(cur.copy(), TableOptions())
+    return cur.token.upper in _PARTITION_VERBS or parse_table_option(cur.copy(), TableOptions())
 
 
-def _partition_clause(cur: Cursor, others: list[NameParts]) -> bool:
+def _skip_partition_clause(cur: Cursor, exchanged_tables: list[NameParts]) -> bool:
     """Step over a clause about partitions or tablespaces, which ends the statement; none changes a structure."""
     verb = cur.token.upper
     if verb in ("ADD", "DROP"):
-        if cur.ahead().upper != "PARTITION":
+        if cur.peek().upper != "PARTITION":
             return False
-    elif verb not in _PARTITION_VERBS or (verb == "CHECK" and cur.ahead().upper != "PARTITION"):
+    elif verb not in _PARTITION_VERBS or (verb == "CHECK" and cur.peek().upper != "PARTITION"):
         return False
     while not cur.at_end():
         if cur.accept("WITH", "TABLE"):
-            others.append(cur.table_name())
-        elif cur.sees("("):
+            exchanged_tables.append(cur.table_name())
+        elif cur.matches("("):
             cur.skip_parentheses()
         else:
             cur.next()
     return True
 
 
-def _action(cur: Cursor) -> Iterable[Action]:
+def _parse_action(cur: Cursor) -> Iterable[AlterAction]:
     handler = _ACTIONS.get(cur.token.upper)
     if handler is not None:
         cur.next()
         return handler(cur)
     options = TableOptions()
-    if not table_option(cur, options):
+    if not parse_table_option(cur, options):
         cur.fail("an unknown action")
     return (SetOptions(options),)
 
 
-def _add(cur: Cursor) -> Iterable[Action]:
+def _add(cur: Cursor) -> Iterable[AlterAction]:
     if starts_key(cur):
-        key = key_spec(cur)
+        key = parse_key(cur)
         return () if key is None else (AddKey(key),)
     cur.accept("COLUMN")
     cur.accept("IF", "NOT", "EXISTS")
     if cur.accept("("):
-        actions: list[Action] = []
+        actions: list[AlterAction] = []
         while True:
-            actions.extend(_element(cur))
+            actions.extend(_parse_element(cur))
             if not cur.accept(","):
                 break
         cur.expect(")")
         return actions
-    spec = column_spec(cur, cur.column_name())
-    return (AddColumn(spec, _place(cur)), *_inline(spec))
+    spec = parse_column(cur, cur.column_name())
+    return (AddColumn(spec, _column_position(cur)), *_inline_key_actions(spec))
 
 
-def _element(cur: Cursor) -> Iterable[Action]:
+def _parse_element(cur: Cursor) -> Iterable[AlterAction]:
     if starts_key(cur):
-        key = key_spec(cur)
+        key = parse_key(cur)
         return () if key is None else (AddKey(key),)
-    spec = column_spec(cur, cur.column_name())
-    return (AddColumn(spec), *_inline(spec))
+    spec = parse_column(cur, cur.column_name())
+    return (AddColumn(spec), *_inline_key_actions(spec))
 
 
-def _inline(spec: ColumnSpec) -> list[AddKey]:
+def _inline_key_actions(spec: ColumnSpec) -> list[AddKey]:
     return [AddKey(key) for key in inline_keys(spec)]
 
 
-def _place(cur: Cursor) -> str | None:
+def _column_position(cur: Cursor) -> str | None:
     if cur.accept("FIRST"):
         return ""
     return cur.column_name() if cur.accept("AFTER") else None
 
 
-def _change(cur: Cursor) -> Iterable[Action]:
+def _change(cur: Cursor) -> Iterable[AlterAction]:
     cur.accept("COLUMN")
     cur.accept("IF", "EXISTS")
     old = cur.column_name()
-    spec = column_spec(cur, cur.column_name())
-    return (ChangeColumn(old, spec, _place(cur)), *_inline(spec))
+    spec = parse_column(cur, cur.column_name())
+    return (ChangeColumn(old, spec, _column_position(cur)), *_inline_key_actions(spec))
 
 
-def _modify(cur: Cursor) -> Iterable[Action]:
+def _modify(cur: Cursor) -> Iterable[AlterAction]:
     cur.accept("COLUMN")
     cur.accept("IF", "EXISTS")
     name = cur.column_name()
-    spec = column_spec(cur, name)
-    return (ChangeColumn(name, spec, _place(cur)), *_inline(spec))
+    spec = parse_column(cur, name)
+    return (ChangeColumn(name, spec, _column_position(cur)), *_inline_key_actions(spec))
 
 
-def _drop(cur: Cursor) -> Iterable[Action]:
+def _drop(cur: Cursor) -> Iterable[AlterAction]:
     if cur.accept("PRIMARY", "KEY"):
         return (DropKey("PRIMARY"),)
     if cur.accept("FOREIGN", "KEY") or cur.accept("CHECK"):
@@ -169,7 +169,7 @@ def _drop(cur: Cursor) -> Iterable[Action]:
     return (DropColumn(name),)
 
 
-def _alter(cur: Cursor) -> Iterable[Action]:
+def _alter(cur: Cursor) -> Iterable[AlterAction]:
     if cur.accept_one_of("INDEX", "CHECK", "CONSTRAINT"):
         cur.name()
         cur.accept("NOT")
@@ -178,7 +178,7 @@ def _alter(cur: Cursor) -> Iterable[Action]:
     cur.accept("COLUMN")
     name = cur.column_name()
     if cur.accept("SET", "DEFAULT"):
-        return (SetDefault(name, default_value(cur)),)
+        return (SetDefault(name, parse_default(cur)),)
     if cur.accept("DROP", "DEFAULT"):
         return (SetDefault(name, None),)
     cur.expect("SET")
@@ -188,12 +188,12 @@ def _alter(cur: Cursor) -> Iterable[Action]:
     return (SetVisible(name, True),)
 
 
-def _rename(cur: Cursor) -> Iterable[Action]:
+def _rename(cur: Cursor) -> Iterable[AlterAction]:
     if cur.accept("COLUMN"):
         old = cur.column_name()
         cur.expect("TO")
         return (RenameColumn(old, cur.column_name()),)
-    if cur.sees_one_of("INDEX", "KEY"):
+    if cur.matches_one_of("INDEX", "KEY"):
         cur.next()
         old = cur.name()
         cur.expect("TO")
@@ -202,7 +202,7 @@ def _rename(cur: Cursor) -> Iterable[Action]:
     return (RenameTo(cur.table_name()),)
 
 
-def _convert(cur: Cursor) -> Iterable[Action]:
+def _convert(cur: Cursor) -> Iterable[AlterAction]:
     cur.expect("TO")
     if not cur.accept("CHARSET"):
         if not cur.accept_one_of("CHARACTER", "CHAR"):
@@ -217,43 +217,43 @@ def _convert(cur: Cursor) -> Iterable[Action]:
     return (ConvertTo(charset, collation),)
 
 
-def _order(cur: Cursor) -> Iterable[Action]:
+def _order_by(cur: Cursor) -> Iterable[AlterAction]:
     cur.expect("BY")
     while True:
         cur.column_name()
         cur.accept_one_of("ASC", "DESC")
-        if not (cur.sees(",") and _orders_on(cur)):
+        if not (cur.matches(",") and _order_continues(cur)):
             return ()
         cur.next()
 
 
-def _orders_on(cur: Cursor) -> bool:
+def _order_continues(cur: Cursor) -> bool:
     """Return whether a column of ORDER BY follows the comma, not another action."""
-    upper = cur.ahead().upper
-    return upper not in _ACTIONS and cur.ahead(2).upper in ("", ",", "ASC", "DESC", ".")
+    upper = cur.peek().upper
+    return upper not in _ACTIONS and cur.peek(2).upper in ("", ",", "ASC", "DESC", ".")
 
 
-def _nothing(cur: Cursor) -> Iterable[Action]:
+def _no_argument(cur: Cursor) -> Iterable[AlterAction]:
     return ()
 
 
-def _value(cur: Cursor) -> Iterable[Action]:
+def _skip_value(cur: Cursor) -> Iterable[AlterAction]:
     cur.accept("=")
     cur.next()
     return ()
 
 
-def _keys(cur: Cursor) -> Iterable[Action]:
+def _expect_keys(cur: Cursor) -> Iterable[AlterAction]:
     cur.expect("KEYS")
     return ()
 
 
-def _validation(cur: Cursor) -> Iterable[Action]:
+def _expect_validation(cur: Cursor) -> Iterable[AlterAction]:
     cur.expect("VALIDATION")
     return ()
 
 
-_ACTIONS: dict[str, Callable[[Cursor], Iterable[Action]]] = {
+_ACTIONS: dict[str, Callable[[Cursor], Iterable[AlterAction]]] = {
     "ADD": _add,
     "CHANGE": _change,
     "MODIFY": _modify,
@@ -261,12 +261,12 @@ _ACTIONS: dict[str, Callable[[Cursor], Iterable[Action]]] = {
     "ALTER": _alter,
     "RENAME": _rename,
     "CONVERT": _convert,
-    "ORDER": _order,
-    "FORCE": _nothing,
-    "ALGORITHM": _value,
-    "LOCK": _value,
-    "DISABLE": _keys,
-    "ENABLE": _keys,
-    "WITH": _validation,
-    "WITHOUT": _validation,
+    "ORDER": _order_by,
+    "FORCE": _no_argument,
+    "ALGORITHM": _skip_value,
+    "LOCK": _skip_value,
+    "DISABLE": _expect_keys,
+    "ENABLE": _expect_keys,
+    "WITH": _expect_validation,
+    "WITHOUT": _expect_validation,
 }

@@ -9,23 +9,34 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from airflow_provider_mysql_cdc.cdc.ddl.alter_table import Structure, altered, copied, created
-from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures, classify, full_name
-from airflow_provider_mysql_cdc.cdc.ddl.create_cache import Structures, behind_name, dropped
+from airflow_provider_mysql_cdc.cdc.ddl.alter_table import (
+    TableStructure,
+    alter_structure,
+    copy_structure,
+    create_structure,
+)
+from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate, classify_ddl, full_name
+from airflow_provider_mysql_cdc.cdc.ddl.create_cache import StructureCache, match_drop_table, split_create_table
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.parse import leads_to_ddl, parse, split
-from airflow_provider_mysql_cdc.cdc.ddl.resolve import pick_charset
-from airflow_provider_mysql_cdc.cdc.ddl.state import SERVER_DEFAULTS, DbDefaults, DdlContext, SchemaState, Unread
+from airflow_provider_mysql_cdc.cdc.ddl.parse import is_ddl, parse_statement, split_statements
+from airflow_provider_mysql_cdc.cdc.ddl.resolve import resolve_charset
+from airflow_provider_mysql_cdc.cdc.ddl.state import (
+    SERVER_DEFAULTS,
+    DdlContext,
+    DefaultCharset,
+    SchemaState,
+    UnparsedTable,
+)
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AddKey,
     AlterTable,
     CreateTable,
     DatabaseStatement,
+    DdlKeyKind,
     DropTables,
-    KeyKind,
     RenameTables,
     RenameTo,
-    SetServer,
+    SetServerCharset,
     TruncateTable,
     UseDatabase,
 )
@@ -33,7 +44,7 @@ from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
-_MADE = Structures()
+_STRUCTURE_CACHE = StructureCache()
 ChangeKind = Literal["CREATE", "ALTER", "DROP", "TRUNCATE", "RENAME", "INDEX", "DATABASE", "NONE"]
 """What happened; INDEX is CREATE or DROP INDEX, but ALTER when a unique one may give a table its key, and NONE a CREATE
 TABLE IF NOT EXISTS of a table that exists."""
@@ -67,7 +78,7 @@ class TableChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Applied:
+class DdlResult:
     """Hold the result of a statement.
 
     Args:
@@ -81,7 +92,7 @@ class Applied:
     kind: Literal["ignored", "applied"]
 
 
-def apply(state: SchemaState, sql: str, context: DdlContext, captures: Captures | None = None) -> Applied:
+def apply_ddl(state: SchemaState, sql: str, context: DdlContext, captures: CapturePredicate | None = None) -> DdlResult:
     """Apply one statement, or several separated by semicolons.
 
     A table whose structure is not known stays unknown under ALTER and RENAME: whoever meets its rows must stop.
@@ -96,23 +107,23 @@ def apply(state: SchemaState, sql: str, context: DdlContext, captures: Captures 
     Raises:
         DdlParseError: A statement that can change a table's structure was not understood (FAULT-15).
     """
-    again = _made_again(state, sql, context)
-    if again is not None:
-        return again
-    if not leads_to_ddl(sql, context.sql_mode):
-        return Applied(state, (), "ignored")
+    cached = _apply_cached(state, sql, context)
+    if cached is not None:
+        return cached
+    if not is_ddl(sql, context.sql_mode):
+        return DdlResult(state, (), "ignored")
     try:
-        return _apply_all(state, sql, context)
+        return _apply_statements(state, sql, context)
     except DdlParseError:
         if captures is None:
             raise
-        relevance = classify(sql, context, captures)
+        relevance = classify_ddl(sql, context, captures)
         if relevance.relevant:
             raise
-        return Applied(state.without_tables(*relevance.tables), (), "ignored")
+        return DdlResult(state.without_tables(*relevance.tables), (), "ignored")
 
 
-def _made_again(state: SchemaState, sql: str, context: DdlContext) -> Applied | None:
+def _apply_cached(state: SchemaState, sql: str, context: DdlContext) -> DdlResult | None:
     """Apply a CREATE TABLE statement that was read before, for a table of another name, or a DROP TABLE of one table.
 
     Returns:
@@ -120,59 +131,59 @@ def _made_again(state: SchemaState, sql: str, context: DdlContext) -> Applied | 
     """
     if context.temporary:
         return None
-    if (gone := dropped(sql)) is not None:
-        step = _Step(state, sql, context)
-        return Applied(_drop(step, DropTables((gone[0],), if_exists=gone[1])), tuple(step.changes), "applied")
-    head = behind_name(sql)
-    if head is None:
+    if (drop := match_drop_table(sql)) is not None:
+        step = _StatementStep(state, sql, context)
+        return DdlResult(_apply_drop(step, DropTables((drop[0],), if_exists=drop[1])), tuple(step.changes), "applied")
+    create = split_create_table(sql)
+    if create is None:
         return None
-    step = _Step(state, sql, context)
-    table_id = step.id(head[0])
-    made = _MADE.find(head[1], context, state.defaults_of(table_id.db, context), table_id)
-    if made is None:
+    step = _StatementStep(state, sql, context)
+    table_id = step.table_id(create[0])
+    structure = _STRUCTURE_CACHE.find(create[1], context, state.defaults_of(table_id.db, context), table_id)
+    if structure is None:
         return None
-    step.add("CREATE", table_id, made[0])
-    return Applied(state.with_table(*made), tuple(step.changes), "applied")
+    step.add_change("CREATE", table_id, structure[0])
+    return DdlResult(state.with_table(*structure), tuple(step.changes), "applied")
 
 
-def _apply_all(state: SchemaState, sql: str, context: DdlContext) -> Applied:
+def _apply_statements(state: SchemaState, sql: str, context: DdlContext) -> DdlResult:
     changes: list[TableChange] = []
     relevant = False
-    for text, tokens in split(sql, context.sql_mode):
-        statement = parse(sql, tokens, context.sql_mode)
+    for text, tokens in split_statements(sql, context.sql_mode):
+        statement = parse_statement(sql, tokens, context.sql_mode)
         if statement is None:
             continue
         if isinstance(statement, UseDatabase):
             context = replace(context, default_db=statement.name)
             continue
-        if context.temporary and is_temporary(statement, tokens, context, _meant(state, statement, context)):
+        if context.temporary and is_temporary(statement, tokens, context, _target_table(state, statement, context)):
             continue
-        step = _Step(state, text, context)
+        step = _StatementStep(state, text, context)
         state = _APPLIERS[type(statement)](step, statement)
         changes.extend(step.changes)
         relevant = True
-    return Applied(state, tuple(changes), "applied" if relevant else "ignored")
+    return DdlResult(state, tuple(changes), "applied" if relevant else "ignored")
 
 
-def _meant(state: SchemaState, statement: Any, context: DdlContext) -> Table | None:
+def _target_table(state: SchemaState, statement: Any, context: DdlContext) -> Table | None:
     """Return the table of the name in ALTER TABLE or TRUNCATE TABLE, when its structure is known."""
     if not isinstance(statement, AlterTable | TruncateTable):
         return None
-    return state.tables.get(state.resolve(full_name(statement.name, context), context))
+    return state.tables.get(state.stored_name(full_name(statement.name, context), context))
 
 
-class _Step:
+class _StatementStep:
     """Hold one statement's surroundings and collect its changes."""
 
     def __init__(self, state: SchemaState, text: str, context: DdlContext) -> None:
         self.state, self.text, self.context = state, text, context
         self.changes: list[TableChange] = []
 
-    def id(self, name: NameParts) -> TableId:
+    def table_id(self, name: NameParts) -> TableId:
         """Return the full name of a table."""
-        return self.state.resolve(full_name(name, self.context), self.context)
+        return self.state.stored_name(full_name(name, self.context), self.context)
 
-    def add(
+    def add_change(
         self,
         kind: ChangeKind,
         table_id: TableId,
@@ -183,132 +194,132 @@ class _Step:
         """Note a change of a table."""
         self.changes.append(TableChange(kind, table_id, previous, table, text or self.text, table_id.db))
 
-    def structure(self, table_id: TableId) -> Structure | None:
+    def structure(self, table_id: TableId) -> TableStructure | None:
         """Return a table's structure before the statement, or None when it is not known."""
-        unread = self.state.unread.get(table_id)
+        unread = self.state.unparsed.get(table_id)
         if unread is not None:
-            return _read(self.state, table_id, unread)
+            return _parse_structure(self.state, table_id, unread)
         table = self.state.tables.get(table_id)
-        return None if table is None else (table, self.state.plain_keys.get(table_id, ()))
+        return None if table is None else (table, self.state.non_unique_indexes.get(table_id, ()))
 
 
-def _read(state: SchemaState, table_id: TableId, unread: Unread) -> Structure | None:
+def _parse_structure(state: SchemaState, table_id: TableId, unread: UnparsedTable) -> TableStructure | None:
     """Return the structure that a CREATE TABLE statement describes; None when it is not understood."""
-    empty = SchemaState(databases=state.databases, server=state.server)
+    empty = SchemaState(database_defaults=state.database_defaults, server_defaults=state.server_defaults)
     try:
-        read = _apply_all(empty, unread.sql, unread.context).state
+        parsed = _apply_statements(empty, unread.sql, unread.context).state
     except DdlParseError:
         return None
-    table = next(iter(read.tables.values()), None)
-    return None if table is None else (replace(table, id=table_id), read.plain_keys.get(table.id, ()))
+    table = next(iter(parsed.tables.values()), None)
+    return None if table is None else (replace(table, id=table_id), parsed.non_unique_indexes.get(table.id, ()))
 
 
-def _create(step: _Step, statement: CreateTable) -> SchemaState:
+def _apply_create(step: _StatementStep, statement: CreateTable) -> SchemaState:
     state, context = step.state, step.context
-    table_id = step.id(statement.name)
-    if statement.if_not_exists and state.knows(table_id):
-        step.add("NONE", table_id, None)
+    table_id = step.table_id(statement.name)
+    if statement.if_not_exists and state.has_table(table_id):
+        step.add_change("NONE", table_id, None)
         return state
     if statement.like is not None:
         # The structure of a temporary table is not known. With binlog_format=ROW the server writes it out.
-        source = None if context.temporary else step.structure(step.id(statement.like))
+        source = None if context.temporary else step.structure(step.table_id(statement.like))
         if source is None:
-            step.add("CREATE", table_id, None)
+            step.add_change("CREATE", table_id, None)
             return state.without_tables(table_id)
-        table, plain = copied(source, table_id)
+        table, non_unique_indexes = copy_structure(source, table_id)
     else:
         defaults = state.defaults_of(table_id.db, context)
-        table, plain = created(statement, table_id, defaults, context)
+        table, non_unique_indexes = create_structure(statement, table_id, defaults, context)
         if not (statement.if_not_exists or context.temporary):
-            _MADE.remember(step.text, context, defaults, (table, plain))
-    step.add("CREATE", table_id, table)
-    return state.with_table(table, plain)
+            _STRUCTURE_CACHE.store(step.text, context, defaults, (table, non_unique_indexes))
+    step.add_change("CREATE", table_id, table)
+    return state.with_table(table, non_unique_indexes)
 
 
-def _alter(step: _Step, statement: AlterTable) -> SchemaState:
+def _apply_alter(step: _StatementStep, statement: AlterTable) -> SchemaState:
     state, context = step.state, step.context
-    table_id = step.id(statement.name)
-    target = next((step.id(a.name) for a in statement.actions if isinstance(a, RenameTo)), table_id)
+    table_id = step.table_id(statement.name)
+    target = next((step.table_id(a.name) for a in statement.actions if isinstance(a, RenameTo)), table_id)
     if len([a for a in statement.actions if isinstance(a, RenameTo)]) > 1:
         raise DdlParseError("a statement renames a table twice", where=str(table_id))
     source = step.structure(table_id)
     kind: ChangeKind = "INDEX" if statement.index_only else "ALTER" if target == table_id else "RENAME"
     previous = None if target == table_id else table_id
-    if statement.index_only and source is not None and _may_be_key(source[0], statement):
+    if statement.index_only and source is not None and _may_become_key(source[0], statement):
         kind = "ALTER"
     if source is None:
-        step.add(kind, target, None, previous)
+        step.add_change(kind, target, None, previous)
         return state.without_tables(target)
-    table, plain = altered(source, statement, state.defaults_of(table_id.db, context), context)
+    table, plain = alter_structure(source, statement, state.defaults_of(table_id.db, context), context)
     table = replace(table, id=target)
-    step.add(kind, target, table, previous)
+    step.add_change(kind, target, table, previous)
     if previous is not None:
         state = state.without_tables(previous)
     return state.with_table(table, plain)
 
 
-def _may_be_key(table: Table, statement: AlterTable) -> bool:
+def _may_become_key(table: Table, statement: AlterTable) -> bool:
     """Return whether CREATE UNIQUE INDEX of columns is about a table whose events have no key so far."""
     keys = [a.key for a in statement.actions if isinstance(a, AddKey)]
-    unique = any(k.kind is KeyKind.UNIQUE and all(p.column is not None for p in k.parts) for k in keys)
+    unique = any(k.kind is DdlKeyKind.UNIQUE and all(p.column is not None for p in k.parts) for k in keys)
     return unique and not table.key_columns()
 
 
-def _drop(step: _Step, statement: DropTables) -> SchemaState:
-    head = "DROP TABLE IF EXISTS" if statement.if_exists else "DROP TABLE"
-    ids = [step.id(name) for name in statement.names]
+def _apply_drop(step: _StatementStep, statement: DropTables) -> SchemaState:
+    prefix = "DROP TABLE IF EXISTS" if statement.if_exists else "DROP TABLE"
+    ids = [step.table_id(name) for name in statement.names]
     for table_id in ids:
-        step.add("DROP", table_id, None, text=f"{head} {table_id.quoted()}")
+        step.add_change("DROP", table_id, None, text=f"{prefix} {table_id.quoted()}")
     return step.state.without_tables(*ids)
 
 
-def _rename(step: _Step, statement: RenameTables) -> SchemaState:
+def _apply_rename(step: _StatementStep, statement: RenameTables) -> SchemaState:
     moves: list[tuple[TableId, TableId, str]] = []
     for (old, new), text in zip(statement.pairs, statement.texts, strict=True):
-        before, after = step.id(old), step.id(new)
+        before, after = step.table_id(old), step.table_id(new)
         source = step.structure(before)
         step.state = step.state.without_tables(before, after)
         if source is not None:
             step.state = step.state.with_table(replace(source[0], id=after), source[1])
         moves.append((before, after, text))
     for before, after, text in moves:
-        step.add("RENAME", after, step.state.tables.get(after), before, text)
+        step.add_change("RENAME", after, step.state.tables.get(after), before, text)
     return step.state
 
 
-def _truncate(step: _Step, statement: TruncateTable) -> SchemaState:
-    table_id = step.id(statement.name)
+def _apply_truncate(step: _StatementStep, statement: TruncateTable) -> SchemaState:
+    table_id = step.table_id(statement.name)
     source = step.structure(table_id)
-    step.add("TRUNCATE", table_id, source[0] if source else None)
+    step.add_change("TRUNCATE", table_id, source[0] if source else None)
     return step.state
 
 
-def _database(step: _Step, statement: DatabaseStatement) -> SchemaState:
+def _apply_database(step: _StatementStep, statement: DatabaseStatement) -> SchemaState:
     state, context = step.state, step.context
     name = statement.name or context.default_db
     name = name.lower() if context.lower_case_table_names == 1 else name
     step.changes.append(TableChange("DATABASE", None, None, None, step.text, name))
     if statement.verb == "DROP":
         return state.without_database(name)
-    known = state.databases.get(name)
-    if statement.verb == "CREATE" and known is not None and statement.if_not_exists:
+    current = state.database_defaults.get(name)
+    if statement.verb == "CREATE" and current is not None and statement.if_not_exists:
         return state
-    server = context.server_defaults(state.server)
-    base = known if statement.verb == "ALTER" and known and statement.charset != "" else server
-    return state.with_database(name, pick_charset(statement.charset, statement.collation, base, context))
+    server = context.server_defaults(state.server_defaults)
+    base = current if statement.verb == "ALTER" and current and statement.charset != "" else server
+    return state.with_database(name, resolve_charset(statement.charset, statement.collation, base, context))
 
 
-def _server(step: _Step, statement: SetServer) -> SchemaState:
-    defaults = pick_charset(statement.charset, statement.collation, SERVER_DEFAULTS, step.context)
-    return step.state.with_server(DbDefaults(defaults.charset, defaults.collation))
+def _apply_server(step: _StatementStep, statement: SetServerCharset) -> SchemaState:
+    defaults = resolve_charset(statement.charset, statement.collation, SERVER_DEFAULTS, step.context)
+    return step.state.with_server_defaults(DefaultCharset(defaults.charset, defaults.collation))
 
 
-_APPLIERS: dict[type[Any], Callable[[_Step, Any], SchemaState]] = {
-    CreateTable: _create,
-    AlterTable: _alter,
-    DropTables: _drop,
-    RenameTables: _rename,
-    TruncateTable: _truncate,
-    DatabaseStatement: _database,
-    SetServer: _server,
+_APPLIERS: dict[type[Any], Callable[[_StatementStep, Any], SchemaState]] = {
+    CreateTable: _apply_create,
+    AlterTable: _apply_alter,
+    DropTables: _apply_drop,
+    RenameTables: _apply_rename,
+    TruncateTable: _apply_truncate,
+    DatabaseStatement: _apply_database,
+    SetServerCharset: _apply_server,
 }

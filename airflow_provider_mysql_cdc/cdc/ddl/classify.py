@@ -10,41 +10,41 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import Kind, tokenize
-from airflow_provider_mysql_cdc.cdc.ddl.parse import LEADING_WORDS, leads_to_ddl, parse, split
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import TokenKind, tokenize
+from airflow_provider_mysql_cdc.cdc.ddl.parse import LEADING_WORD_COUNT, is_ddl, parse_statement, split_statements
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AlterTable,
     CreateTable,
     DatabaseStatement,
     DropTables,
+    ParsedStatement,
     RenameTables,
     RenameTo,
-    Statement,
     TruncateTable,
 )
 from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-Captures = Callable[[TableId], bool]
+CapturePredicate = Callable[[TableId], bool]
 # A stored function that changes rows is logged as SELECT of it, whatever called it: SELECT, DO, SET, EXPLAIN ANALYZE.
 _DML = frozenset({"INSERT", "UPDATE", "DELETE", "REPLACE", "LOAD", "CALL", "WITH", "SELECT", "DO"})
 
 
 @dataclass(frozen=True, slots=True)
-class Relevance:
+class DdlRelevance:
     """Say whether a statement matters.
 
     Args:
         relevant: Whether it can change the structure of a captured table, or the character set new ones get.
         tables: The tables it names and can change; empty when none, or when they cannot be told.
-        words: Its leading words in upper case, for counters.
+        leading_words: Its leading words in upper case, for counters.
     """
 
     relevant: bool
     tables: tuple[TableId, ...]
-    words: str
+    leading_words: str
 
 
 def full_name(name: NameParts, context: DdlContext) -> TableId:
@@ -55,7 +55,7 @@ def full_name(name: NameParts, context: DdlContext) -> TableId:
     return TableId(db, table)
 
 
-def classify(sql: str, context: DdlContext, captures: Captures) -> Relevance:
+def classify_ddl(sql: str, context: DdlContext, captures: CapturePredicate) -> DdlRelevance:
     """Return whether a statement can change a captured table.
 
     Never raises: a statement that leads like a relevant one but cannot be read further is relevant when a table it
@@ -68,35 +68,35 @@ def classify(sql: str, context: DdlContext, captures: Captures) -> Relevance:
     """
     words = leading_words(sql, context.sql_mode)
     try:
-        if not leads_to_ddl(sql, context.sql_mode):
-            return Relevance(False, (), words)
+        if not is_ddl(sql, context.sql_mode):
+            return DdlRelevance(False, (), words)
         tables: list[TableId] = []
-        defaults = False
-        for _, tokens in split(sql, context.sql_mode):
-            statement = parse(sql, tokens, context.sql_mode)
+        changes_defaults = False
+        for _, tokens in split_statements(sql, context.sql_mode):
+            statement = parse_statement(sql, tokens, context.sql_mode)
             if is_temporary(statement, tokens, context):
                 continue
-            defaults = defaults or isinstance(statement, DatabaseStatement)
-            tables.extend(full_name(n, context) for n in touched(statement))
+            changes_defaults = changes_defaults or isinstance(statement, DatabaseStatement)
+            tables.extend(full_name(n, context) for n in affected_tables(statement))
     except DdlParseError:
-        guessed = _guess(sql, context)
-        return Relevance(not guessed or any(captures(t) for t in guessed), guessed, words)
-    return Relevance(defaults or any(captures(t) for t in tables), tuple(dict.fromkeys(tables)), words)
+        guessed = _guess_tables(sql, context)
+        return DdlRelevance(not guessed or any(captures(t) for t in guessed), guessed, words)
+    return DdlRelevance(changes_defaults or any(captures(t) for t in tables), tuple(dict.fromkeys(tables)), words)
 
 
-def changes_rows(sql: str, sql_mode: int, updated: Sequence[str], captures_database: Callable[[str], bool]) -> bool:
+def changes_rows(sql: str, sql_mode: int, updated_dbs: Sequence[str], captures_database: Callable[[str], bool]) -> bool:
     """Return whether a statement that was logged as text changes rows of a captured database, or may.
 
     Args:
         sql: Statement text.
         sql_mode: Bits of its session's sql_mode.
-        updated: The databases that it changes, as the event says; the session's own one tells nothing.
+        updated_dbs: The databases that it changes, as the event says; the session's own one tells nothing.
         captures_database: Which databases matter.
     """
     if leading_words(sql, sql_mode).partition(" ")[0] not in _DML:
         return False
     # More than 16 databases are logged as none.
-    return not updated or any(map(captures_database, updated))
+    return not updated_dbs or any(map(captures_database, updated_dbs))
 
 
 def leading_words(sql: str, sql_mode: int = 0) -> str:
@@ -105,10 +105,10 @@ def leading_words(sql: str, sql_mode: int = 0) -> str:
         tokens = tokenize(sql, sql_mode, limit=2)
     except DdlParseError:
         return ""
-    return " ".join(t.upper for t in tokens if t.kind is Kind.WORD)
+    return " ".join(t.upper for t in tokens if t.kind is TokenKind.WORD)
 
 
-def touched(statement: Statement | None) -> tuple[NameParts, ...]:
+def affected_tables(statement: ParsedStatement | None) -> tuple[NameParts, ...]:
     """Return the names, as written, of the tables whose structure a statement can change."""
     if isinstance(statement, CreateTable | TruncateTable):
         return (statement.name,)
@@ -121,16 +121,16 @@ def touched(statement: Statement | None) -> tuple[NameParts, ...]:
     return ()
 
 
-def _guess(sql: str, context: DdlContext) -> tuple[TableId, ...]:
+def _guess_tables(sql: str, context: DdlContext) -> tuple[TableId, ...]:
     """Return the table named right after TABLE, or after ON of an index statement; nothing when it cannot be told."""
     try:
-        tokens = tokenize(sql, context.sql_mode, limit=LEADING_WORDS)
+        tokens = tokenize(sql, context.sql_mode, limit=LEADING_WORD_COUNT)
     except DdlParseError:
         return ()
     cur = Cursor(sql, tokens, context.sql_mode)
-    if cur.sees_one_of("RENAME", "DROP"):
+    if cur.matches_one_of("RENAME", "DROP"):
         return ()
-    while not cur.at_end() and not cur.sees_one_of("TABLE", "ON"):
+    while not cur.at_end() and not cur.matches_one_of("TABLE", "ON"):
         cur.next()
     cur.next()
     cur.accept("IF", "NOT", "EXISTS")

@@ -106,7 +106,7 @@ class Collation(NamedTuple):
     is_default: bool
 
 
-def _read() -> tuple[dict[int, Collation], dict[str, int]]:
+def _parse_collations() -> tuple[dict[int, Collation], dict[str, int]]:
     collations, widths = {}, {}
     for paragraph in _TABLE.replace("\n    ", " ").splitlines():
         charset, width, default, *items = paragraph.split()
@@ -117,11 +117,11 @@ def _read() -> tuple[dict[int, Collation], dict[str, int]]:
     return collations, widths
 
 
-COLLATIONS, MAX_BYTES = _read()
+COLLATIONS, MAX_CHARACTER_BYTES = _parse_collations()
 """All collations by id; bytes a character takes at most by character set."""
-BY_NAME = {c.name: c for c in COLLATIONS.values()}
+COLLATIONS_BY_NAME = {c.name: c for c in COLLATIONS.values()}
 """All collations by name."""
-DEFAULTS = {c.charset: c.name for c in COLLATIONS.values() if c.is_default}
+DEFAULT_COLLATIONS = {c.charset: c.name for c in COLLATIONS.values() if c.is_default}
 """Default collation name by character set."""
 
 
@@ -132,8 +132,8 @@ def collation_by_id(number: int) -> Collation | None:
 
 def charset_by_id(number: int) -> str | None:
     """Return the character set name of a collation id, or None when there is none."""
-    found = COLLATIONS.get(number)
-    return found.charset if found else None
+    collation = COLLATIONS.get(number)
+    return collation.charset if collation else None
 
 
 def charset_name(name: str) -> str:
@@ -144,17 +144,17 @@ def charset_name(name: str) -> str:
     """
     lower = name.lower()
     lower = _OLD_NAMES.get(lower, lower)
-    if lower not in DEFAULTS:
+    if lower not in DEFAULT_COLLATIONS:
         raise DdlParseError("an unknown character set", where=name)
     return lower
 
 
-def charset_collation(charset: str) -> str:
+def default_collation(charset: str) -> str:
     """Return a character set's default collation."""
-    return DEFAULTS[charset_name(charset)]
+    return DEFAULT_COLLATIONS[charset_name(charset)]
 
 
-def collation_named(name: str) -> Collation:
+def collation_by_name(name: str) -> Collation:
     """Return the collation of that name; the old prefix ``utf8_`` means ``utf8mb3_``.
 
     Raises:
@@ -163,10 +163,10 @@ def collation_named(name: str) -> Collation:
     lower = name.lower()
     if lower.startswith("utf8_"):
         lower = "utf8mb3_" + lower[5:]
-    found = BY_NAME.get(lower)
-    if found is None:
+    collation = COLLATIONS_BY_NAME.get(lower)
+    if collation is None:
         raise DdlParseError("an unknown collation", where=name)
-    return found
+    return collation
 
 
 def binary_collation(charset: str) -> str:

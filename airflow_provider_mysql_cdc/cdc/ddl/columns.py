@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
-from airflow_provider_mysql_cdc.cdc.ddl.data_types import TYPES
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, Kind
+from airflow_provider_mysql_cdc.cdc.ddl.data_types import BASE_TYPE_BY_WORDS
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import REAL_AS_FLOAT, TokenKind
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.model.table import CHARACTER_TYPES
 
 _AFTER_COLUMN = (",", ")", "FIRST", "AFTER", "PARTITION", "REMOVE")
-_MEMBERS = frozenset(("ENUM", "SET"))
-_NOW = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
+_MEMBER_TYPES = frozenset(("ENUM", "SET"))
+_NOW_FUNCTIONS = frozenset(("CURRENT_TIMESTAMP", "NOW", "LOCALTIME", "LOCALTIMESTAMP"))
 
 
-def column_spec(cur: Cursor, name: str) -> ColumnSpec:
+def parse_column(cur: Cursor, name: str) -> ColumnSpec:
     """Parse what follows a column's name: type and attributes.
 
     Args:
@@ -28,8 +28,8 @@ def column_spec(cur: Cursor, name: str) -> ColumnSpec:
     Raises:
         DdlParseError: An unknown type or attribute.
     """
-    spec = _typed(cur, name)
-    while not cur.at_end() and not cur.sees_one_of(*_AFTER_COLUMN):
+    spec = _parse_type(cur, name)
+    while not cur.at_end() and not cur.matches_one_of(*_AFTER_COLUMN):
         handler = ATTRIBUTES.get(cur.token.upper)
         if handler is None:
             cur.fail(f"an unknown attribute of column {name}")
@@ -38,23 +38,23 @@ def column_spec(cur: Cursor, name: str) -> ColumnSpec:
     return spec
 
 
-def _typed(cur: Cursor, name: str) -> ColumnSpec:
-    words, taken = "", 0
+def _parse_type(cur: Cursor, name: str) -> ColumnSpec:
+    words, word_count = "", 0
     for count in range(3, 0, -1):
-        words = " ".join(cur.ahead(i).upper for i in range(count))
-        if words in TYPES:
-            taken = count
+        words = " ".join(cur.peek(i).upper for i in range(count))
+        if words in BASE_TYPE_BY_WORDS:
+            word_count = count
             break
-    if not taken:
+    if not word_count:
         cur.fail(f"an unknown type of column {name}")
-    for _ in range(taken):
+    for _ in range(word_count):
         cur.next()
-    spec = ColumnSpec(name, TYPES[words], words)
-    if cur.sees("("):
+    spec = ColumnSpec(name, BASE_TYPE_BY_WORDS[words], words)
+    if cur.matches("("):
         _arguments(cur, spec)
     if words.startswith(("NATIONAL", "NCHAR", "NVARCHAR")):
         spec.charset = "utf8mb3"
-    special = _SPECIAL.get(words)
+    special = _TYPE_PARSERS.get(words)
     if special is not None:
         special(cur, spec)
     return spec
@@ -62,10 +62,10 @@ def _typed(cur: Cursor, name: str) -> ColumnSpec:
 
 def _arguments(cur: Cursor, spec: ColumnSpec) -> None:
     cur.expect("(")
-    if spec.base in _MEMBERS:
-        members = [literal(cur)]
+    if spec.type_name in _MEMBER_TYPES:
+        members = [parse_literal(cur)]
         while cur.accept(","):
-            members.append(literal(cur))
+            members.append(parse_literal(cur))
         spec.members = tuple(members)
     else:
         spec.length = cur.number()
@@ -79,13 +79,13 @@ def _bool(cur: Cursor, spec: ColumnSpec) -> None:
 
 
 def _serial(cur: Cursor, spec: ColumnSpec) -> None:
-    spec.declared, spec.unsigned = "BIGINT", True
+    spec.declared_type, spec.unsigned = "BIGINT", True
     spec.nullable, spec.auto_increment, spec.unique = False, True, True
 
 
 def _float(cur: Cursor, spec: ColumnSpec) -> None:
     if spec.length is not None and spec.scale is None and spec.length > 24:
-        spec.base = "DOUBLE"
+        spec.type_name = "DOUBLE"
 
 
 def _decimal(cur: Cursor, spec: ColumnSpec) -> None:
@@ -95,12 +95,12 @@ def _decimal(cur: Cursor, spec: ColumnSpec) -> None:
 
 def _real(cur: Cursor, spec: ColumnSpec) -> None:
     if cur.sql_mode & REAL_AS_FLOAT:
-        spec.base = "FLOAT"
+        spec.type_name = "FLOAT"
         _float(cur, spec)
 
 
-_Handler = Callable[[Cursor, ColumnSpec], None]
-_SPECIAL: dict[str, _Handler] = {
+_AttributeParser = Callable[[Cursor, ColumnSpec], None]
+_TYPE_PARSERS: dict[str, _AttributeParser] = {
     "BOOL": _bool,
     "BOOLEAN": _bool,
     "SERIAL": _serial,
@@ -110,72 +110,76 @@ _SPECIAL: dict[str, _Handler] = {
 }
 
 
-def literal(cur: Cursor) -> Default:
+def parse_literal(cur: Cursor) -> Default:
     """Parse a literal: string, number with one sign, hex, bits, TRUE, FALSE, NULL, date and time literals.
 
     Raises:
         DdlParseError: No literal is next.
     """
     if sign := cur.accept_one_of("-", "+"):
-        if cur.token.kind is not Kind.NUMBER:
+        if cur.token.kind is not TokenKind.NUMBER:
             cur.fail("expected a number")
         return Default(DefaultKind.NUMBER, sign + cur.next().text)
     token = cur.token
-    if token.kind is Kind.STRING:
+    if token.kind is TokenKind.STRING:
         return Default(DefaultKind.TEXT, cur.string())
     if token.kind in _LITERAL_KINDS:
         cur.next()
         return Default(_LITERAL_KINDS[token.kind], token.text)
-    if token.upper in _WORDS:
+    if token.upper in _KEYWORD_LITERALS:
         cur.next()
-        return _WORDS[token.upper]
-    introducer = token.kind is Kind.WORD and (
+        return _KEYWORD_LITERALS[token.upper]
+    introducer = token.kind is TokenKind.WORD and (
         token.text.startswith("_") or token.upper in ("DATE", "TIME", "TIMESTAMP")
     )
-    if introducer and cur.ahead().kind in _AFTER_INTRODUCER:
+    if introducer and cur.peek().kind in _AFTER_INTRODUCER:
         cur.next()
-        return literal(cur)
+        return parse_literal(cur)
     cur.fail("expected a literal")
 
 
-_LITERAL_KINDS = {Kind.NUMBER: DefaultKind.NUMBER, Kind.HEX: DefaultKind.HEX, Kind.BITS: DefaultKind.BITS}
-_AFTER_INTRODUCER = frozenset((Kind.STRING, Kind.HEX, Kind.BITS))
-_WORDS = {
+_LITERAL_KINDS = {
+    TokenKind.NUMBER: DefaultKind.NUMBER,
+    TokenKind.HEX: DefaultKind.HEX,
+    TokenKind.BITS: DefaultKind.BITS,
+}
+_AFTER_INTRODUCER = frozenset((TokenKind.STRING, TokenKind.HEX, TokenKind.BITS))
+_KEYWORD_LITERALS = {
     "NULL": Default(DefaultKind.NULL),
     "TRUE": Default(DefaultKind.NUMBER, "1"),
     "FALSE": Default(DefaultKind.NUMBER, "0"),
 }
 
 
-def now(cur: Cursor) -> str:
+def parse_current_timestamp(cur: Cursor) -> str:
     """Step over CURRENT_TIMESTAMP or a synonym and return it as ``CURRENT_TIMESTAMP`` or ``CURRENT_TIMESTAMP(n)``.
 
     Returns an empty text, and steps over nothing, when it is not next.
     """
-    if not cur.accept_one_of(*_NOW):
+    if not cur.accept_one_of(*_NOW_FUNCTIONS):
         return ""
-    if cur.sees("("):
+    if cur.matches("("):
         digits = cur.skip_parentheses()[1:-1].strip()
         return f"CURRENT_TIMESTAMP({digits})" if digits not in ("", "0") else "CURRENT_TIMESTAMP"
     return "CURRENT_TIMESTAMP"
 
 
-def default_value(cur: Cursor) -> Default:
+def parse_default(cur: Cursor) -> Default:
     """Parse what follows DEFAULT.
 
     Raises:
         DdlParseError: Neither a literal, nor CURRENT_TIMESTAMP, nor an expression in parentheses.
     """
-    if cur.sees("("):
+    if cur.matches("("):
         return Default(DefaultKind.EXPRESSION, cur.skip_parentheses())
-    text = now(cur)
+    text = parse_current_timestamp(cur)
     if text:
         return Default(DefaultKind.EXPRESSION, text)
-    return literal(cur)
+    return parse_literal(cur)
 
 
 def _default(cur: Cursor, spec: ColumnSpec) -> None:
-    spec.default = default_value(cur)
+    spec.default = parse_default(cur)
 
 
 def _not(cur: Cursor, spec: ColumnSpec) -> None:
@@ -191,7 +195,7 @@ def _null(cur: Cursor, spec: ColumnSpec) -> None:
 
 def _on(cur: Cursor, spec: ColumnSpec) -> None:
     cur.expect("UPDATE")
-    if not now(cur):
+    if not parse_current_timestamp(cur):
         cur.fail("expected CURRENT_TIMESTAMP")
     spec.on_update = True
 
@@ -237,7 +241,7 @@ def _character(cur: Cursor, spec: ColumnSpec) -> None:
     _charset(cur, spec)
 
 
-def _fixed_charset(name: str) -> _Handler:
+def _fixed_charset(name: str) -> _AttributeParser:
     def handler(cur: Cursor, spec: ColumnSpec) -> None:
         spec.charset = name
 
@@ -245,13 +249,13 @@ def _fixed_charset(name: str) -> _Handler:
 
 
 # Debezium takes the attribute BINARY for a part of these types' names.
-_BINARY_WORDS = frozenset(CHARACTER_TYPES)
+_BINARY_ATTRIBUTE_TYPES = frozenset(CHARACTER_TYPES)
 
 
 def _binary(cur: Cursor, spec: ColumnSpec) -> None:
     spec.binary = True
-    if spec.declared in _BINARY_WORDS:
-        spec.declared += " BINARY"
+    if spec.declared_type in _BINARY_ATTRIBUTE_TYPES:
+        spec.declared_type += " BINARY"
 
 
 def _unsigned(cur: Cursor, spec: ColumnSpec) -> None:
@@ -259,7 +263,7 @@ def _unsigned(cur: Cursor, spec: ColumnSpec) -> None:
 
 
 def _signed(cur: Cursor, spec: ColumnSpec) -> None:
-    spec.declared += " SIGNED"
+    spec.declared_type += " SIGNED"
 
 
 def _zerofill(cur: Cursor, spec: ColumnSpec) -> None:
@@ -288,17 +292,17 @@ def _as(cur: Cursor, spec: ColumnSpec) -> None:
     spec.generated = True
 
 
-def _nothing(cur: Cursor, spec: ColumnSpec) -> None:
+def _no_argument(cur: Cursor, spec: ColumnSpec) -> None:
     """Take an attribute without argument that does not change the structure."""
 
 
-def _one_value(cur: Cursor, spec: ColumnSpec) -> None:
+def _skip_value(cur: Cursor, spec: ColumnSpec) -> None:
     cur.accept("=")
     cur.next()
 
 
 def _constraint(cur: Cursor, spec: ColumnSpec) -> None:
-    if not cur.sees("CHECK"):
+    if not cur.matches("CHECK"):
         cur.name()
     cur.expect("CHECK")
     cur.skip_parentheses()
@@ -309,19 +313,19 @@ def _check(cur: Cursor, spec: ColumnSpec) -> None:
 
 
 def _references(cur: Cursor, spec: ColumnSpec) -> None:
-    references(cur)
+    skip_references(cur)
     spec.references = True
 
 
-def references(cur: Cursor) -> None:
+def skip_references(cur: Cursor) -> None:
     """Step over what follows REFERENCES: a table, its columns, MATCH, ON DELETE and ON UPDATE."""
     cur.table_name()
-    if cur.sees("("):
+    if cur.matches("("):
         cur.skip_parentheses()
     while True:
         if cur.accept("MATCH"):
             cur.next()
-        elif cur.sees("ON") and cur.ahead().upper in ("DELETE", "UPDATE"):
+        elif cur.matches("ON") and cur.peek().upper in ("DELETE", "UPDATE"):
             cur.next()
             cur.next()
             if cur.accept_one_of("SET", "NO"):
@@ -332,7 +336,7 @@ def references(cur: Cursor) -> None:
             return
 
 
-ATTRIBUTES: dict[str, _Handler] = {
+ATTRIBUTES: dict[str, _AttributeParser] = {
     "NOT": _not,
     "NULL": _null,
     "DEFAULT": _default,
@@ -359,16 +363,16 @@ ATTRIBUTES: dict[str, _Handler] = {
     "INVISIBLE": _invisible,
     "GENERATED": _generated,
     "AS": _as,
-    "VIRTUAL": _nothing,
-    "STORED": _nothing,
-    "PERSISTENT": _nothing,
-    "COLUMN_FORMAT": _one_value,
-    "STORAGE": _one_value,
-    "ENGINE_ATTRIBUTE": _one_value,
-    "SECONDARY_ENGINE_ATTRIBUTE": _one_value,
+    "VIRTUAL": _no_argument,
+    "STORED": _no_argument,
+    "PERSISTENT": _no_argument,
+    "COLUMN_FORMAT": _skip_value,
+    "STORAGE": _skip_value,
+    "ENGINE_ATTRIBUTE": _skip_value,
+    "SECONDARY_ENGINE_ATTRIBUTE": _skip_value,
     "CONSTRAINT": _constraint,
     "CHECK": _check,
-    "ENFORCED": _nothing,
+    "ENFORCED": _no_argument,
     "REFERENCES": _references,
 }
 """What to do at each attribute's first word."""

@@ -5,16 +5,16 @@ Source: MySQL 9.7 manual, "CREATE TABLE Statement".
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.ddl.columns import column_spec
+from airflow_provider_mysql_cdc.cdc.ddl.columns import parse_column
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.keys import inline_keys, key_spec, starts_key, table_option
+from airflow_provider_mysql_cdc.cdc.ddl.keys import inline_keys, parse_key, parse_table_option, starts_key
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, CreateTable, KeySpec, TableOptions
 from airflow_provider_mysql_cdc.cdc.errors import RowsAsTextError
 
-_QUERIES = ("AS", "SELECT", "REPLACE", "IGNORE", "WITH", "TABLE", "VALUES", "(")
+_QUERY_KEYWORDS = ("AS", "SELECT", "REPLACE", "IGNORE", "WITH", "TABLE", "VALUES", "(")
 
 
-def create_table(cur: Cursor) -> CreateTable:
+def parse_create_table(cur: Cursor) -> CreateTable:
     """Parse what follows CREATE TABLE.
 
     Args:
@@ -32,14 +32,14 @@ def create_table(cur: Cursor) -> CreateTable:
         return CreateTable(name, if_not_exists, like)
     columns: list[ColumnSpec] = []
     keys: list[KeySpec] = []
-    if cur.sees("("):
-        _elements(cur, columns, keys)
+    if cur.matches("("):
+        _parse_elements(cur, columns, keys)
     options = TableOptions()
-    while table_option(cur, options):
+    while parse_table_option(cur, options):
         cur.accept(",")
     if cur.accept("PARTITION", "BY"):
-        _partitioning(cur)
-    if cur.sees_one_of(*_QUERIES):
+        _skip_partitioning(cur)
+    if cur.matches_one_of(*_QUERY_KEYWORDS):
         raise RowsAsTextError("the rows of a new table come from a SELECT", why="the statement was logged as text")
     if not cur.at_end():
         cur.fail("an unknown table option")
@@ -58,15 +58,15 @@ def _like(cur: Cursor) -> NameParts | None:
     return None
 
 
-def _elements(cur: Cursor, columns: list[ColumnSpec], keys: list[KeySpec]) -> None:
+def _parse_elements(cur: Cursor, columns: list[ColumnSpec], keys: list[KeySpec]) -> None:
     cur.expect("(")
     while True:
         if starts_key(cur):
-            key = key_spec(cur)
+            key = parse_key(cur)
             if key is not None:
                 keys.append(key)
         else:
-            spec = column_spec(cur, cur.column_name())
+            spec = parse_column(cur, cur.column_name())
             columns.append(spec)
             keys.extend(inline_keys(spec))
         if not cur.accept(","):
@@ -74,10 +74,10 @@ def _elements(cur: Cursor, columns: list[ColumnSpec], keys: list[KeySpec]) -> No
     cur.expect(")")
 
 
-def _partitioning(cur: Cursor) -> None:
+def _skip_partitioning(cur: Cursor) -> None:
     """Step over a partition clause; a SELECT after it is left to the caller."""
-    while not cur.at_end() and not cur.sees_one_of("AS", "SELECT", "REPLACE", "IGNORE", "WITH"):
-        if cur.sees("("):
+    while not cur.at_end() and not cur.matches_one_of("AS", "SELECT", "REPLACE", "IGNORE", "WITH"):
+        if cur.matches("("):
             cur.skip_parentheses()
         else:
             cur.next()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import Kind, Token
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token, TokenKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
 MAX_DIGITS = 100
@@ -30,41 +30,41 @@ class Cursor:
 
     def copy(self) -> Cursor:
         """Return a second cursor at the same place."""
-        other = Cursor(self.sql, self.tokens, self.sql_mode)
-        other.pos = self.pos
-        return other
+        copy = Cursor(self.sql, self.tokens, self.sql_mode)
+        copy.pos = self.pos
+        return copy
 
     @property
     def token(self) -> Token:
         """The current token."""
         return self.tokens[self.pos]
 
-    def ahead(self, n: int = 1) -> Token:
-        """Return the token ``n`` places on; END beyond the end."""
-        return self.tokens[min(self.pos + n, len(self.tokens) - 1)]
+    def peek(self, distance: int = 1) -> Token:
+        """Return the token ``distance`` places on; END beyond the end."""
+        return self.tokens[min(self.pos + distance, len(self.tokens) - 1)]
 
     def next(self) -> Token:
         """Return the current token and step on; END is never passed."""
         token = self.tokens[self.pos]
-        if token.kind is not Kind.END:
+        if token.kind is not TokenKind.END:
             self.pos += 1
         return token
 
     def at_end(self) -> bool:
         """Return whether only END is left."""
-        return self.token.kind is Kind.END
+        return self.token.kind is TokenKind.END
 
-    def sees(self, *words: str) -> bool:
+    def matches(self, *words: str) -> bool:
         """Return whether the next tokens are exactly these words or operators."""
-        return all(self.ahead(i).upper == w for i, w in enumerate(words))
+        return all(self.peek(i).upper == w for i, w in enumerate(words))
 
-    def sees_one_of(self, *words: str) -> bool:
+    def matches_one_of(self, *words: str) -> bool:
         """Return whether the current token is one of these words or operators."""
         return self.token.upper in words
 
     def accept(self, *words: str) -> bool:
         """Step over these words when they are next, and say whether they were."""
-        if self.sees(*words):
+        if self.matches(*words):
             self.pos += len(words)
             return True
         return False
@@ -93,14 +93,14 @@ class Cursor:
             DdlParseError: No name is next.
         """
         token = self.next()
-        if token.kind in (Kind.WORD, Kind.NAME):
+        if token.kind in (TokenKind.WORD, TokenKind.NAME):
             return token.text
-        self.pos -= token.kind is not Kind.END
+        self.pos -= token.kind is not TokenKind.END
         self.fail("expected a name")
 
     def word_or_string(self) -> str:
         """Read a name that may be written as a string: charset, collation, engine."""
-        if self.token.kind is Kind.STRING:
+        if self.token.kind is TokenKind.STRING:
             return self.next().text
         return self.name()
 
@@ -110,10 +110,10 @@ class Cursor:
         Raises:
             DdlParseError: No string is next.
         """
-        if self.token.kind is not Kind.STRING:
+        if self.token.kind is not TokenKind.STRING:
             self.fail("expected a string")
         parts = [self.next().text]
-        while self.token.kind is Kind.STRING:
+        while self.token.kind is TokenKind.STRING:
             parts.append(self.next().text)
         return "".join(parts)
 
@@ -124,8 +124,8 @@ class Cursor:
             DdlParseError: No integer is next.
         """
         token = self.token
-        base = 16 if token.kind is Kind.HEX else 10
-        if base == 10 and (token.kind is not Kind.NUMBER or not token.text.isdigit()):
+        base = 16 if token.kind is TokenKind.HEX else 10
+        if base == 10 and (token.kind is not TokenKind.NUMBER or not token.text.isdigit()):
             self.fail("expected a number")
         if len(token.text) > MAX_DIGITS:
             self.fail("expected a smaller number")
@@ -159,9 +159,9 @@ class Cursor:
         depth = 1
         while depth:
             token = self.next()
-            if token.kind is Kind.END:
+            if token.kind is TokenKind.END:
                 self.fail("a parenthesis is not closed")
-            if token.kind is Kind.OP:
+            if token.kind is TokenKind.OP:
                 depth += (token.text == "(") - (token.text == ")")
         return self.sql[start : self.tokens[self.pos - 1].end]
 

@@ -6,7 +6,7 @@ Source: MySQL 9.7 manual, chapter "Data Types" and "Using Data Types from Other 
 from __future__ import annotations
 
 # fmt: off
-_SAME = (
+_BASE_TYPES = (
     "TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT", "DECIMAL", "FLOAT", "DOUBLE", "BIT", "CHAR",
     "VARCHAR", "TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT", "BINARY", "VARBINARY", "TINYBLOB", "BLOB",
     "MEDIUMBLOB", "LONGBLOB", "DATE", "TIME", "DATETIME", "TIMESTAMP", "YEAR", "ENUM", "SET", "JSON",
@@ -14,8 +14,8 @@ _SAME = (
     "GEOMETRYCOLLECTION", "VECTOR",
 )
 # fmt: on
-TYPES: dict[str, str] = {
-    **{name: name for name in _SAME},
+BASE_TYPE_BY_WORDS: dict[str, str] = {
+    **{name: name for name in _BASE_TYPES},
     "INT1": "TINYINT",
     "INT2": "SMALLINT",
     "INT3": "MEDIUMINT",

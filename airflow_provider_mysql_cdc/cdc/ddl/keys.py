@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from airflow_provider_mysql_cdc.cdc.ddl.columns import references
+from airflow_provider_mysql_cdc.cdc.ddl.columns import skip_references
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor
-from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, KeyKind, KeyPart, KeySpec, TableOptions
+from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, DdlKeyKind, KeyPart, KeySpec, TableOptions
 
-KEY_WORDS = frozenset(
+KEY_FIRST_WORDS = frozenset(
     ("CONSTRAINT", "PRIMARY", "UNIQUE", "FOREIGN", "CHECK", "INDEX", "KEY", "FULLTEXT", "SPATIAL", "VECTOR")
 )
 """First words of a table element that is not a column."""
-_OPTION_WORDS = frozenset(
+_INDEX_OPTIONS = frozenset(
     (
         "USING",
         "TYPE",
@@ -28,14 +28,16 @@ _OPTION_WORDS = frozenset(
 
 def starts_key(cur: Cursor) -> bool:
     """Return whether a key or a check constraint is next, not a column."""
-    return cur.token.upper in KEY_WORDS and not (cur.sees("VECTOR") and cur.ahead().upper not in ("INDEX", "KEY"))
+    return cur.token.upper in KEY_FIRST_WORDS and not (
+        cur.matches("VECTOR") and cur.peek().upper not in ("INDEX", "KEY")
+    )
 
 
-def key_spec(cur: Cursor) -> KeySpec | None:
+def parse_key(cur: Cursor) -> KeySpec | None:
     """Parse a key definition or a check constraint.
 
     Args:
-        cur: Cursor at one of ``KEY_WORDS``.
+        cur: Cursor at one of ``KEY_FIRST_WORDS``.
 
     Returns:
         The key, or None for a check constraint.
@@ -44,7 +46,7 @@ def key_spec(cur: Cursor) -> KeySpec | None:
         DdlParseError: It is none of these.
     """
     symbol = None
-    if cur.accept("CONSTRAINT") and not cur.sees_one_of("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
+    if cur.accept("CONSTRAINT") and not cur.matches_one_of("PRIMARY", "UNIQUE", "FOREIGN", "CHECK"):
         symbol = cur.name()
     if cur.accept("CHECK"):
         cur.skip_parentheses()
@@ -52,52 +54,52 @@ def key_spec(cur: Cursor) -> KeySpec | None:
         cur.accept("ENFORCED")
         return None
     if cur.accept("PRIMARY", "KEY"):
-        return _rest(cur, KeyKind.PRIMARY, "PRIMARY")
+        return _parse_index(cur, DdlKeyKind.PRIMARY, "PRIMARY")
     if cur.accept("UNIQUE"):
         cur.accept_one_of("INDEX", "KEY")
-        return _rest(cur, KeyKind.UNIQUE, symbol)
+        return _parse_index(cur, DdlKeyKind.UNIQUE, symbol)
     if cur.accept("FOREIGN", "KEY"):
-        return _foreign(cur, symbol)
+        return _parse_foreign_key(cur, symbol)
     cur.accept_one_of("FULLTEXT", "SPATIAL", "VECTOR")
     cur.accept_one_of("INDEX", "KEY")
-    return _rest(cur, KeyKind.PLAIN, None)
+    return _parse_index(cur, DdlKeyKind.PLAIN, None)
 
 
-def _rest(cur: Cursor, kind: KeyKind, symbol: str | None) -> KeySpec:
+def _parse_index(cur: Cursor, kind: DdlKeyKind, symbol: str | None) -> KeySpec:
     name = symbol
-    if not cur.sees("(") and not cur.sees("USING"):
+    if not cur.matches("(") and not cur.matches("USING"):
         written = cur.name()
-        name = name if kind is KeyKind.PRIMARY else written
+        name = name if kind is DdlKeyKind.PRIMARY else written
     if cur.accept_one_of("USING", "TYPE"):
         cur.next()
-    parts = key_parts(cur)
-    key_options(cur)
+    parts = parse_key_parts(cur)
+    skip_key_options(cur)
     return KeySpec(kind, name, parts)
 
 
-def _foreign(cur: Cursor, symbol: str | None) -> KeySpec:
+def _parse_foreign_key(cur: Cursor, symbol: str | None) -> KeySpec:
     name = symbol
-    if not cur.sees("("):
+    if not cur.matches("("):
         written = cur.name()
         name = name or written
-    parts = key_parts(cur)
+    parts = parse_key_parts(cur)
     cur.expect("REFERENCES")
-    references(cur)
-    return KeySpec(KeyKind.FOREIGN, name, parts)
+    skip_references(cur)
+    return KeySpec(DdlKeyKind.FOREIGN, name, parts)
 
 
 def inline_keys(spec: ColumnSpec) -> list[KeySpec]:
     """Return the keys that a column definition itself asks for: PRIMARY KEY, UNIQUE and (since 9.0) REFERENCES."""
     part = (KeyPart(spec.name),)
-    keys = [KeySpec(KeyKind.PRIMARY, "PRIMARY", part)] if spec.primary else []
+    keys = [KeySpec(DdlKeyKind.PRIMARY, "PRIMARY", part)] if spec.primary else []
     if spec.unique:
-        keys.append(KeySpec(KeyKind.UNIQUE, None, part))
+        keys.append(KeySpec(DdlKeyKind.UNIQUE, None, part))
     if spec.references:
-        keys.append(KeySpec(KeyKind.FOREIGN, None, part))
+        keys.append(KeySpec(DdlKeyKind.FOREIGN, None, part))
     return keys
 
 
-def key_parts(cur: Cursor) -> tuple[KeyPart, ...]:
+def parse_key_parts(cur: Cursor) -> tuple[KeyPart, ...]:
     """Parse the parts of a key in their parentheses.
 
     Raises:
@@ -106,7 +108,7 @@ def key_parts(cur: Cursor) -> tuple[KeyPart, ...]:
     cur.expect("(")
     parts = []
     while True:
-        if cur.sees("("):
+        if cur.matches("("):
             cur.skip_parentheses()
             parts.append(KeyPart(None))
         else:
@@ -122,14 +124,14 @@ def key_parts(cur: Cursor) -> tuple[KeyPart, ...]:
     return tuple(parts)
 
 
-def key_options(cur: Cursor) -> None:
+def skip_key_options(cur: Cursor) -> None:
     """Step over the options that follow a key's parts."""
     while True:
         if cur.accept_one_of("VISIBLE", "INVISIBLE"):
             continue
         if cur.accept("WITH", "PARSER"):
             cur.next()
-        elif cur.token.upper in _OPTION_WORDS:
+        elif cur.token.upper in _INDEX_OPTIONS:
             cur.next()
             cur.accept("=")
             cur.next()
@@ -162,30 +164,30 @@ def _engine(cur: Cursor, options: TableOptions) -> None:
     options.engine = cur.word_or_string()
 
 
-def _value(cur: Cursor, options: TableOptions) -> None:
+def _skip_value(cur: Cursor, options: TableOptions) -> None:
     cur.accept("=")
-    if cur.sees("("):
+    if cur.matches("("):
         cur.skip_parentheses()
     else:
         cur.next()
 
 
-def _directory(cur: Cursor, options: TableOptions) -> None:
+def _skip_directory(cur: Cursor, options: TableOptions) -> None:
     cur.expect("DIRECTORY")
-    _value(cur, options)
+    _skip_value(cur, options)
 
 
-def _tablespace(cur: Cursor, options: TableOptions) -> None:
-    _value(cur, options)
+def _skip_tablespace(cur: Cursor, options: TableOptions) -> None:
+    _skip_value(cur, options)
     if cur.accept("STORAGE"):
         cur.next()
 
 
-def _start(cur: Cursor, options: TableOptions) -> None:
+def _expect_transaction(cur: Cursor, options: TableOptions) -> None:
     cur.expect("TRANSACTION")
 
 
-_Option = Callable[[Cursor, TableOptions], None]
+_OptionParser = Callable[[Cursor, TableOptions], None]
 # fmt: off
 _PLAIN_OPTIONS = (
     "AUTOEXTEND_SIZE", "AUTO_INCREMENT", "AVG_ROW_LENGTH", "CHECKSUM", "TABLE_CHECKSUM", "COMPRESSION",
@@ -195,8 +197,8 @@ _PLAIN_OPTIONS = (
     "STORAGE", "NODEGROUP",
 )
 # fmt: on
-_OPTIONS: dict[str, _Option] = {
-    **dict.fromkeys(_PLAIN_OPTIONS, _value),
+_OPTION_PARSERS: dict[str, _OptionParser] = {
+    **dict.fromkeys(_PLAIN_OPTIONS, _skip_value),
     "CHARSET": _charset,
     "CHARACTER": _character,
     "CHAR": _character,
@@ -204,23 +206,23 @@ _OPTIONS: dict[str, _Option] = {
     "COMMENT": _comment,
     "ENGINE": _engine,
     "TYPE": _engine,
-    "DATA": _directory,
-    "INDEX": _directory,
-    "TABLESPACE": _tablespace,
-    "START": _start,
+    "DATA": _skip_directory,
+    "INDEX": _skip_directory,
+    "TABLESPACE": _skip_tablespace,
+    "START": _expect_transaction,
 }
 
 
-def table_option(cur: Cursor, options: TableOptions) -> bool:
+def parse_table_option(cur: Cursor, options: TableOptions) -> bool:
     """Parse one table option into ``options``; return False, without a step, when none is next.
 
     Raises:
         DdlParseError: The option's value is malformed.
     """
-    if cur.sees("DEFAULT") and cur.ahead().upper in ("CHARSET", "CHARACTER", "CHAR", "COLLATE"):
+    if cur.matches("DEFAULT") and cur.peek().upper in ("CHARSET", "CHARACTER", "CHAR", "COLLATE"):
         cur.next()
-    handler = _OPTIONS.get(cur.token.upper)
-    if handler is None or (cur.token.upper in ("DATA", "INDEX") and cur.ahead().upper != "DIRECTORY"):
+    handler = _OPTION_PARSERS.get(cur.token.upper)
+    if handler is None or (cur.token.upper in ("DATA", "INDEX") and cur.peek().upper != "DIRECTORY"):
         return False
     cur.next()
     handler(cur, options)

@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 
 K = TypeVar("K")
 V = TypeVar("V")
-_ROOM = 32
-_GONE: Any = object()  # never leaves this process: a version is pickled as one dict
+_MIN_LAYER_CAPACITY = 32
+_DELETED: Any = object()  # never leaves this process: a version is pickled as one dict
 
 
-class Layers(Mapping[K, V]):
+class LayeredMapping(Mapping[K, V]):
     """Hold a version of a mapping; its order is that of a dict with the same history.
 
     Args:
@@ -35,78 +35,78 @@ class Layers(Mapping[K, V]):
         self._size = len(entries)
 
     def __getitem__(self, key: K) -> V:
-        found: V = self._added.get(key, _GONE)
-        if found is _GONE:
-            found = self._changed[key] if key in self._changed else self._base[key]
-        if found is _GONE:
+        value: V = self._added.get(key, _DELETED)
+        if value is _DELETED:
+            value = self._changed[key] if key in self._changed else self._base[key]
+        if value is _DELETED:
             raise KeyError(key)
-        return found
+        return value
 
     def __contains__(self, key: object) -> bool:
         if key in self._added:
             return True
         changed: Mapping[Any, V] = self._changed
-        return changed[key] is not _GONE if key in changed else key in self._base
+        return changed[key] is not _DELETED if key in changed else key in self._base
 
     def __len__(self) -> int:
         return self._size
 
     def __iter__(self) -> Iterator[K]:
         changed = self._changed
-        base = (k for k in self._base if changed.get(k) is not _GONE) if changed else iter(self._base)
+        base = (k for k in self._base if changed.get(k) is not _DELETED) if changed else iter(self._base)
         return chain(base, self._added)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Layers, (dict(self),)
+        return LayeredMapping, (dict(self),)
 
     def __repr__(self) -> str:
-        return f"Layers({dict(self)!r})"
+        return f"LayeredMapping({dict(self)!r})"
 
-    def having(self, key: K, value: V) -> Layers[K, V]:
+    def with_entry(self, key: K, value: V) -> LayeredMapping[K, V]:
         """Return the mapping with an entry added, at its end, or replaced in its place."""
-        more = self._copy()
+        updated = self._copy()
         if key in self and key not in self._added:
-            more._changed[key] = value
+            updated._changed[key] = value
         else:
-            more._size += key not in self._added
-            more._added[key] = value
-        return more._folded()
+            updated._size += key not in self._added
+            updated._added[key] = value
+        return updated._compacted()
 
-    def without(self, keys: Collection[K]) -> Layers[K, V]:
+    def without(self, keys: Collection[K]) -> LayeredMapping[K, V]:
         """Return the mapping without some entries; those that are not there are passed over."""
-        less = self._copy()
+        reduced = self._copy()
         for key in keys:
-            if key not in less:
+            if key not in reduced:
                 continue
-            less._size -= 1
-            if key in less._added:
-                del less._added[key]
+            reduced._size -= 1
+            if key in reduced._added:
+                del reduced._added[key]
             else:
-                less._changed[key] = _GONE
-        return less._folded()
+                reduced._changed[key] = _DELETED
+        return reduced._compacted()
 
-    def _copy(self) -> Layers[K, V]:
-        other = Layers[K, V](self._base)
-        other._changed, other._added, other._size = self._changed.copy(), self._added.copy(), self._size
-        return other
+    def _copy(self) -> LayeredMapping[K, V]:
+        copy = LayeredMapping[K, V](self._base)
+        copy._changed, copy._added, copy._size = self._changed.copy(), self._added.copy(), self._size
+        return copy
 
-    def _folded(self) -> Layers[K, V]:
-        if len(self._changed) + len(self._added) <= _ROOM + 2 * isqrt(len(self._base)):
+    def _compacted(self) -> LayeredMapping[K, V]:
+        if len(self._changed) + len(self._added) <= _MIN_LAYER_CAPACITY + 2 * isqrt(len(self._base)):
             return self
-        whole = self._base.copy()
+        merged = self._base.copy()
         for key, value in self._changed.items():
-            if value is _GONE:
-                del whole[key]
+            if value is _DELETED:
+                del merged[key]
             else:
-                whole[key] = value
-        whole.update(self._added)
-        return Layers(whole)
+                merged[key] = value
+        merged.update(self._added)
+        return LayeredMapping(merged)
 
 
-def layered(entries: Mapping[K, V]) -> Layers[K, V]:
+def layered(entries: Mapping[K, V]) -> LayeredMapping[K, V]:
     """Return a mapping as one whose versions share their entries.
 
     Args:
         entries: The mapping; not to be changed any more.
     """
-    return entries if isinstance(entries, Layers) else Layers(entries)
+    return entries if isinstance(entries, LayeredMapping) else LayeredMapping(entries)

@@ -19,7 +19,7 @@ NO_BACKSLASH_ESCAPES = 0x100000
 """Bit of ``sql_mode``: a backslash in a string is an ordinary character."""
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """Say what a token is."""
 
     WORD = auto()
@@ -45,7 +45,7 @@ class Token(NamedTuple):
         end: Index after its last character.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     upper: str
     start: int
@@ -53,7 +53,7 @@ class Token(NamedTuple):
 
 
 _WORD = r"[0-9A-Za-z_$\u0080-\U0010ffff]"
-_SPEC = {
+_TOKEN_PATTERNS = {
     "space": r"[\s\x00-\x1f]++",
     "line": r"(?:\#|--(?=[\s\x00-\x1f]|\Z))[^\n]*+",
     "executable": r"/\*!(?:\d{6}(?=\s)|\d{5})?",
@@ -68,7 +68,7 @@ _SPEC = {
     "end_executable": r"\*/",
     "op": r"<=>|->>|->|:=|<<|>>|<=|>=|<>|!=|\|\||&&|[^'\"`]",
 }
-_MASTER = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _SPEC.items()))
+_TOKEN = re.compile("|".join(f"(?P<{name}>{pattern})" for name, pattern in _TOKEN_PATTERNS.items()))
 _AFTER_DOT = re.compile(rf"{_WORD}++")
 _STRINGS = {
     ("'", True): re.compile(r"'(?:[^'\\]++|''|\\(?s:.))*+'"),
@@ -79,7 +79,7 @@ _STRINGS = {
 _ESCAPES = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", "%": "\\%", "_": "\\_"}
 _ESCAPE = re.compile(r"\\(?s:(.))")
 _IGNORED = frozenset(("space", "line", "comment", "executable", "end_executable", "national"))
-_KINDS = {"number": Kind.NUMBER, "param": Kind.PARAM, "word": Kind.WORD, "op": Kind.OP}
+_KINDS = {"number": TokenKind.NUMBER, "param": TokenKind.PARAM, "word": TokenKind.WORD, "op": TokenKind.OP}
 
 
 def tokenize(sql: str, sql_mode: int = 0, *, limit: int | None = None) -> list[Token]:
@@ -97,7 +97,7 @@ def tokenize(sql: str, sql_mode: int = 0, *, limit: int | None = None) -> list[T
         DdlParseError: A string, quoted name or comment is not closed.
     """
     tokens: list[Token] = []
-    pos, size, inside = 0, len(sql), False
+    pos, size, in_executable = 0, len(sql), False
     escapes, ansi = not sql_mode & NO_BACKSLASH_ESCAPES, bool(sql_mode & ANSI_QUOTES)
     while pos < size and (limit is None or len(tokens) < limit):
         if sql[pos] in "'\"":
@@ -105,8 +105,8 @@ def tokenize(sql: str, sql_mode: int = 0, *, limit: int | None = None) -> list[T
             tokens.append(token)
             pos = token.end
             continue
-        glued = bool(tokens) and tokens[-1].text == "." and tokens[-1].end == pos
-        match = (_AFTER_DOT.match(sql, pos) if glued else None) or _MASTER.match(sql, pos)
+        after_dot = bool(tokens) and tokens[-1].text == "." and tokens[-1].end == pos
+        match = (_AFTER_DOT.match(sql, pos) if after_dot else None) or _TOKEN.match(sql, pos)
         if match is None:
             raise DdlParseError("a quoted name is not closed", where=sql[pos : pos + 40])
         name = match.lastgroup or "word"
@@ -114,48 +114,48 @@ def tokenize(sql: str, sql_mode: int = 0, *, limit: int | None = None) -> list[T
             pos = match.end()
             continue
         if name in _IGNORED:
-            pos, inside = _skip(name, match, inside, tokens)
+            pos, in_executable = _skip(name, match, in_executable, tokens)
             continue
-        if name == "number" and sql[pos] == "." and tokens and _names(tokens[-1]) and tokens[-1].end == pos:
-            tokens.append(Token(Kind.OP, ".", ".", pos, pos + 1))
+        if name == "number" and sql[pos] == "." and tokens and _is_name(tokens[-1]) and tokens[-1].end == pos:
+            tokens.append(Token(TokenKind.OP, ".", ".", pos, pos + 1))
             pos += 1
             continue
         tokens.append(_token(name, match))
         pos = match.end()
-    if inside and pos >= size:
+    if in_executable and pos >= size:
         raise DdlParseError("an executable comment is not closed", where=sql[:80])
-    tokens.append(Token(Kind.END, "", "", size, size))
+    tokens.append(Token(TokenKind.END, "", "", size, size))
     return tokens
 
 
-def _names(token: Token) -> bool:
-    return token.kind in (Kind.WORD, Kind.NAME)
+def _is_name(token: Token) -> bool:
+    return token.kind in (TokenKind.WORD, TokenKind.NAME)
 
 
-def _skip(name: str, match: re.Match[str], inside: bool, tokens: list[Token]) -> tuple[int, bool]:
+def _skip(name: str, match: re.Match[str], in_executable: bool, tokens: list[Token]) -> tuple[int, bool]:
     """Step over white space and comment marks; ``*/`` outside an executable comment is two operators."""
     if name == "executable":
         return match.end(), True
     if name == "end_executable":
-        if not inside:
+        if not in_executable:
             start = match.start()
-            tokens.append(Token(Kind.OP, "*", "*", start, start + 1))
+            tokens.append(Token(TokenKind.OP, "*", "*", start, start + 1))
             return start + 1, False
         return match.end(), False
-    return match.end(), inside
+    return match.end(), in_executable
 
 
 def _token(name: str, match: re.Match[str]) -> Token:
     text, start, end = match.group(), match.start(), match.end()
     if name == "tick":
-        return Token(Kind.NAME, text[1:-1].replace("``", "`"), "", start, end)
+        return Token(TokenKind.NAME, text[1:-1].replace("``", "`"), "", start, end)
     if name in ("hex", "bits"):
         digits = text[2:-1] if text[1] == "'" else text[2:]
-        return Token(Kind.HEX if name == "hex" else Kind.BITS, digits, "", start, end)
+        return Token(TokenKind.HEX if name == "hex" else TokenKind.BITS, digits, "", start, end)
     if name == "op" and text == "/" and match.string.startswith("/*", start):
         raise DdlParseError("a comment is not closed", where=match.string[start : start + 40])
     kind = _KINDS[name]
-    return Token(kind, text, text.upper() if kind in (Kind.WORD, Kind.OP) else "", start, end)
+    return Token(kind, text, text.upper() if kind in (TokenKind.WORD, TokenKind.OP) else "", start, end)
 
 
 def _string(sql: str, pos: int, escapes: bool, ansi: bool) -> Token:
@@ -166,8 +166,8 @@ def _string(sql: str, pos: int, escapes: bool, ansi: bool) -> Token:
         raise DdlParseError("a string is not closed", where=sql[pos : pos + 40])
     text = match.group()[1:-1]
     if name:
-        return Token(Kind.NAME, text.replace('""', '"'), "", pos, match.end())
-    return Token(Kind.STRING, _unescape(text, quote, escapes), "", pos, match.end())
+        return Token(TokenKind.NAME, text.replace('""', '"'), "", pos, match.end())
+    return Token(TokenKind.STRING, _unescape(text, quote, escapes), "", pos, match.end())
 
 
 def _unescape(text: str, quote: str, escapes: bool) -> str:

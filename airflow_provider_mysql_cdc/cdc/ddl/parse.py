@@ -5,39 +5,39 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 
-from airflow_provider_mysql_cdc.cdc.ddl.alter_parser import alter_table
-from airflow_provider_mysql_cdc.cdc.ddl.create import create_table
+from airflow_provider_mysql_cdc.cdc.ddl.alter_parser import parse_alter_table
+from airflow_provider_mysql_cdc.cdc.ddl.create import parse_create_table
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import Cursor, NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.keys import key_options, key_parts
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import Kind, Token, tokenize
+from airflow_provider_mysql_cdc.cdc.ddl.keys import parse_key_parts, skip_key_options
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token, TokenKind, tokenize
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AddKey,
     AlterTable,
     DatabaseStatement,
+    DdlKeyKind,
     DropKey,
     DropTables,
-    KeyKind,
     KeySpec,
+    ParsedStatement,
     RenameTables,
-    SetServer,
-    Statement,
+    SetServerCharset,
     TruncateTable,
     UseDatabase,
 )
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 
-Part = tuple[str, Sequence[Token]]
+StatementText = tuple[str, Sequence[Token]]
 """Text of one statement without the comments around it, and its tokens, whose places refer to the whole text."""
 
-LEADING_WORDS = 16
+LEADING_WORD_COUNT = 16
 MAX_LENGTH = 16 * 2**20
 """Characters of a statement that is read whole; columns and partitions of a table take a few MB at most, and parsing
 needs about fifty times as much memory."""
-_CLOSE = re.compile(r"\s*\*/")
-_PROGRAMS = frozenset(("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "LIBRARY"))
+_COMMENT_END = re.compile(r"\s*\*/")
+_STORED_PROGRAMS = frozenset(("PROCEDURE", "FUNCTION", "TRIGGER", "EVENT", "LIBRARY"))
 
 
-def split(sql: str, sql_mode: int = 0) -> list[Part]:
+def split_statements(sql: str, sql_mode: int = 0) -> list[StatementText]:
     """Split a text at its semicolons; a text that creates a stored program stays whole.
 
     Args:
@@ -50,52 +50,52 @@ def split(sql: str, sql_mode: int = 0) -> list[Part]:
     if len(sql) > MAX_LENGTH:
         raise DdlParseError("a statement is too long", where=sql[:80], why=f"it has {len(sql)} characters")
     tokens = tokenize(sql, sql_mode)
-    if _is_program(tokens):
+    if _is_stored_program(tokens):
         return [(sql, tokens)]
-    parts: list[Part] = []
-    begin = 0
+    parts: list[StatementText] = []
+    first = 0
     for i, token in enumerate(tokens):
-        if token.kind is Kind.END or (token.text == ";" and token.kind is Kind.OP):
-            chunk = tokens[begin:i]
-            if chunk:
-                end = Token(Kind.END, "", "", chunk[-1].end, chunk[-1].end)
-                parts.append((_text(sql, chunk), [*chunk, end]))
-            begin = i + 1
+        if token.kind is TokenKind.END or (token.text == ";" and token.kind is TokenKind.OP):
+            statement_tokens = tokens[first:i]
+            if statement_tokens:
+                end = Token(TokenKind.END, "", "", statement_tokens[-1].end, statement_tokens[-1].end)
+                parts.append((_statement_text(sql, statement_tokens), [*statement_tokens, end]))
+            first = i + 1
     return parts
 
 
-def _text(sql: str, chunk: Sequence[Token]) -> str:
+def _statement_text(sql: str, tokens: Sequence[Token]) -> str:
     """Return a statement's text; an executable comment that begins in it and ends it is closed."""
-    text = sql[chunk[0].start : chunk[-1].end]
-    close = _CLOSE.match(sql, chunk[-1].end) if "/*!" in text else None
+    text = sql[tokens[0].start : tokens[-1].end]
+    close = _COMMENT_END.match(sql, tokens[-1].end) if "/*!" in text else None
     return text + close.group() if close else text
 
 
-def leads_to_ddl(sql: str, sql_mode: int = 0) -> bool:
+def is_ddl(sql: str, sql_mode: int = 0) -> bool:
     """Return whether the leading words show a statement that can change structures; only they are looked at.
 
     Raises:
         DdlParseError: A comment or string among the leading words is not closed.
     """
-    if tokenize(sql, sql_mode, limit=1)[0].upper not in _BY_VERB:
+    if tokenize(sql, sql_mode, limit=1)[0].upper not in _PARSERS_BY_VERB:
         return False
-    tokens = tokenize(sql, sql_mode, limit=LEADING_WORDS)
-    return not _is_program(tokens) and handler_of(Cursor(sql, tokens, sql_mode)) is not None
+    tokens = tokenize(sql, sql_mode, limit=LEADING_WORD_COUNT)
+    return not _is_stored_program(tokens) and find_parser(Cursor(sql, tokens, sql_mode)) is not None
 
 
-def _is_program(tokens: Sequence[Token]) -> bool:
+def _is_stored_program(tokens: Sequence[Token]) -> bool:
     """Return whether CREATE or ALTER of a stored program leads the text: its body has semicolons of its own."""
     if tokens[0].upper not in ("CREATE", "ALTER"):
         return tokens[0].upper == "BEGIN" and len(tokens) > 3 and tokens[1].text != ";"
-    for token in tokens[1:LEADING_WORDS]:
-        if token.upper in _PROGRAMS:
+    for token in tokens[1:LEADING_WORD_COUNT]:
+        if token.upper in _STORED_PROGRAMS:
             return True
         if token.upper in ("TABLE", "DATABASE", "SCHEMA", "VIEW", "INDEX", "(", ";"):
             return False
     return False
 
 
-def parse(sql: str, tokens: Sequence[Token], sql_mode: int = 0) -> Statement | None:
+def parse_statement(sql: str, tokens: Sequence[Token], sql_mode: int = 0) -> ParsedStatement | None:
     """Parse one statement.
 
     Args:
@@ -110,7 +110,7 @@ def parse(sql: str, tokens: Sequence[Token], sql_mode: int = 0) -> Statement | N
         DdlParseError: It can change one and was not understood.
     """
     cur = Cursor(sql, tokens, sql_mode)
-    handler = handler_of(cur)
+    handler = find_parser(cur)
     if handler is None:
         return None
     statement = handler(cur)
@@ -119,100 +119,100 @@ def parse(sql: str, tokens: Sequence[Token], sql_mode: int = 0) -> Statement | N
     return statement
 
 
-Handler = Callable[[Cursor], Statement | None]
+StatementParser = Callable[[Cursor], ParsedStatement | None]
 
 
-def handler_of(cur: Cursor) -> Handler | None:
+def find_parser(cur: Cursor) -> StatementParser | None:
     """Return what parses the statement at the cursor, and step over its leading words; None when it is irrelevant."""
     verb = cur.token.upper
-    table = _BY_VERB.get(verb)
-    if table is None:
+    parsers = _PARSERS_BY_VERB.get(verb)
+    if parsers is None:
         return None
     start = cur.pos
     cur.next()
     while cur.token.upper in _MODIFIERS.get(verb, ()):
         cur.next()
-    if cur.sees("OR", "REPLACE"):
+    if cur.matches("OR", "REPLACE"):
         cur.next()
         cur.next()
     unique = cur.accept("UNIQUE")
     if not unique:
         cur.accept_one_of("FULLTEXT", "SPATIAL", "VECTOR", "EXTERNAL")
-    handler = table.get(cur.token.upper) or table.get("")
+    handler = parsers.get(cur.token.upper) or parsers.get("")
     if handler is None:
         cur.pos = start
         return None
-    if cur.token.upper and cur.token.upper in table:
+    if cur.token.upper and cur.token.upper in parsers:
         cur.next()
     if handler is _create_index and unique:
         return _create_unique
     return handler
 
 
-def _names(cur: Cursor) -> tuple[NameParts, ...]:
+def _table_names(cur: Cursor) -> tuple[NameParts, ...]:
     names = [cur.table_name()]
     while cur.accept(","):
         names.append(cur.table_name())
     return tuple(names)
 
 
-def _drop_tables(cur: Cursor) -> Statement:
+def _drop_tables(cur: Cursor) -> ParsedStatement:
     if_exists = cur.accept("IF", "EXISTS")
-    names = _names(cur)
+    names = _table_names(cur)
     cur.accept_one_of("RESTRICT", "CASCADE")
     return DropTables(names, if_exists)
 
 
-def _rename_tables(cur: Cursor) -> Statement:
+def _rename_tables(cur: Cursor) -> ParsedStatement:
     pairs, texts = [], []
-    head = cur.sql[cur.tokens[0].start : cur.token.start]
+    prefix = cur.sql[cur.tokens[0].start : cur.token.start]
     while True:
         start = cur.token.start
         old = cur.table_name()
         cur.expect("TO")
         pairs.append((old, cur.table_name()))
-        texts.append(head + cur.sql[start : cur.tokens[cur.pos - 1].end])
+        texts.append(prefix + cur.sql[start : cur.tokens[cur.pos - 1].end])
         if not cur.accept(","):
             return RenameTables(tuple(pairs), tuple(texts))
 
 
-def _truncate(cur: Cursor) -> Statement:
+def _truncate(cur: Cursor) -> ParsedStatement:
     return TruncateTable(cur.table_name())
 
 
-def _create_unique(cur: Cursor) -> Statement:
-    return _index(cur, KeyKind.UNIQUE)
+def _create_unique(cur: Cursor) -> ParsedStatement:
+    return _parse_index(cur, DdlKeyKind.UNIQUE)
 
 
-def _create_index(cur: Cursor) -> Statement:
-    return _index(cur, KeyKind.PLAIN)
+def _create_index(cur: Cursor) -> ParsedStatement:
+    return _parse_index(cur, DdlKeyKind.PLAIN)
 
 
-def _index(cur: Cursor, kind: KeyKind) -> Statement:
+def _parse_index(cur: Cursor, kind: DdlKeyKind) -> ParsedStatement:
     cur.accept("IF", "NOT", "EXISTS")
     name = cur.name()
     if cur.accept_one_of("USING", "TYPE"):
         cur.next()
     cur.expect("ON")
     table = cur.table_name()
-    parts = key_parts(cur)
-    key_options(cur)
+    parts = parse_key_parts(cur)
+    skip_key_options(cur)
     return AlterTable(table, (AddKey(KeySpec(kind, name, parts)),), index_only=True)
 
 
-def _drop_index(cur: Cursor) -> Statement:
+def _drop_index(cur: Cursor) -> ParsedStatement:
     cur.accept("IF", "EXISTS")
     name = cur.name()
     cur.expect("ON")
     table = cur.table_name()
-    key_options(cur)
+    skip_key_options(cur)
     return AlterTable(table, (DropKey(name),), index_only=True)
 
 
-def _database(verb: str) -> Handler:
-    def handler(cur: Cursor) -> Statement:
+def _database_parser(verb: str) -> StatementParser:
+    def handler(cur: Cursor) -> ParsedStatement:
         if_not_exists = cur.accept("IF", "NOT", "EXISTS") or cur.accept("IF", "EXISTS")
-        named = cur.token.kind in (Kind.WORD, Kind.NAME) and not _at_database_option(cur)
+        named = cur.token.kind in (TokenKind.WORD, TokenKind.NAME) and not _at_database_option(cur)
         name = cur.name() if named else None
         charset = collation = None
         while not cur.at_end():
@@ -235,48 +235,48 @@ def _database(verb: str) -> Handler:
 
 def _at_database_option(cur: Cursor) -> bool:
     pairs = (("CHARACTER", "SET"), ("CHAR", "SET"), ("READ", "ONLY"), ("DEFAULT",), ("COLLATE",))
-    one_word = cur.sees_one_of("CHARSET", "ENCRYPTION") and cur.ahead().kind is not Kind.END
-    return one_word or any(cur.sees(*words) for words in pairs)
+    one_word = cur.matches_one_of("CHARSET", "ENCRYPTION") and cur.peek().kind is not TokenKind.END
+    return one_word or any(cur.matches(*words) for words in pairs)
 
 
-def _use(cur: Cursor) -> Statement:
+def _use_database(cur: Cursor) -> ParsedStatement:
     return UseDatabase(cur.name())
 
 
-def _set(cur: Cursor) -> Statement | None:
+def _set_variables(cur: Cursor) -> ParsedStatement | None:
     """Parse SET character_set_server and collation_server; all other variables are no matter of structure."""
-    found: dict[str, str] = {}
+    variables: dict[str, str] = {}
     while not cur.at_end():
         cur.accept_one_of("GLOBAL", "SESSION", "LOCAL", "PERSIST")
         variable = cur.next().text.lower().rpartition(".")[2].lstrip("@")
         if variable in _SERVER_VARIABLES and (cur.accept("=") or cur.accept(":=")):
-            found[variable] = cur.word_or_string()
+            variables[variable] = cur.word_or_string()
         while not cur.at_end() and not cur.accept(","):
             cur.next()
-    if not found:
+    if not variables:
         return None
-    return SetServer(found.get("character_set_server"), found.get("collation_server"))
+    return SetServerCharset(variables.get("character_set_server"), variables.get("collation_server"))
 
 
 _SERVER_VARIABLES = frozenset(("character_set_server", "collation_server"))
 _MODIFIERS = {"ALTER": ("IGNORE", "ONLINE", "OFFLINE"), "DROP": ("ONLINE", "OFFLINE"), "CREATE": ("ONLINE", "OFFLINE")}
-_BY_VERB: dict[str, dict[str, Handler]] = {
+_PARSERS_BY_VERB: dict[str, dict[str, StatementParser]] = {
     "CREATE": {
-        "TABLE": create_table,
+        "TABLE": parse_create_table,
         "INDEX": _create_index,
-        "DATABASE": _database("CREATE"),
-        "SCHEMA": _database("CREATE"),
+        "DATABASE": _database_parser("CREATE"),
+        "SCHEMA": _database_parser("CREATE"),
     },
-    "ALTER": {"TABLE": alter_table, "DATABASE": _database("ALTER"), "SCHEMA": _database("ALTER")},
+    "ALTER": {"TABLE": parse_alter_table, "DATABASE": _database_parser("ALTER"), "SCHEMA": _database_parser("ALTER")},
     "DROP": {
         "TABLE": _drop_tables,
         "TABLES": _drop_tables,
         "INDEX": _drop_index,
-        "DATABASE": _database("DROP"),
-        "SCHEMA": _database("DROP"),
+        "DATABASE": _database_parser("DROP"),
+        "SCHEMA": _database_parser("DROP"),
     },
     "RENAME": {"TABLE": _rename_tables, "TABLES": _rename_tables},
     "TRUNCATE": {"TABLE": _truncate, "": _truncate},
-    "USE": {"": _use},
-    "SET": {"": _set},
+    "USE": {"": _use_database},
+    "SET": {"": _set_variables},
 }

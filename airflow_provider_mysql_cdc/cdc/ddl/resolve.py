@@ -11,31 +11,33 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from airflow_provider_mysql_cdc.cdc.ddl.collations import (
-    MAX_BYTES,
+    MAX_CHARACTER_BYTES,
     binary_collation,
     charset_name,
-    collation_named,
+    collation_by_name,
 )
-from airflow_provider_mysql_cdc.cdc.ddl.state import DbDefaults, DdlContext
+from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, DefaultCharset
 from airflow_provider_mysql_cdc.cdc.ddl.statements import ColumnSpec, Default, DefaultKind
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.table import (
     BINARY_TYPES,
-    BLOBS,
+    BLOB_FAMILY,
     CHARACTER_TYPES,
     COLLATED_TYPES,
-    TEXTS,
+    TEXT_FAMILY,
     Column,
 )
 
-_CAPACITY = ((255, 0), (65535, 1), (16777215, 2))
+_TEXT_CAPACITIES = ((255, 0), (65535, 1), (16777215, 2))
 _BINARY_OF = dict(zip(CHARACTER_TYPES, BINARY_TYPES, strict=True))
-_MAX_VARCHAR = 65535
-_MAX_NUMBER = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
+_MAX_VARCHAR_BYTES = 65535
+_MAX_NUMBER_BYTES = 64  # bytes; DECIMAL(65) has 27, and Python prints numbers of at most 4,300 digits
 ZERO_TIMESTAMP = "0000-00-00 00:00:00"
 
 
-def pick_charset(charset: str | None, collation: str | None, default: DbDefaults, context: DdlContext) -> DbDefaults:
+def resolve_charset(
+    charset: str | None, collation: str | None, default: DefaultCharset, context: DdlContext
+) -> DefaultCharset:
     """Combine CHARSET and COLLATE clauses with the default of the level above.
 
     Args:
@@ -48,20 +50,20 @@ def pick_charset(charset: str | None, collation: str | None, default: DbDefaults
         DdlParseError: An unknown name.
     """
     if collation:
-        found = collation_named(collation)
-        return DbDefaults(found.charset, found.name)
+        named = collation_by_name(collation)
+        return DefaultCharset(named.charset, named.name)
     if charset:
         name = charset_name(charset)
-        return DbDefaults(name, context.collation_of(name))
+        return DefaultCharset(name, context.collation_of(name))
     return default
 
 
-def text_size(byte_length: int) -> int:
+def text_size_class(byte_length: int) -> int:
     """Return which of TINY, plain, MEDIUM, LONG (0 to 3) holds that many bytes."""
-    return next((size for limit, size in _CAPACITY if byte_length <= limit), 3)
+    return next((size for limit, size in _TEXT_CAPACITIES if byte_length <= limit), 3)
 
 
-def resolve(specs: Sequence[ColumnSpec], defaults: DbDefaults, context: DdlContext) -> list[Column]:
+def resolve_columns(specs: Sequence[ColumnSpec], defaults: DefaultCharset, context: DdlContext) -> list[Column]:
     """Return the columns of one statement; positions are left 0.
 
     Args:
@@ -72,20 +74,20 @@ def resolve(specs: Sequence[ColumnSpec], defaults: DbDefaults, context: DdlConte
     Raises:
         DdlParseError: An unknown character set or collation, or a literal that does not fit its type.
     """
-    columns = [_column(spec, defaults, context) for spec in specs]
+    columns = [_resolve_column(spec, defaults, context) for spec in specs]
     if context.explicit_defaults_for_timestamp:
         return columns
-    return [_implicit(spec, column) for spec, column in zip(specs, columns, strict=True)]
+    return [_implicit_not_null(spec, column) for spec, column in zip(specs, columns, strict=True)]
 
 
-def _implicit(spec: ColumnSpec, column: Column) -> Column:
+def _implicit_not_null(spec: ColumnSpec, column: Column) -> Column:
     """Make a TIMESTAMP column NOT NULL unless it says NULL (explicit_defaults_for_timestamp=OFF)."""
     if column.type_name != "TIMESTAMP" or spec.nullable is True or spec.generated:
         return column
     return replace(column, nullable=False, has_default=column.default is not None)
 
 
-def promoted(columns: list[Column], defined: Iterable[Column], context: DdlContext) -> list[Column]:
+def with_timestamp_defaults(columns: list[Column], defined: Iterable[Column], context: DdlContext) -> list[Column]:
     """Return a table's columns with the defaults that TIMESTAMP columns get by themselves.
 
     Only with explicit_defaults_for_timestamp=OFF: the table's first TIMESTAMP column becomes DEFAULT CURRENT_TIMESTAMP
@@ -102,39 +104,41 @@ def promoted(columns: list[Column], defined: Iterable[Column], context: DdlConte
     first = next((c for c in columns if c.type_name == "TIMESTAMP"), None)
     result = []
     for column in columns:
-        bare = column.type_name == "TIMESTAMP" and not (column.nullable or column.has_default or column.generated)
-        if bare and column is first and not column.on_update:
+        lacks_default = column.type_name == "TIMESTAMP" and not (
+            column.nullable or column.has_default or column.generated
+        )
+        if lacks_default and column is first and not column.on_update:
             text = f"CURRENT_TIMESTAMP({column.length})" if column.length else "CURRENT_TIMESTAMP"
             result.append(replace(column, has_default=True, default=text, default_is_expression=True, on_update=True))
-        elif bare and column in defined:
+        elif lacks_default and column in defined:
             result.append(replace(column, has_default=True, default=ZERO_TIMESTAMP))
         else:
             result.append(column)
     return result
 
 
-def _column(spec: ColumnSpec, defaults: DbDefaults, context: DdlContext) -> Column:
-    base = spec.base
-    chosen = _column_charset(spec, defaults, context) if base in COLLATED_TYPES else None
-    if chosen is not None and chosen.charset == "binary" and base in _BINARY_OF:
-        base, chosen = _BINARY_OF[base], None
-    base = fit(base, spec.length, chosen)
+def _resolve_column(spec: ColumnSpec, defaults: DefaultCharset, context: DdlContext) -> Column:
+    type_name = spec.type_name
+    charset = _column_charset(spec, defaults, context) if type_name in COLLATED_TYPES else None
+    if charset is not None and charset.charset == "binary" and type_name in _BINARY_OF:
+        type_name, charset = _BINARY_OF[type_name], None
+    type_name = fit_type(type_name, spec.length, charset)
     nullable = spec.nullable is not False and not spec.primary
     column = Column(
         name=spec.name,
         position=0,
-        type_name=base,
-        declared_type=spec.declared,
+        type_name=type_name,
+        declared_type=spec.declared_type,
         length=spec.length,
         scale=spec.scale,
         unsigned=spec.unsigned,
         zerofill=spec.zerofill,
         nullable=nullable,
-        charset=chosen.charset if chosen else None,
-        collation=chosen.collation if chosen else None,
+        charset=charset.charset if charset else None,
+        collation=charset.collation if charset else None,
         auto_increment=spec.auto_increment,
         generated=spec.generated,
-        enum_values=tuple(_member(m, chosen) for m in spec.members),
+        enum_values=tuple(_enum_member(m, charset) for m in spec.members),
         comment=spec.comment or None,
         srid=spec.srid,
         invisible=spec.invisible,
@@ -143,31 +147,31 @@ def _column(spec: ColumnSpec, defaults: DbDefaults, context: DdlContext) -> Colu
     return with_default(column, spec.default)
 
 
-def _column_charset(spec: ColumnSpec, defaults: DbDefaults, context: DdlContext) -> DbDefaults:
-    chosen = pick_charset(spec.charset, spec.collation, defaults, context)
+def _column_charset(spec: ColumnSpec, defaults: DefaultCharset, context: DdlContext) -> DefaultCharset:
+    charset = resolve_charset(spec.charset, spec.collation, defaults, context)
     if spec.binary and not spec.collation:
-        return DbDefaults(chosen.charset, binary_collation(chosen.charset))
-    return chosen
+        return DefaultCharset(charset.charset, binary_collation(charset.charset))
+    return charset
 
 
-def fit(base: str, length: int | None, charset: DbDefaults | None) -> str:
+def fit_type(type_name: str, length: int | None, charset: DefaultCharset | None) -> str:
     """Return the type that a length makes of a TEXT, BLOB or VARCHAR type.
 
     ``TEXT(n)`` and ``BLOB(n)`` become the smallest type that holds n characters; without strict mode a VARCHAR that is
     too long becomes a TEXT type.
     """
     if length is None:
-        return base
-    size = length * (MAX_BYTES[charset.charset] if charset else 1)
-    if base == "TEXT":
-        return TEXTS[text_size(size)]
-    if base == "BLOB":
-        return BLOBS[text_size(size)]
-    if base == "VARCHAR" and size > _MAX_VARCHAR:
-        return TEXTS[text_size(size)]
-    if base == "VARBINARY" and size > _MAX_VARCHAR:
-        return BLOBS[text_size(size)]
-    return base
+        return type_name
+    size = length * (MAX_CHARACTER_BYTES[charset.charset] if charset else 1)
+    if type_name == "TEXT":
+        return TEXT_FAMILY[text_size_class(size)]
+    if type_name == "BLOB":
+        return BLOB_FAMILY[text_size_class(size)]
+    if type_name == "VARCHAR" and size > _MAX_VARCHAR_BYTES:
+        return TEXT_FAMILY[text_size_class(size)]
+    if type_name == "VARBINARY" and size > _MAX_VARCHAR_BYTES:
+        return BLOB_FAMILY[text_size_class(size)]
+    return type_name
 
 
 def with_default(column: Column, default: Default | None) -> Column:
@@ -201,7 +205,7 @@ def default_text(default: Default, column: Column) -> str:
     if column.type_name in BINARY_TYPES:
         text = raw.decode("utf-8", "replace")
         return text if text.isprintable() and "\ufffd" not in text else "0x" + raw.hex().upper()
-    if len(raw) > _MAX_NUMBER:
+    if len(raw) > _MAX_NUMBER_BYTES:
         raise DdlParseError("a default value does not fit its column", where=column.name)
     return str(int.from_bytes(raw, "big"))
 
@@ -246,7 +250,7 @@ def decode_text(raw: bytes, charset: str) -> str:
     return raw.decode(_CODECS.get(charset, "latin-1"), "replace")
 
 
-def _member(literal: Default, charset: DbDefaults | None) -> str:
+def _enum_member(literal: Default, charset: DefaultCharset | None) -> str:
     """Return a member of ENUM or SET; the server drops its trailing spaces."""
     if literal.kind in (DefaultKind.HEX, DefaultKind.BITS):
         column = Column("", 0, "VARCHAR", charset=charset.charset if charset else "utf8mb4")
@@ -254,25 +258,25 @@ def _member(literal: Default, charset: DbDefaults | None) -> str:
     return literal.text.rstrip(" ")
 
 
-def converted(column: Column, target: DbDefaults) -> Column:
+def with_charset(column: Column, target: DefaultCharset) -> Column:
     """Return a column after CONVERT TO CHARACTER SET: types grow so that they hold as many characters as before."""
     if column.charset is None or column.charset == "binary":
         return column
-    base = column.type_name
-    if target.charset == "binary" and base in _BINARY_OF:
-        binary = _BINARY_OF[base]
-        length = column.length if base in ("CHAR", "VARCHAR") else None
+    type_name = column.type_name
+    if target.charset == "binary" and type_name in _BINARY_OF:
+        binary = _BINARY_OF[type_name]
+        length = column.length if type_name in ("CHAR", "VARCHAR") else None
         return replace(column, type_name=binary, declared_type=binary, charset=None, collation=None, length=length)
-    wider = MAX_BYTES[target.charset] > MAX_BYTES[column.charset]
-    if base in TEXTS and wider:
-        base = TEXTS[min(TEXTS.index(base) + 1, 3)]
-    elif base == "VARCHAR":
-        base = fit(base, column.length, target)
-    declared = column.declared_type if base == column.type_name else base
-    length = column.length if base not in TEXTS else None
+    wider = MAX_CHARACTER_BYTES[target.charset] > MAX_CHARACTER_BYTES[column.charset]
+    if type_name in TEXT_FAMILY and wider:
+        type_name = TEXT_FAMILY[min(TEXT_FAMILY.index(type_name) + 1, 3)]
+    elif type_name == "VARCHAR":
+        type_name = fit_type(type_name, column.length, target)
+    declared = column.declared_type if type_name == column.type_name else type_name
+    length = column.length if type_name not in TEXT_FAMILY else None
     return replace(
         column,
-        type_name=base,
+        type_name=type_name,
         declared_type=declared,
         length=length,
         charset=target.charset,

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.ddl.collations import charset_collation, collation_by_id
+from airflow_provider_mysql_cdc.cdc.ddl.collations import collation_by_id, default_collation
 from airflow_provider_mysql_cdc.cdc.ddl.layered_mapping import layered
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 
 
 @dataclass(frozen=True, slots=True)
-class DbDefaults:
+class DefaultCharset:
     """Default character set and collation of a database or the server."""
 
     charset: str
@@ -20,7 +20,7 @@ class DbDefaults:
 
 
 @dataclass(frozen=True, slots=True)
-class PlainKey:
+class NonUniqueIndex:
     """Describe an index that is not unique.
 
     Args:
@@ -34,7 +34,7 @@ class PlainKey:
     generated: bool = False
 
 
-SERVER_DEFAULTS = DbDefaults("utf8mb4", "utf8mb4_0900_ai_ci")
+SERVER_DEFAULTS = DefaultCharset("utf8mb4", "utf8mb4_0900_ai_ci")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,19 +92,19 @@ class DdlContext:
     def collation_of(self, charset: str) -> str:
         """Return the default collation of a charset in this session."""
         if charset == "utf8mb4" and self.default_collation_for_utf8mb4 is not None:
-            found = collation_by_id(self.default_collation_for_utf8mb4)
-            if found is not None and found.charset == charset:
-                return found.name
-        return charset_collation(charset)
+            collation = collation_by_id(self.default_collation_for_utf8mb4)
+            if collation is not None and collation.charset == charset:
+                return collation.name
+        return default_collation(charset)
 
-    def server_defaults(self, fallback: DbDefaults) -> DbDefaults:
+    def server_defaults(self, fallback: DefaultCharset) -> DefaultCharset:
         """Return charset and collation of collation_server, or ``fallback`` when it is not known."""
-        found = None if self.server_collation is None else collation_by_id(self.server_collation)
-        return fallback if found is None else DbDefaults(found.charset, found.name)
+        collation = None if self.server_collation is None else collation_by_id(self.server_collation)
+        return fallback if collation is None else DefaultCharset(collation.charset, collation.name)
 
 
 @dataclass(frozen=True, slots=True)
-class Unread:
+class UnparsedTable:
     """Hold the CREATE TABLE statement of a table whose structure nobody has asked for yet.
 
     Args:
@@ -122,80 +122,81 @@ class SchemaState:
 
     Args:
         tables: Structures by name.
-        databases: Default character sets by database name.
-        server: The server's default character set.
-        plain_keys: Indexes which are not unique, by table: MySQL derives names of new indexes from the names in use.
-        unread: Tables that are not captured, with the statements to read their structures from: a server may have
+        database_defaults: Default character sets by database name.
+        server_defaults: The server's default character set.
+        non_unique_indexes: Indexes which are not unique, by table: MySQL derives names of new indexes from the names
+            in use.
+        unparsed: Tables that are not captured, with the statements to read their structures from: a server may have
             thousands, and a statement takes about a millisecond.
     """
 
     tables: Mapping[TableId, Table] = field(default_factory=dict)
-    databases: Mapping[str, DbDefaults] = field(default_factory=dict)
-    server: DbDefaults = SERVER_DEFAULTS
-    plain_keys: Mapping[TableId, tuple[PlainKey, ...]] = field(default_factory=dict)
-    unread: Mapping[TableId, Unread] = field(default_factory=dict)
+    database_defaults: Mapping[str, DefaultCharset] = field(default_factory=dict)
+    server_defaults: DefaultCharset = SERVER_DEFAULTS
+    non_unique_indexes: Mapping[TableId, tuple[NonUniqueIndex, ...]] = field(default_factory=dict)
+    unparsed: Mapping[TableId, UnparsedTable] = field(default_factory=dict)
 
-    def knows(self, table_id: TableId) -> bool:
+    def has_table(self, table_id: TableId) -> bool:
         """Return whether a table exists, its structure read or not."""
-        return table_id in self.tables or table_id in self.unread
+        return table_id in self.tables or table_id in self.unparsed
 
-    def with_unread(self, tables: Mapping[TableId, Unread]) -> SchemaState:
+    def with_unparsed(self, tables: Mapping[TableId, UnparsedTable]) -> SchemaState:
         """Return the state with these tables added or replaced."""
-        return replace(self.without_tables(*tables), unread={**self.unread, **tables}) if tables else self
+        return replace(self.without_tables(*tables), unparsed={**self.unparsed, **tables}) if tables else self
 
-    def with_table(self, table: Table, plain_keys: tuple[PlainKey, ...] = ()) -> SchemaState:
+    def with_table(self, table: Table, non_unique_indexes: tuple[NonUniqueIndex, ...] = ()) -> SchemaState:
         """Return the state with this table added or replaced."""
-        keys = self.plain_keys
-        if plain_keys or table.id in keys:
-            keys = layered(keys).having(table.id, plain_keys)
-        unread = layered(self.unread).without((table.id,)) if table.id in self.unread else self.unread
-        tables = layered(self.tables).having(table.id, table)
-        return SchemaState(tables, self.databases, self.server, keys, unread)
+        indexes = self.non_unique_indexes
+        if non_unique_indexes or table.id in indexes:
+            indexes = layered(indexes).with_entry(table.id, non_unique_indexes)
+        unparsed = layered(self.unparsed).without((table.id,)) if table.id in self.unparsed else self.unparsed
+        tables = layered(self.tables).with_entry(table.id, table)
+        return SchemaState(tables, self.database_defaults, self.server_defaults, indexes, unparsed)
 
     def without_tables(self, *ids: TableId) -> SchemaState:
         """Return the state without these tables; ``self`` when none of them is known."""
-        if not any(map(self.knows, ids)):
+        if not any(map(self.has_table, ids)):
             return self
         return replace(
             self,
             tables=layered(self.tables).without(ids),
-            plain_keys=layered(self.plain_keys).without(ids),
-            unread=layered(self.unread).without(ids),
+            non_unique_indexes=layered(self.non_unique_indexes).without(ids),
+            unparsed=layered(self.unparsed).without(ids),
         )
 
-    def with_database(self, name: str, defaults: DbDefaults) -> SchemaState:
+    def with_database(self, name: str, defaults: DefaultCharset) -> SchemaState:
         """Return the state with a database's defaults set; ``self`` when they are set already."""
-        if self.databases.get(name) == defaults:
+        if self.database_defaults.get(name) == defaults:
             return self
-        return replace(self, databases={**self.databases, name: defaults})
+        return replace(self, database_defaults={**self.database_defaults, name: defaults})
 
     def without_database(self, name: str) -> SchemaState:
         """Return the state without a database and its tables."""
         state = self.without_tables(*self.tables_of(name))
-        if name not in state.databases:
+        if name not in state.database_defaults:
             return state
-        return replace(state, databases={k: v for k, v in state.databases.items() if k != name})
+        return replace(state, database_defaults={k: v for k, v in state.database_defaults.items() if k != name})
 
-    def with_server(self, defaults: DbDefaults) -> SchemaState:
+    def with_server_defaults(self, defaults: DefaultCharset) -> SchemaState:
         """Return the state with the server's defaults set."""
-        return self if defaults == self.server else replace(self, server=defaults)
+        return self if defaults == self.server_defaults else replace(self, server_defaults=defaults)
 
     def tables_of(self, db: str) -> tuple[TableId, ...]:
         """Return the names of a database's tables, those that were read first, in order of creation."""
-        return tuple(i for i in (*self.tables, *self.unread) if i.db == db)
+        return tuple(i for i in (*self.tables, *self.unparsed) if i.db == db)
 
-    def defaults_of(self, db: str, context: DdlContext) -> DbDefaults:
+    def defaults_of(self, db: str, context: DdlContext) -> DefaultCharset:
         """Return the character set a new table of ``db`` gets without a CHARSET clause."""
-        return self.databases.get(db) or context.server_defaults(self.server)
+        return self.database_defaults.get(db) or context.server_defaults(self.server_defaults)
 
-    def resolve(self, table_id: TableId, context: DdlContext) -> TableId:
+    def stored_name(self, table_id: TableId, context: DdlContext) -> TableId:
         """Return the name under which the server keeps a table (lower_case_table_names)."""
-        if context.lower_case_table_names == 0 or self.knows(table_id):
+        if context.lower_case_table_names == 0 or self.has_table(table_id):
             return table_id
-        wanted = TableId(table_id.db.lower(), table_id.table.lower())
+        lowered = TableId(table_id.db.lower(), table_id.table.lower())
         if context.lower_case_table_names == 1:
-            return wanted
-        found = (
-            i for i in (*self.tables, *self.unread) if i.table.lower() == wanted.table and i.db.lower() == wanted.db
+            return lowered
+        candidates = (
+            i for i in (*self.tables, *self.unparsed) if i.table.lower() == lowered.table and i.db.lower() == lowered.db
         )
-        return next(found, table_id)
+        return next(candidates, table_id)

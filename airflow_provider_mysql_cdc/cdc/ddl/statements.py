@@ -31,13 +31,14 @@ class Default:
 class ColumnSpec:
     """Hold a column definition as written.
 
-    ``base`` and ``declared`` are ``Column.type_name`` and ``Column.declared_type``; ``members`` are literals of ENUM
+    ``type_name`` and ``declared_type`` are ``Column.type_name`` and ``Column.declared_type``; ``members`` are
+    literals of ENUM
     and SET; ``nullable`` and ``invisible`` are None where the definition does not say; ``binary`` is the attribute.
     """
 
     name: str
-    base: str
-    declared: str
+    type_name: str
+    declared_type: str
     length: int | None = None
     scale: int | None = None
     unsigned: bool = False
@@ -59,7 +60,7 @@ class ColumnSpec:
     references: bool = False
 
 
-class KeyKind(Enum):
+class DdlKeyKind(Enum):
     """Say what a key does."""
 
     PRIMARY = "primary"
@@ -80,7 +81,7 @@ class KeyPart:
 class KeySpec:
     """Hold a key definition; ``name`` is None where the server chooses it."""
 
-    kind: KeyKind
+    kind: DdlKeyKind
     name: str | None
     parts: tuple[KeyPart, ...]
 
@@ -109,19 +110,19 @@ class CreateTable:
 
 @dataclass(frozen=True, slots=True)
 class AddColumn:
-    """ADD COLUMN; ``place`` is None at the end, empty for FIRST, a name for AFTER."""
+    """ADD COLUMN; ``position`` is None at the end, empty for FIRST, a name for AFTER."""
 
     spec: ColumnSpec
-    place: str | None = None
+    position: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChangeColumn:
-    """CHANGE and MODIFY COLUMN; ``place`` as in AddColumn, None leaves the column where it is."""
+    """CHANGE and MODIFY COLUMN; ``position`` as in AddColumn, None leaves the column where it is."""
 
     old: str
     spec: ColumnSpec
-    place: str | None = None
+    position: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,7 +201,7 @@ class SetOptions:
     options: TableOptions
 
 
-Action = (
+AlterAction = (
     AddColumn
     | ChangeColumn
     | DropColumn
@@ -221,9 +222,9 @@ class AlterTable:
     """ALTER TABLE; also CREATE INDEX and DROP INDEX (``index_only``)."""
 
     name: NameParts
-    actions: tuple[Action, ...]
+    actions: tuple[AlterAction, ...]
     index_only: bool = False
-    others: tuple[NameParts, ...] = ()
+    exchanged_tables: tuple[NameParts, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,13 +269,20 @@ class UseDatabase:
 
 
 @dataclass(frozen=True, slots=True)
-class SetServer:
+class SetServerCharset:
     """SET character_set_server, collation_server, as a schema history records a server's defaults."""
 
     charset: str | None
     collation: str | None
 
 
-Statement = (
-    CreateTable | AlterTable | DropTables | RenameTables | TruncateTable | DatabaseStatement | UseDatabase | SetServer
+ParsedStatement = (
+    CreateTable
+    | AlterTable
+    | DropTables
+    | RenameTables
+    | TruncateTable
+    | DatabaseStatement
+    | UseDatabase
+    | SetServerCharset
 )

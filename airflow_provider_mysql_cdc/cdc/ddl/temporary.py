@@ -12,14 +12,14 @@ from collections.abc import Sequence
 
 from airflow_provider_mysql_cdc.cdc.ddl.lexer import Token
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
-from airflow_provider_mysql_cdc.cdc.ddl.statements import AlterTable, Statement, TruncateTable
+from airflow_provider_mysql_cdc.cdc.ddl.statements import AlterTable, ParsedStatement, TruncateTable
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
-_MARKS = "CONNECTION_ID"
+_CONNECTION_ID = "CONNECTION_ID"
 
 
 def is_temporary(
-    statement: Statement | None, tokens: Sequence[Token], context: DdlContext, table: Table | None = None
+    statement: ParsedStatement | None, tokens: Sequence[Token], context: DdlContext, table: Table | None = None
 ) -> bool:
     """Return whether a statement is about a temporary table of its session and not about the one that it hides.
 
@@ -32,7 +32,7 @@ def is_temporary(
     if not context.temporary or not isinstance(statement, AlterTable | TruncateTable):
         return False
     # Atomic DDL has a number; of temporary tables only TRUNCATE gets one.
-    if isinstance(statement, AlterTable) and (context.atomic or any(t.upper == _MARKS for t in tokens)):
+    if isinstance(statement, AlterTable) and (context.atomic or any(t.upper == _CONNECTION_ID for t in tokens)):
         return False
     columns = table.columns if table is not None else ()
-    return not any(c.default_is_expression and _MARKS in (c.default or "").upper() for c in columns)
+    return not any(c.default_is_expression and _CONNECTION_ID in (c.default or "").upper() for c in columns)

@@ -9,7 +9,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.model.table import Table
@@ -37,13 +37,13 @@ def compile_decoder(
         SchemaMismatchError: When the TABLE_MAP contradicts the table.
     """
     require_width(table, len(table_map.column_types))
-    return decoder(table, wire_types(table_map), options, envelope, tally, owned)
+    return choose_decoder(table, wire_types(table_map), options, envelope, tally, owned)
 
 
 log = logging.getLogger(__name__)
 
 
-def decoder(
+def choose_decoder(
     table: Table,
     wires: tuple[WireType, ...],
     options: DecoderOptions,
@@ -64,7 +64,7 @@ def decoder(
     module = kernel().module
     if module is not None:
         try:
-            return NativeDecoder(table, wires, options, envelope, module, tally, owned=owned)
+            return NativeRowDecoder(table, wires, options, envelope, module, tally, owned=owned)
         except Declined as reason:
             log.info("rows of %s are decoded in Python: %s", table.id, reason)
     return RowDecoder(table, wires, options, envelope, owned=owned)

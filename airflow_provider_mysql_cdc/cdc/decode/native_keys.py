@@ -9,14 +9,14 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, kernel
 from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op
-from airflow_provider_mysql_cdc.cdc.decode.native_text import GivenText, label, text_op
+from airflow_provider_mysql_cdc.cdc.decode.native_text import TextColumnPlan, member_label, text_op
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _BYTES = "latin-1"  # byte text has one character a byte
 
 
-class NativeKeys:
+class NativeKeyReader:
     """Read the keys of rows, as ``text.compile_key_reader`` reads that of one; of other columns the lengths only.
 
     Args:
@@ -31,40 +31,40 @@ class NativeKeys:
 
     def __init__(self, table: Table, options: DecoderOptions, columns: tuple[Column, ...], module: Any) -> None:
         keys = [table.columns[i] for i in key_indexes(table, options)]
-        made = module.text_plan(
-            [_given(column, options, shown=column in keys) for column in columns],
+        plan = module.text_plan(
+            [_column_plan(column, options, in_key=column in keys) for column in columns],
             [],
-            [(label(column, options), columns.index(column), b"") for column in keys],
-            [text.encode(_BYTES) for text in (JSON.key.head, JSON.key_members(options) + JSON.key.tail, "")],
+            [(member_label(column, options), columns.index(column), b"") for column in keys],
+            [text.encode(_BYTES) for text in (JSON.key.opening, JSON.key_members(options) + JSON.key.closing, "")],
             module.Tally(),
         )
-        if made is None:
+        if plan is None:
             raise Declined("the kernel does not know one of its columns")
-        self._rows: Any = made.rows
+        self._read_keys: Any = plan.rows
 
-    def __call__(self, data: bytes, at: int, most: int) -> tuple[list[bytes], int]:
+    def __call__(self, data: bytes, at: int, max_rows: int) -> tuple[list[bytes], int]:
         """Return the keys of rows up to the first one that is left to Python, and the offset behind them.
 
         Args:
             data: Rows, each behind the 4-byte header of its packet.
             at: Offset of the first header.
-            most: Number of rows.
+            max_rows: Number of rows.
         """
-        if self._rows is None:
+        if self._read_keys is None:
             return [], at
-        made: list[Any] = []
-        rows, stop = self._rows(data, at, most, "", [], 0, 0, made)
+        records: list[Any] = []
+        rows, stop = self._read_keys(data, at, max_rows, "", [], 0, 0, records)
         if rows == PANIC:
-            self._rows = None
-        return ([record[0] for record in made], stop) if rows > 0 else ([], at)
+            self._read_keys = None
+        return ([record[0] for record in records], stop) if rows > 0 else ([], at)
 
 
-def _given(column: Column, options: DecoderOptions, *, shown: bool) -> GivenText:
-    op = text_op(column, options, "null") if shown else Op("passed")
+def _column_plan(column: Column, options: DecoderOptions, *, in_key: bool) -> TextColumnPlan:
+    op = text_op(column, options, "null") if in_key else Op("passed")
     return column.nullable, b"null", op.name, list(op.numbers), list(op.texts)
 
 
-def native_keys(table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> NativeKeys | None:
+def native_key_reader(table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> NativeKeyReader | None:
     """Return what reads the keys of many rows, or None where they are read in Python.
 
     Args:
@@ -76,6 +76,6 @@ def native_keys(table: Table, options: DecoderOptions, columns: tuple[Column, ..
     if module is None:
         return None
     try:
-        return NativeKeys(table, options, columns, module)
+        return NativeKeyReader(table, options, columns, module)
     except Declined:
         return None

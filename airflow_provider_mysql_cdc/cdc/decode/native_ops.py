@@ -14,10 +14,10 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen import renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     TIMES_OF_DAY,
-    Temporal,
+    TemporalRequest,
     datetime_unit,
     time_unit,
 )
@@ -41,51 +41,51 @@ class Op(NamedTuple):
     texts: tuple[bytes, ...] = ()
 
 
-Make = Callable[[Request], Op | None]
+MakeOp = Callable[[ColumnRequest], Op | None]
 _BYTES = "latin-1"  # byte text has one character a byte
 
 
-def _integer(size: int, request: Request) -> Op:
+def _integer(size: int, request: ColumnRequest) -> Op:
     return Op("unsigned" if request.column.unsigned else "signed", (size,))
 
 
-def _tinyint(request: Request) -> Op:
+def _tinyint(request: ColumnRequest) -> Op:
     test = request.options.boolean_test(request.column)
     if test is None:
         return _integer(1, request)
     return Op("boolean", (1, (0 if request.column.unsigned else 1) | (2 if test == "> 0" else 0)))
 
 
-def _bigint(request: Request) -> Op:
+def _bigint(request: ColumnRequest) -> Op:
     if not request.column.unsigned or request.options.bigint_unsigned_mode == "long":
         return Op("signed", (8,))
     return Op("unsigned_base64", (8,))
 
 
-def _decimal(request: Request) -> Op:
-    return Op(f"decimal_{request.options.decimal_mode}", (request.wire.a, request.wire.b))
+def _decimal(request: ColumnRequest) -> Op:
+    return Op(f"decimal_{request.options.decimal_mode}", (request.wire.length, request.wire.scale))
 
 
-def _float(request: Request) -> Op:
+def _float(request: ColumnRequest) -> Op:
     return Op("float" if request.options.single_float(request.column) else "float_as_double")
 
 
-def _double(request: Request) -> Op:
+def _double(request: ColumnRequest) -> Op:
     return Op("double_as_float" if request.options.single_float(request.column) else "double")
 
 
-def _bit(request: Request) -> Op:
-    return Op("bit") if request.wire.a == 1 else Op("bits", ((request.wire.a + 7) // 8,))
+def _bit(request: ColumnRequest) -> Op:
+    return Op("bit") if request.wire.length == 1 else Op("bits", ((request.wire.length + 7) // 8,))
 
 
-def _enum(request: Request) -> Op:
+def _enum(request: ColumnRequest) -> Op:
     texts = ('""', *map(quote_byte_text, request.column.enum_values))
-    return Op("enum", (1 if request.wire.a == 1 else 2,), tuple(text.encode(_BYTES) for text in texts))
+    return Op("enum", (1 if request.wire.length == 1 else 2,), tuple(text.encode(_BYTES) for text in texts))
 
 
-def _set(request: Request) -> Op:
+def _set(request: ColumnRequest) -> Op:
     members = (quote_byte_text(member)[1:-1] for member in request.column.enum_values)
-    return Op("set", (request.wire.a,), tuple(member.encode(_BYTES) for member in members))
+    return Op("set", (request.wire.length,), tuple(member.encode(_BYTES) for member in members))
 
 
 _UNICODE = {
@@ -97,7 +97,7 @@ _UNICODE = {
 
 
 @cache
-def _characters(name: str) -> tuple[bytes, ...]:
+def _character_texts(name: str) -> tuple[bytes, ...]:
     """Return the text of each byte of a character set inside a JSON string; empty for one that is an error."""
     decode, texts = charset(name).decode, []
     for code in range(256):
@@ -108,44 +108,44 @@ def _characters(name: str) -> tuple[bytes, ...]:
     return tuple(texts)
 
 
-def _text(prefix: int, request: Request, *, fixed: bool) -> Op | None:
+def _text(prefix: int, request: ColumnRequest, *, fixed_length: bool) -> Op | None:
     name = request.column.charset or "utf8mb4"
     if name in SINGLE or name == "ascii":
-        return Op("text:table", (prefix,), _characters(name))
+        return Op("text:table", (prefix,), _character_texts(name))
     if name not in _UNICODE:
         return None
-    return Op(f"{'char' if fixed and charset(name).unit > 1 else 'text'}:{_UNICODE[name]}", (prefix,))
+    return Op(f"{'char' if fixed_length and charset(name).unit > 1 else 'text'}:{_UNICODE[name]}", (prefix,))
 
 
-def _string(request: Request, *, binary: bool = False) -> Op | None:
-    prefix, size, fixed = renderers.string_layout(request.wire)
+def _string(request: ColumnRequest, *, binary: bool = False) -> Op | None:
+    prefix, size, fixed_length = renderers.string_layout(request.wire)
     if binary or request.column.charset == "binary":
-        return Op(request.options.binary_mode, (prefix, size if fixed else 0))
-    return _text(prefix, request, fixed=fixed)
+        return Op(request.options.binary_mode, (prefix, size if fixed_length else 0))
+    return _text(prefix, request, fixed_length=fixed_length)
 
 
-def _prefixed(name: str, request: Request) -> Op:
-    return Op(name, (request.wire.a,))
+def _prefixed(name: str, request: ColumnRequest) -> Op:
+    return Op(name, (request.wire.length,))
 
 
-def _clock(kind: str, request: Request) -> Op:
+def _clock(kind: str, request: ColumnRequest) -> Op:
     column, options = request.column, request.options
-    form = Temporal(request.wire, options, column.nullable, request.null, column.length or 0)
-    iso, digits, of_day = form.mode == "isostring", request.wire.a, 0
+    temporal_request = TemporalRequest(request.wire, options, column.nullable, request.null, column.length or 0)
+    iso, digits, day_mode = temporal_request.mode == "isostring", request.wire.length, 0
     if kind.endswith("time") and not kind.endswith("datetime"):
-        unit = 0 if form.mode in TIMES_OF_DAY else time_unit(form.mode, digits)
-        of_day = 1 + TIMES_OF_DAY.index(form.mode) if form.mode in TIMES_OF_DAY else 0
+        unit = 0 if temporal_request.mode in TIMES_OF_DAY else time_unit(temporal_request.mode, digits)
+        day_mode = 1 + TIMES_OF_DAY.index(temporal_request.mode) if temporal_request.mode in TIMES_OF_DAY else 0
     else:
-        unit = 0 if iso else datetime_unit(form.mode, digits)
+        unit = 0 if iso else datetime_unit(temporal_request.mode, digits)
     if kind == "date":
-        zero = form.zero('"1970-01-01Z"' if iso else "0")
+        zero = temporal_request.zero('"1970-01-01Z"' if iso else "0")
     else:
-        zero = form.zero('"1970-01-01T00:00:00Z"' if iso or kind.endswith("timestamp") else "0")
-    numbers = (digits, unit, int(options.time_adjuster), int(column.nullable), of_day)
+        zero = temporal_request.zero('"1970-01-01T00:00:00Z"' if iso or kind.endswith("timestamp") else "0")
+    numbers = (digits, unit, int(options.time_adjuster), int(column.nullable), day_mode)
     return Op(f"clock:{kind}", numbers, (zero.encode(_BYTES), request.null.encode(_BYTES)))
 
 
-_OF_TYPE: dict[tuple[str, int], Make] = {
+_OP_BY_TYPE: dict[tuple[str, int], MakeOp] = {
     ("TINYINT", wt.TINY): _tinyint,
     ("SMALLINT", wt.SHORT): partial(_integer, 2),
     ("MEDIUMINT", wt.INT24): partial(_integer, 3),
@@ -175,7 +175,7 @@ _OF_TYPE: dict[tuple[str, int], Make] = {
 }
 
 
-def require_unchanged(column: Column, options: DecoderOptions) -> None:
+def require_plain_values(column: Column, options: DecoderOptions) -> None:
     """Leave a column to Python whose values are not shown as they are stored.
 
     Args:
@@ -187,16 +187,16 @@ def require_unchanged(column: Column, options: DecoderOptions) -> None:
     """
     if options.custom(column) is not None:
         raise Declined(f"a converter handles column {column.name}")
-    change = options.treatment(column).change
-    if change is not None and constant_text(change) is None:
+    value_change = options.treatment(column).change
+    if value_change is not None and constant_text(value_change) is None:
         raise Declined(f"column {column.name} is cut or hashed")
 
 
-def op_of(request: Request) -> Op | None:
+def binlog_op(request: ColumnRequest) -> Op | None:
     """Return what the kernel does with a column's values, or None where it has nothing for them.
 
     Args:
         request: The column.
     """
-    make = _OF_TYPE.get((request.column.type_name, request.wire.code))
-    return None if make is None else make(request)
+    make_op = _OP_BY_TYPE.get((request.column.type_name, request.wire.code))
+    return None if make_op is None else make_op(request)

@@ -18,28 +18,28 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import op_of
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import binlog_op
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 log = logging.getLogger(__name__)
 # buffer, first row, end, text before the row number, text behind it, the number, records: rows, or why it declines
-Rows = Callable[[Buffer, int, int, str, str, int, list[Any]], int]
-GivenColumn = tuple[bytes, bytes | None, bool, bytes | None, str, list[int], list[bytes]]
+DecodeEvent = Callable[[Buffer, int, int, str, str, int, list[Any]], int]
+ColumnPlan = tuple[bytes, bytes | None, bool, bytes | None, str, list[int], list[bytes]]
 """Label, NULL if it can stand, whether it is in the value, constant, operation."""
 _BYTES = "latin-1"
 
 
-def unknown(column: Column) -> Declined:
+def unsupported_column(column: Column) -> Declined:
     """Return why a table with a column that the kernel has nothing for is declined."""
     kind = f"{column.type_name} {column.charset}" if column.charset else column.type_name
     return Declined(f"column {column.name} is {kind}")
 
 
-class NativeDecoder(RowDecoder):
+class NativeRowDecoder(RowDecoder):
     """Decode the row events of one table version, as ``RowDecoder`` does.
 
     Args:
@@ -50,7 +50,7 @@ class NativeDecoder(RowDecoder):
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
         dialect: How records are put together.
-        heads: What keys and values begin with; None for what ``envelope`` says.
+        prefixes: What keys and values begin with; None for what ``envelope`` says.
         owned: Tells rows whose records are wanted; None for all.
 
     Raises:
@@ -70,24 +70,26 @@ class NativeDecoder(RowDecoder):
         module: Any,
         tally: Tally | None = None,
         dialect: Dialect = JSON,
-        heads: tuple[str, str] | None = None,
+        prefixes: tuple[str, str] | None = None,
         owned: OwnedKeys | None = None,
     ) -> None:
-        super().__init__(table, wires, options, envelope, dialect, heads, owned)
+        super().__init__(table, wires, options, envelope, dialect, prefixes, owned)
         if options.flat and not self.flat_rows:
             raise Declined("records are those of another protocol")
-        columns = [self._given(*given, options) for given in zip(table.columns, wires, self._columns, strict=True)]
+        columns = [
+            self._column_plan(*given, options) for given in zip(table.columns, wires, self._columns, strict=True)
+        ]
         self._tally = tally or Tally(module.Tally())
-        made = self._plan(module, columns, options)
-        if made is None:
+        plan = self._plan(module, columns, options)
+        if plan is None:
             raise Declined("the kernel does not know one of its columns")
-        self._failed = False
-        self.plan = made
-        self._native: dict[str, Rows] = {"c": made.write, "u": made.update, "d": made.delete}
+        self._kernel_failed = False
+        self.plan = plan
+        self._native: dict[str, DecodeEvent] = {"c": plan.write, "u": plan.update, "d": plan.delete}
         for op in options.skipped_ops:
             self._native.pop(op, None)
 
-    def _plan(self, module: Any, columns: list[GivenColumn], options: DecoderOptions) -> Any:
+    def _plan(self, module: Any, columns: list[ColumnPlan], options: DecoderOptions) -> Any:
         """Return the kernel's part, or None where it does not know a column.
 
         Raises:
@@ -100,7 +102,7 @@ class NativeDecoder(RowDecoder):
             self._number is not None,
             options.tombstones,
             self._tally.native,
-            None if self._owned is None else (self._owned.partitions, sorted(self._owned.mine)),
+            None if self._owned is None else (self._owned.partition_count, sorted(self._owned.own_partitions)),
         )
 
     @property
@@ -108,16 +110,16 @@ class NativeDecoder(RowDecoder):
         """The operation letters of events that the kernel decodes."""
         return self._native.keys()
 
-    def texts_around(self, ctx: EventContext, op: str) -> tuple[str, str]:
+    def row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
         """Return what stands before the row number and behind it, byte text.
 
         Args:
             ctx: Text around the rows.
             op: Operation letter.
         """
-        return self._around(ctx, op)
+        return self._row_texts(ctx, op)
 
-    def _given(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> GivenColumn:
+    def _column_plan(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
         """Return what the kernel is told of a column.
 
         Raises:
@@ -127,9 +129,9 @@ class NativeDecoder(RowDecoder):
             raise Declined(f"a converter handles column {column.name}")
         if code.change is not None:
             raise Declined(f"column {column.name} is cut or hashed")
-        op = op_of(Request(column, wire, options, code.null))
+        op = binlog_op(ColumnRequest(column, wire, options, code.null))
         if op is None:
-            raise unknown(column)
+            raise unsupported_column(column)
         constant = None if code.constant is None else code.constant.encode(_BYTES)
         label, null = code.label.encode(_BYTES), code.null.encode(_BYTES)
         return label, null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
@@ -138,9 +140,9 @@ class NativeDecoder(RowDecoder):
         """Return what stands around keys, images and their members."""
         dialect = self._dialect
         texts = (
-            self._key_wrap[0] + dialect.key.head,
-            self._key_more + dialect.key.tail + self._key_wrap[1],
-            self._value_wrap[0],
+            self._key_wrapper[0] + dialect.key.opening,
+            self._extra_key_members + dialect.key.closing + self._key_wrapper[1],
+            self._value_wrapper[0],
             dialect.insert(),
             dialect.before,
             dialect.after,
@@ -175,18 +177,18 @@ class NativeDecoder(RowDecoder):
             out: Gets the records.
         """
         decode, first = self._native.get(op), ctx.first_row
-        # A number without a text (HiddenRow) is one of Python's.
+        # A number without a text (UnnumberedRow) is one of Python's.
         if decode is None:
-            if self._failed:
-                self._tally.left("defect")
+            if self._kernel_failed:
+                self._tally.count_fallback("defect")
             return -1
         if type(first) is not int:
-            self._tally.left("row_number")
+            self._tally.count_fallback("row_number")
             return -1
-        before, behind = self._around(ctx, op)
-        rows = decode(buf, pos, end, before, behind, first, out)
+        before, after = self._row_texts(ctx, op)
+        rows = decode(buf, pos, end, before, after, first, out)
         if rows == PANIC:
-            self._failed = True
+            self._kernel_failed = True
             self._native.clear()
             log.warning(
                 "rows of %s are decoded in Python from %s on: the native kernel failed", self.table.id, ctx.where

@@ -14,9 +14,9 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import constant_text
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TIMES_OF_DAY, datetime_unit, time_unit
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, require_unchanged
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK, pieces
-from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes, schema_wrap
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, require_plain_values
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import JSON_MARK, split_marks
+from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes, schema_wrapper
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.selected_columns import included_columns
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
@@ -25,26 +25,26 @@ from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TY
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
-GivenText = tuple[bool, bytes, str, list[int], list[bytes]]
+TextColumnPlan = tuple[bool, bytes, str, list[int], list[bytes]]
 """Whether a column may be NULL, the text of NULL, its operation."""
 
 
-class _Request(NamedTuple):
+class _TextOpRequest(NamedTuple):
     column: Column
     options: DecoderOptions
     null: str
 
 
-def _integer(request: _Request) -> Op:
+def _integer(request: _TextOpRequest) -> Op:
     return Op("plain" if request.column.zerofill else "copy")
 
 
-def _tinyint(request: _Request) -> Op:
+def _tinyint(request: _TextOpRequest) -> Op:
     test = request.options.boolean_test(request.column)
     return _integer(request) if test is None else Op("boolean", (int(test == "> 0"),))
 
 
-def _bigint(request: _Request) -> Op:
+def _bigint(request: _TextOpRequest) -> Op:
     if not request.column.unsigned:
         return _integer(request)
     if request.options.bigint_unsigned_mode == "precise":
@@ -52,45 +52,45 @@ def _bigint(request: _Request) -> Op:
     return Op("wrapped", (int(request.column.zerofill),))
 
 
-def _decimal(request: _Request) -> Op:
+def _decimal(request: _TextOpRequest) -> Op:
     return Op(f"decimal_{request.options.decimal_mode}", (request.column.scale or 0,))
 
 
-def _float(request: _Request) -> Op:
+def _float(request: _TextOpRequest) -> Op:
     return Op("float" if request.options.single_float(request.column) else "double")
 
 
-def _double(request: _Request) -> Op:
+def _double(request: _TextOpRequest) -> Op:
     return Op("double_as_float" if request.options.single_float(request.column) else "double")
 
 
-def _bit(request: _Request) -> Op:
+def _bit(request: _TextOpRequest) -> Op:
     return Op("bit" if (request.column.length or 1) == 1 else "bits")
 
 
-def _string(request: _Request) -> Op:
+def _string(request: _TextOpRequest) -> Op:
     if request.column.charset == "binary":
         return Op(request.options.binary_mode)
     return Op("text", (int(request.column.type_name == "CHAR"),))
 
 
-def _clock(kind: str, request: _Request) -> Op:
+def _clock(kind: str, request: _TextOpRequest) -> Op:
     column, options = request.column, request.options
-    mode, digits, of_day = options.time_mode, column.length or 0, 0
+    mode, digits, day_mode = options.time_mode, column.length or 0, 0
     iso = mode == "isostring"
     unit = 0 if iso or kind in ("date", "timestamp") else datetime_unit(mode, digits)
     if kind == "date":
         unit = 0 if iso else 1000
     if kind == "time":
-        of_day = 1 + TIMES_OF_DAY.index(mode) if mode in TIMES_OF_DAY else 0
-        unit = 0 if of_day else time_unit(mode, digits)
+        day_mode = 1 + TIMES_OF_DAY.index(mode) if mode in TIMES_OF_DAY else 0
+        unit = 0 if day_mode else time_unit(mode, digits)
     epoch = {"date": '"1970-01-01Z"' if iso else "0", "datetime": '"1970-01-01T00:00:00Z"' if iso else "0"}
     zero = request.null if column.nullable else epoch.get(kind, '"1970-01-01T00:00:00Z"')
-    numbers = (digits, unit, int(options.time_adjuster), int(column.nullable), of_day)
+    numbers = (digits, unit, int(options.time_adjuster), int(column.nullable), day_mode)
     return Op(kind, numbers, (zero.encode(_BYTES), request.null.encode(_BYTES)))
 
 
-_OF_TYPE: dict[str, Callable[[_Request], Op]] = {
+_OP_BY_TYPE: dict[str, Callable[[_TextOpRequest], Op]] = {
     **dict.fromkeys(("SMALLINT", "MEDIUMINT", "INT"), _integer),
     **dict.fromkeys(COLLATED_TYPES, _string),
     **dict.fromkeys(BINARY_TYPES, lambda request: Op(request.options.binary_mode)),
@@ -126,11 +126,11 @@ def text_op(column: Column, options: DecoderOptions, null: str) -> Op:
     Raises:
         Declined: It has nothing for them.
     """
-    require_unchanged(column, options)
-    make = _OF_TYPE.get(column.type_name)
-    if make is None:
+    require_plain_values(column, options)
+    make_op = _OP_BY_TYPE.get(column.type_name)
+    if make_op is None:
         raise Declined(f"column {column.name} is {column.type_name}")
-    return make(_Request(column, options, null))
+    return make_op(_TextOpRequest(column, options, null))
 
 
 def null_text(column: Column, options: DecoderOptions, envelope: EnvelopeText) -> str:
@@ -144,7 +144,7 @@ def null_text(column: Column, options: DecoderOptions, envelope: EnvelopeText) -
     return to_byte_text(envelope.null_text.get(column.name, "null")) if options.replace_null_with_default else "null"
 
 
-class NativeText:
+class NativeTextDecoder:
     """Read row packets of one table, as the decoder does that ``compile_text_decoder`` makes.
 
     Args:
@@ -155,7 +155,7 @@ class NativeText:
         columns: The columns that the SELECT gives, in its order.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
-        heads: What keys and values begin with; None for what ``envelope`` says.
+        prefixes: What keys and values begin with; None for what ``envelope`` says.
 
     Attributes:
         now: The time in nanoseconds that records of ``many`` tell; 0 for that of the clock.
@@ -168,7 +168,7 @@ class NativeText:
     dialect: Dialect = JSON
     sign = JSON_MARK
     """What stands around the names of marks in texts behind rows."""
-    punctuation: tuple[str, ...] = ()
+    delimiters: tuple[str, ...] = ()
     """What stands before, between and behind the members of an image; empty for those of JSON."""
 
     def __init__(
@@ -180,7 +180,7 @@ class NativeText:
         columns: tuple[Column, ...],
         module: Any,
         tally: Tally | None = None,
-        heads: tuple[str, str] | None = None,
+        prefixes: tuple[str, str] | None = None,
     ) -> None:
         if options.flat:
             raise Declined("records are those of another protocol")
@@ -188,30 +188,30 @@ class NativeText:
         self.plain, self._table, self._op = plain, table, options.read_op
         self._tally = tally or Tally(module.Tally())
         self._after_row = dialect.after_row(options)
-        wraps = (*schema_wrap(envelope.key_schema), *schema_wrap(envelope.value_schema))
-        if heads is not None:
-            wraps = (heads[0], "", heads[1], "")
-        self._before, self._tail = dialect.behind("r"), wraps[3]
+        wrappers = (*schema_wrapper(envelope.key_schema), *schema_wrapper(envelope.value_schema))
+        if prefixes is not None:
+            wrappers = (prefixes[0], "", prefixes[1], "")
+        self._before, self._tail = dialect.before_source("r"), wrappers[3]
         texts = (
-            wraps[0] + dialect.key.head,
-            dialect.key_members(options) + dialect.key.tail + wraps[1],
-            wraps[2] + dialect.insert(),
-            *self.punctuation,
+            wrappers[0] + dialect.key.opening,
+            dialect.key_members(options) + dialect.key.closing + wrappers[1],
+            wrappers[2] + dialect.insert(),
+            *self.delimiters,
         )
         keys = [table.columns[i] for i in key_indexes(table, options)]
-        made = module.text_plan(
-            [self._given(column, options, null_text(column, options, envelope)) for column in columns],
+        plan = module.text_plan(
+            [self._column_plan(column, options, null_text(column, options, envelope)) for column in columns],
             [self._member(column, options, columns) for column in included_columns(table, options)],
             [(self._label(column, options), columns.index(column), b"") for column in keys],
             [text.encode(_BYTES) for text in texts],
             self._tally.native,
         )
-        if made is None:
+        if plan is None:
             raise Declined("the kernel does not know one of its columns")
-        self._row: Callable[..., int] | None = made.row
-        self._rows: Callable[..., tuple[int, int]] = made.rows
+        self._row: Callable[..., int] | None = plan.row
+        self._rows: Callable[..., tuple[int, int]] = plan.rows
 
-    def _given(self, column: Column, options: DecoderOptions, null: str) -> GivenText:
+    def _column_plan(self, column: Column, options: DecoderOptions, null: str) -> TextColumnPlan:
         """Return what the kernel is told of a column of the SELECT.
 
         Raises:
@@ -221,7 +221,7 @@ class NativeText:
         return column.nullable, null.encode(_BYTES), op.name, list(op.numbers), list(op.texts)
 
     def _label(self, column: Column, options: DecoderOptions) -> bytes:
-        return label(column, options) if self.dialect.image.comma else b""
+        return member_label(column, options) if self.dialect.image.separator else b""
 
     def _member(
         self, column: Column, options: DecoderOptions, columns: tuple[Column, ...]
@@ -248,31 +248,32 @@ class NativeText:
         """
         row, number = self._row, ctx.first_row
         if row is None:
-            self._tally.left("defect")
+            self._tally.count_fallback("defect")
             return -1
         if type(number) is not int:
-            self._tally.left("row_number")
+            self._tally.count_fallback("row_number")
             return -1
-        found = row(packet, pos, *self._around(ctx), number, out)
-        if found == PANIC:
-            self._failed(ctx)
-        return found
+        appended = row(packet, pos, *self._row_texts(ctx), number, out)
+        if appended == PANIC:
+            self._disable_kernel(ctx)
+        return appended
 
-    def _around(self, ctx: EventContext) -> tuple[str, str]:
+    def _row_texts(self, ctx: EventContext) -> tuple[str, str]:
         """Return what stands before the row number and behind it, byte text."""
-        before, behind = self._before + ctx.src_head, self._after_row(ctx, self._op)
-        if self.dialect.foreign and not (before.isascii() and behind.isascii()):
-            before, behind = to_byte_text(before), to_byte_text(behind)
-        return before, behind + self._tail
+        before, after = self._before + ctx.src_head, self._after_row(ctx, self._op)
+        if self.dialect.needs_byte_text and not (before.isascii() and after.isascii()):
+            before, after = to_byte_text(before), to_byte_text(after)
+        return before, after + self._tail
 
-    def many(self, data: bytes, at: int, most: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
+    def many(self, data: bytes, at: int, max_rows: int, ctx: EventContext, out: list[Any]) -> tuple[int, int]:
         """Append the records of rows up to the first one that is left to Python, or a megabyte of them.
 
         Args:
             data: Rows, each behind the 4-byte header of its packet.
             at: Offset of the first header.
-            most: Number of rows.
-            ctx: What their records have in common; what stands behind the operation has marks (``native_walk.NOW``).
+            max_rows: Number of rows.
+            ctx: What their records have in common; what stands behind the operation has marks
+                (``native_transactions.CURRENT_TIME``).
             out: Gets the records.
 
         Returns:
@@ -280,19 +281,19 @@ class NativeText:
         """
         if self._row is None or type(ctx.first_row) is not int:
             return 0, at
-        before, behind = self._around(ctx)
-        rows, at = self._rows(data, at, most, before, pieces(behind, self.sign), ctx.first_row, self.now, out)
+        before, after = self._row_texts(ctx)
+        rows, at = self._rows(data, at, max_rows, before, split_marks(after, self.sign), ctx.first_row, self.now, out)
         if rows == PANIC:
-            self._failed(ctx)
+            self._disable_kernel(ctx)
         return max(rows, 0), at
 
-    def _failed(self, ctx: EventContext) -> None:
+    def _disable_kernel(self, ctx: EventContext) -> None:
         self._row = None
         where = (self._table.id, ctx.where)
         log.warning("rows of %s are decoded in Python from %s on: the native kernel failed", *where)
 
 
-def label(column: Column, options: DecoderOptions) -> bytes:
+def member_label(column: Column, options: DecoderOptions) -> bytes:
     """Return what stands before a column's value in JSON.
 
     Args:
@@ -302,7 +303,7 @@ def label(column: Column, options: DecoderOptions) -> bytes:
     return (quote_byte_text(field_name(column.name, options.field_names)) + ":").encode(_BYTES)
 
 
-def counted(plain: TextDecoder, tally: Tally, reason: str) -> TextDecoder:
+def counting_fallbacks(plain: TextDecoder, tally: Tally, reason: str) -> TextDecoder:
     """Return a decoder that counts its rows as left to Python.
 
     Args:
@@ -312,13 +313,13 @@ def counted(plain: TextDecoder, tally: Tally, reason: str) -> TextDecoder:
     """
 
     def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
-        tally.left(reason)
+        tally.count_fallback(reason)
         plain(packet, pos, ctx, out)
 
     return decode
 
 
-def text_decoder(
+def choose_text_decoder(
     plain: TextDecoder,
     table: Table,
     options: DecoderOptions,
@@ -340,7 +341,7 @@ def text_decoder(
     if module is None:
         return plain
     try:
-        return NativeText(plain, table, options, envelope, columns, module, tally)
+        return NativeTextDecoder(plain, table, options, envelope, columns, module, tally)
     except Declined as reason:
         log.info("rows of %s are decoded in Python: %s", table.id, reason)
-    return plain if tally is None else counted(plain, tally, "table")
+    return plain if tally is None else counting_fallbacks(plain, tally, "table")

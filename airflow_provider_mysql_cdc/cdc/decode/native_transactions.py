@@ -11,25 +11,25 @@ import logging
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.binlog.rows_header import DELETE_ROWS, UPDATE_ROWS, WRITE_ROWS, usual_headers
+from airflow_provider_mysql_cdc.cdc.binlog.rows_header import DELETE_ROWS, UPDATE_ROWS, WRITE_ROWS, common_headers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import PANIC, Tally
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeDecoder
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import NativeRowDecoder
 
 log = logging.getLogger(__name__)
-OVER, CUT, LEFT = 0, 1, -1
+BATCH_FULL, TRUNCATED, DECLINED = 0, 1, -1
 """Why a walk ended: there are many records, a transaction is not there as a whole, or is for Python."""
 JSON_MARK, BINARY_MARK = "\0", "\u0100"
 """What stands around the names of places: JSON holds no such character, and byte text none beyond a byte."""
-_MOST_TABLES = 4_000
+_MAX_TABLES = 4_000
 """Tables beyond are left to the loop of events until structures change: each takes some kilobytes."""
-_MOST_BYTES = 1 << 20
+_MAX_BYTES = 1 << 20
 """Bytes of records after which a walk ends, so that they can be produced and committed."""
 _OPERATIONS = (("c", WRITE_ROWS), ("u", UPDATE_ROWS), ("d", DELETE_ROWS))
-Pieces = list[tuple[bytes, str]]
+MarkedPieces = list[tuple[bytes, str]]
 
 
-class Marked(NamedTuple):
+class MarkedContext(NamedTuple):
     """Hold the texts around rows with marks in place of what differs from event to event.
 
     Args:
@@ -41,7 +41,7 @@ class Marked(NamedTuple):
     sign: str = JSON_MARK
 
 
-class Clock:
+class MarkedTime:
     """Stand for a time in a text: a whole share of it leaves the mark of that share.
 
     Args:
@@ -62,8 +62,8 @@ class Clock:
         return str(self)
 
 
-COMMIT = Clock("micros", {1_000_000: "seconds", 1000: "millis"})
-NOW = Clock("now_nanos", {1_000_000: "now_millis", 1000: "now_micros"})
+COMMIT_TIME = MarkedTime("micros", {1_000_000: "seconds", 1000: "millis"})
+CURRENT_TIME = MarkedTime("now_nanos", {1_000_000: "now_millis", 1000: "now_micros"})
 
 
 def mark(name: str, sign: str = JSON_MARK) -> str:
@@ -76,7 +76,7 @@ def mark(name: str, sign: str = JSON_MARK) -> str:
     return f"{sign}{name}{sign}"
 
 
-def pieces(text: str, sign: str = JSON_MARK) -> Pieces:
+def split_marks(text: str, sign: str = JSON_MARK) -> MarkedPieces:
     """Return a text with marks as the kernel takes it: literal pieces, each with the mark behind it.
 
     Args:
@@ -87,34 +87,35 @@ def pieces(text: str, sign: str = JSON_MARK) -> Pieces:
     return [(parts[i].encode("latin-1"), parts[i + 1]) for i in range(0, len(parts), 2)]
 
 
-class Walked(NamedTuple):
+class NativeTransactions(NamedTuple):
     """Tell what a walk found.
 
     Args:
         at: Offset behind it.
         pos: Position behind it.
-        why: Why it ended.
+        end_reason: Why it ended.
         segments: Routes with records of one partition, of each partition in binlog order, and the partition; where
             events are told apart the GTID and the number of the row event in the transaction, from 1, else None and 0;
             and the bytes of keys and values.
         gtids: Runs of transactions: a server's UUID, the first number and the one behind the last.
-        last: Server id, GTID, commit time in microseconds and thread of the last transaction; None when there is none.
+        last_transaction: Server id, GTID, commit time in microseconds and thread of the last transaction; None when
+            there is none.
     """
 
     at: int
     pos: int
-    why: int
+    end_reason: int
     segments: list[tuple[Any, list[Any], int, str | None, int, int]]
     gtids: list[tuple[str, int, int]]
-    last: tuple[int, str | None, int, int] | None
+    last_transaction: tuple[int, str | None, int, int] | None
 
     @property
     def cut(self) -> bool:
         """Whether more bytes may bring more transactions."""
-        return self.why == CUT
+        return self.end_reason == TRUNCATED
 
 
-class NativeWalker:
+class NativeTransactionDecoder:
     """Walk transactions.
 
     Args:
@@ -129,51 +130,55 @@ class NativeWalker:
 
     def __init__(self, module: Any, tally: Tally, *, by_event: bool = False) -> None:
         self._walker, self.by_event = module.Walker(tally.native, by_event), by_event
-        self._met: set[bytes] = set()
+        self._seen_tables: set[bytes] = set()
         self.failed = False
         self.now = 0
 
-    def wants(self, table_map: bytes) -> bool:
+    def needs_table(self, table_map: bytes) -> bool:
         """Return whether there is something to learn of a table.
 
         Args:
             table_map: As for ``learn``.
         """
-        return table_map not in self._met and len(self._met) < _MOST_TABLES
+        return table_map not in self._seen_tables and len(self._seen_tables) < _MAX_TABLES
 
-    def learn(self, table_map: bytes, route: Any, decoder: Any, around: Marked | None, partitions: int = 1) -> None:
+    def learn(
+        self, table_map: bytes, table_route: Any, decoder: Any, context: MarkedContext | None, partitions: int = 1
+    ) -> None:
         """Take over what rows behind a TABLE_MAP become, where the kernel can decode them.
 
         Args:
             table_map: The event's body behind the table's number.
-            route: Given back with the records.
+            table_route: Given back with the records.
             decoder: The table's decoder; None for rows that nobody wants.
-            around: Texts around the rows; None where they cannot be told ahead.
+            context: Texts around the rows; None where they cannot be told ahead.
             partitions: Partition count of the topic.
         """
-        self._met.add(table_map)
+        self._seen_tables.add(table_map)
         rows, texts = None, [None, None, None]
         if decoder is not None:
-            if not isinstance(decoder, NativeDecoder) or around is None or type(around.ctx.first_row) is not int:
+            if not isinstance(decoder, NativeRowDecoder) or context is None or type(context.ctx.first_row) is not int:
                 return
-            rows, texts = decoder.plan, list(self._texts(decoder, around))
-        self._walker.learn(table_map, route, rows, texts, partitions)
+            rows, texts = decoder.plan, list(self._texts(decoder, context))
+        self._walker.learn(table_map, table_route, rows, texts, partitions)
 
-    def _texts(self, decoder: NativeDecoder, around: Marked) -> Iterator[Any]:
-        heads = usual_headers(len(decoder.table.columns))
+    def _texts(self, decoder: NativeRowDecoder, context: MarkedContext) -> Iterator[Any]:
+        headers = common_headers(len(decoder.table.columns))
         for op, kind in _OPERATIONS:
-            if op not in decoder.operations or kind not in heads:
+            if op not in decoder.operations or kind not in headers:
                 yield None
                 continue
-            before, behind = decoder.texts_around(around.ctx, op)
-            yield pieces(before, around.sign), pieces(behind, around.sign), heads[kind]
+            before, after = decoder.row_texts(context.ctx, op)
+            yield split_marks(before, context.sign), split_marks(after, context.sign), headers[kind]
 
     def forget(self) -> None:
         """Know no table any more: structures have changed."""
-        self._met.clear()
+        self._seen_tables.clear()
         self._walker.forget()
 
-    def walk(self, chunk: bytes, at: int, file: str, pos: int, limit: int, tail: int) -> Walked:
+    def decode_transactions(
+        self, chunk: bytes, at: int, file: str, pos: int, limit: int, checksum_size: int
+    ) -> NativeTransactions:
         """Walk transactions until their records are many, or one is for Python.
 
         Args:
@@ -182,10 +187,12 @@ class NativeWalker:
             file: Binlog file.
             pos: Position of that event.
             limit: No event ends behind this position.
-            tail: Bytes of checksum behind each event.
+            checksum_size: Bytes of checksum behind each event.
         """
-        found = Walked(*self._walker.walk(chunk, at, file, pos, limit, tail, _MOST_BYTES, self.now))
-        if found.why == PANIC:
+        decoded = NativeTransactions(
+            *self._walker.walk(chunk, at, file, pos, limit, checksum_size, _MAX_BYTES, self.now)
+        )
+        if decoded.end_reason == PANIC:
             self.failed = True
             log.warning("transactions are read event by event from %s:%d on: the native kernel failed", file, pos)
-        return found
+        return decoded

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import Salvage
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 Buffer = bytes | bytearray
@@ -36,7 +36,7 @@ class RowFunctions(Protocol):
     def key_bytes(self, key: str | None) -> bytes | None:
         """Return a record key in JSON."""
 
-    def salvage(self) -> Salvage:
+    def partial_decoder(self) -> PartialRowDecoder:
         """Return what reads rows value by value."""
 
 

@@ -20,16 +20,16 @@ def selected_columns(table: Table, options: DecoderOptions | None = None) -> tup
     if options is None:
         return table.columns
     keys = {table.columns[i] for i in key_indexes(table, options)}
-    shown = {c for c in included_columns(table, options) if constant_text(options.treatment(c).change) is None}
-    return tuple(c for c in table.columns if c in keys or c in shown) or table.columns[:1]
+    read_values = {c for c in included_columns(table, options) if constant_text(options.treatment(c).change) is None}
+    return tuple(c for c in table.columns if c in keys or c in read_values) or table.columns[:1]
 
 
 def included_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
     """Return the columns of the value in table order."""
     if options.included is None:
         return table.columns
-    wanted = {name.lower() for name in options.included}
-    return tuple(c for c in table.columns if c.name.lower() in wanted)
+    names = {name.lower() for name in options.included}
+    return tuple(c for c in table.columns if c.name.lower() in names)
 
 
 def select_list(table: Table, options: DecoderOptions | None = None) -> str:

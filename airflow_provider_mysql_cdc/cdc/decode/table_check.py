@@ -12,10 +12,10 @@ from typing import NoReturn
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType, wire_type
-from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_BYTES, charset_by_id
+from airflow_provider_mysql_cdc.cdc.ddl.collations import MAX_CHARACTER_BYTES, charset_by_id
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
-from airflow_provider_mysql_cdc.cdc.model.interning import Alike, alike
+from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.table import COLLATED_TYPES, Column, Table
 
 _INTEGERS = {"TINYINT": wt.TINY, "SMALLINT": wt.SHORT, "MEDIUMINT": wt.INT24, "INT": wt.LONG, "BIGINT": wt.LONGLONG}
@@ -27,15 +27,15 @@ _SPATIAL = (
     "GEOMETRY", "POINT", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
 )  # fmt: skip
 _NUMERIC = (*_INTEGERS, "DECIMAL", "FLOAT", "DOUBLE")
-_AGREED: set[tuple[Alike[tuple[Column, ...]], bytes]] = set()
+_MATCHED: set[tuple[Interned[tuple[Column, ...]], bytes]] = set()
 """Columns that were found as a TABLE_MAP announces them; thousands of tables may be alike in both."""
-_ROOM = 1_024
+_MAX_MATCHED = 1_024
 
 
 def _bytes_per_character(column: Column) -> int:
     if column.type_name in ("BINARY", "VARBINARY"):
         return 1
-    return MAX_BYTES.get(column.charset or "utf8mb4", 4)
+    return MAX_CHARACTER_BYTES.get(column.charset or "utf8mb4", 4)
 
 
 def _fixed(code: int, a: int = 0) -> Callable[[Column], tuple[WireType, ...]]:
@@ -72,7 +72,7 @@ def _set(column: Column) -> tuple[WireType, ...]:
     return (WireType(wt.SET, size if size <= 4 else 8),)
 
 
-_EXPECTED: dict[str, Callable[[Column], tuple[WireType, ...]]] = {
+_WIRE_TYPES: dict[str, Callable[[Column], tuple[WireType, ...]]] = {
     **{name: _fixed(code) for name, code in _INTEGERS.items()},
     **{name: _fixed(wt.BLOB, size) for name, size in _BLOB_PREFIX.items()},
     **dict.fromkeys(_SPATIAL, _fixed(wt.GEOMETRY, 4)),
@@ -96,7 +96,7 @@ _EXPECTED: dict[str, Callable[[Column], tuple[WireType, ...]]] = {
 }
 
 
-def _refuse(table: Table, what: str, why: str) -> NoReturn:
+def _raise_mismatch(table: Table, what: str, why: str) -> NoReturn:
     raise SchemaMismatchError(
         f"{what} of table {table.id} in the binlog is not what the schema history says",
         where=str(table.id),
@@ -115,7 +115,9 @@ def require_width(table: Table, width: int) -> None:
         SchemaMismatchError: When the numbers differ.
     """
     if len(table.columns) != width:
-        _refuse(table, "The number of columns", f"{len(table.columns)} columns are known, the binlog has {width}")
+        _raise_mismatch(
+            table, "The number of columns", f"{len(table.columns)} columns are known, the binlog has {width}"
+        )
 
 
 def check_table_map(table: Table, table_map: TableMap) -> None:
@@ -128,74 +130,84 @@ def check_table_map(table: Table, table_map: TableMap) -> None:
     Raises:
         SchemaMismatchError: Names the first column that differs.
     """
-    both = alike(table.columns), table_map.layout
-    if both in _AGREED:
+    checked = interned(table.columns), table_map.layout
+    if checked in _MATCHED:
         return
     _check(table, table_map)
     if not table_map.layout:
         return
-    if len(_AGREED) >= _ROOM:
-        _AGREED.clear()
-    _AGREED.add(both)
+    if len(_MATCHED) >= _MAX_MATCHED:
+        _MATCHED.clear()
+    _MATCHED.add(checked)
 
 
 def _check(table: Table, table_map: TableMap) -> None:
     require_width(table, len(table_map.column_types))
     for column, code, meta in zip(table.columns, table_map.column_types, table_map.column_meta, strict=True):
-        found = wire_type(code, meta)
-        make = _EXPECTED.get(column.type_name)
-        expected = make(column) if make else ()
-        if found not in expected:
-            _refuse(
+        actual = wire_type(code, meta)
+        expected_types = _WIRE_TYPES.get(column.type_name)
+        expected = expected_types(column) if expected_types else ()
+        if actual not in expected:
+            _raise_mismatch(
                 table,
                 f"Column {column.name}",
-                f"{column.type_name} is expected as one of {[tuple(e) for e in expected]}, found {tuple(found)} "
+                f"{column.type_name} is expected as one of {[tuple(e) for e in expected]}, found {tuple(actual)} "
                 "(type number, length or precision, scale)",
             )
-    for check in (_names, _nulls, _signs, _charsets, _members):
+    for check in (_check_names, _check_nullability, _check_signedness, _check_charsets, _check_members):
         check(table, table_map)
 
 
-def _names(table: Table, table_map: TableMap) -> None:
+def _check_names(table: Table, table_map: TableMap) -> None:
     for column, name in zip(table.columns, table_map.names or (), strict=False):
         if column.name.lower() != name.lower():
-            _refuse(table, f"Column {column.position}", f"it is known as {column.name}, the binlog calls it {name}")
+            _raise_mismatch(
+                table, f"Column {column.position}", f"it is known as {column.name}, the binlog calls it {name}"
+            )
 
 
-def _nulls(table: Table, table_map: TableMap) -> None:
+def _check_nullability(table: Table, table_map: TableMap) -> None:
     for index, column in enumerate(table.columns):
-        found = table_map.nullable(index)
-        if column.nullable != found:
-            _refuse(table, f"Column {column.name}", f"nullable is known as {column.nullable}, the binlog has {found}")
+        nullable = table_map.nullable(index)
+        if column.nullable != nullable:
+            _raise_mismatch(
+                table, f"Column {column.name}", f"nullable is known as {column.nullable}, the binlog has {nullable}"
+            )
 
 
-def _signs(table: Table, table_map: TableMap) -> None:
+def _check_signedness(table: Table, table_map: TableMap) -> None:
     for column, unsigned in zip(table.columns, table_map.unsigned or (), strict=False):
         if column.type_name in _NUMERIC and unsigned is not None and column.unsigned != unsigned:
-            _refuse(table, f"Column {column.name}", f"UNSIGNED is known as {column.unsigned}, the binlog: {unsigned}")
+            _raise_mismatch(
+                table, f"Column {column.name}", f"UNSIGNED is known as {column.unsigned}, the binlog: {unsigned}"
+            )
 
 
-def _charsets(table: Table, table_map: TableMap) -> None:
+def _check_charsets(table: Table, table_map: TableMap) -> None:
     for column, number in zip(table.columns, table_map.charsets or (), strict=False):
         name = None if number is None else charset_by_id(number)
         if column.type_name in COLLATED_TYPES and name is not None and name != column.charset:
-            _refuse(table, f"Column {column.name}", f"character set {column.charset} is known, the binlog has {name}")
+            _raise_mismatch(
+                table, f"Column {column.name}", f"character set {column.charset} is known, the binlog has {name}"
+            )
 
 
-def _members(table: Table, table_map: TableMap) -> None:
+def _check_members(table: Table, table_map: TableMap) -> None:
     for lists in (table_map.enum_members, table_map.set_members):
         for column, values in zip(table.columns, lists or (), strict=False):
             try:
-                known = () if values is None else tuple(_decoded(values, column))
+                members = () if values is None else tuple(_decoded_members(values, column))
             except UnicodeDecodeError as error:
-                _refuse(table, f"Column {column.name}", f"its members are not text in {column.charset}: {error}")
-            if values is not None and known != column.enum_values:
-                _refuse(
-                    table, f"Column {column.name}", f"members {column.enum_values} are known, the binlog has {known}"
+                _raise_mismatch(
+                    table, f"Column {column.name}", f"its members are not text in {column.charset}: {error}"
+                )
+            if values is not None and members != column.enum_values:
+                _raise_mismatch(
+                    table, f"Column {column.name}", f"members {column.enum_values} are known, the binlog has {members}"
                 )
 
 
-def _decoded(values: Iterable[bytes], column: Column) -> Iterable[str]:
+def _decoded_members(values: Iterable[bytes], column: Column) -> Iterable[str]:
     name = column.charset or "utf8mb4"
     for value in values:
         yield value.decode("latin-1") if name == "binary" else charset(name).decode(value)

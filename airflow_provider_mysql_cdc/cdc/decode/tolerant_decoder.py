@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
-from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import Salvage, Salvaged, Shape, shape_of
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import (
+    PartialRow,
+    PartialRowDecoder,
+    RowLayout,
+    row_layout,
+)
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer, RowFunctions
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
@@ -41,7 +46,7 @@ class BadRow(NamedTuple):
     failed: tuple[tuple[str, str], ...] = ()
 
 
-class Tolerant:
+class TolerantDecoder:
     """Offer a decoder's functions; rows that fail go to a list in place of stopping the event.
 
     Args:
@@ -51,7 +56,7 @@ class Tolerant:
 
     def __init__(self, decoder: RowFunctions, failed: list[BadRow]) -> None:
         self._decoder, self._failed = decoder, failed
-        self._salvage: Salvage = decoder.salvage()
+        self._partial_decoder: PartialRowDecoder = decoder.partial_decoder()
 
     def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
@@ -59,52 +64,52 @@ class Tolerant:
         Raises:
             ValueDecodeError: The event's structure does not hold, so the rows cannot be told apart.
         """
-        return self._try(self._decoder.write, "c", buf, pos, end, ctx, out)
+        return self._decode_event(self._decoder.write, "c", buf, pos, end, ctx, out)
 
     def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of an UPDATE_ROWS event; see ``write``."""
-        return self._try(self._decoder.update, "u", buf, pos, end, ctx, out)
+        return self._decode_event(self._decoder.update, "u", buf, pos, end, ctx, out)
 
     def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of a DELETE_ROWS event; see ``write``."""
-        return self._try(self._decoder.delete, "d", buf, pos, end, ctx, out)
+        return self._decode_event(self._decoder.delete, "d", buf, pos, end, ctx, out)
 
     def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of a PARTIAL_UPDATE_ROWS event; see ``write``."""
-        return self._try(self._decoder.partial_update, "p", buf, pos, end, ctx, out)
+        return self._decode_event(self._decoder.partial_update, "p", buf, pos, end, ctx, out)
 
-    def _try(
+    def _decode_event(
         self, decode: Callable[..., int], kind: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
     ) -> int:
-        made = len(out)
+        record_count = len(out)
         try:
             return decode(buf, pos, end, ctx, out)
         except ValueDecodeError as error:
-            del out[made:]
+            del out[record_count:]
             width = len(self._decoder.table.columns)
             size = (width + 7) // 8 * (2 if kind in "up" else 1)
             bitmaps = bytes(buf[pos - size : pos])
-            shape = shape_of(bitmaps, width, 2 if kind in "up" else 1, partial=kind == "p")
-            found = self._rows(bytes(buf[pos:end]), shape, error)
+            shape = row_layout(bitmaps, width, 2 if kind in "up" else 1, partial=kind == "p")
+            rows = self._partial_rows(bytes(buf[pos:end]), shape, error)
             first = ctx.first_row
             try:
                 at = 0
-                for number, row in enumerate(found, first):
+                for number, row in enumerate(rows, first):
                     ctx.first_row = number
-                    one = bitmaps + bytes(buf[pos + at : pos + row.end])
+                    row_event = bitmaps + bytes(buf[pos + at : pos + row.end])
                     at = row.end
-                    self._one(decode, kind, one, size, row, ctx, out)
+                    self._decode_row(decode, kind, row_event, size, row, ctx, out)
             finally:
                 ctx.first_row = first
-            return len(found)
+            return len(rows)
 
-    def _rows(self, data: bytes, shape: Shape, error: ValueDecodeError) -> list[Salvaged]:
+    def _partial_rows(self, data: bytes, shape: RowLayout, error: ValueDecodeError) -> list[PartialRow]:
         """Return all rows of an event, or raise the error when their bounds cannot be found."""
-        rows: list[Salvaged] = []
+        rows: list[PartialRow] = []
         pos = 0
         try:
             while pos < len(data) or not rows:  # a row of defaults has no bytes
-                rows.append(self._salvage.row(data, pos, shape))
+                rows.append(self._partial_decoder.row(data, pos, shape))
                 if rows[-1].end == pos and data:
                     raise ValueError("the rows have no bytes")
                 pos = rows[-1].end
@@ -112,21 +117,21 @@ class Tolerant:
             raise error from error.__cause__
         return rows
 
-    def _one(
+    def _decode_row(
         self,
         decode: Callable[..., int],
         kind: str,
-        one: bytes,
+        row_event: bytes,
         size: int,
-        row: Salvaged,
+        row: PartialRow,
         ctx: EventContext,
         out: list[Any],
     ) -> None:
-        made = len(out)
+        record_count = len(out)
         try:
-            decode(one, size, len(one), ctx, out)
+            decode(row_event, size, len(row_event), ctx, out)
         except ValueDecodeError as error:
-            del out[made:]
+            del out[record_count:]
             images = [_object(image) for image in row.images]
             self._failed.append(
                 BadRow(

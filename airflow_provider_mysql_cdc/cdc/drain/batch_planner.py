@@ -8,15 +8,15 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import is_whole, stamp
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import is_complete, with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, bytes_between, check_available, current_offset
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.job.topic_guard import is_elsewhere, topic_partitions
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, file_number, order
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.job.topic_guard import has_routed_topics, topic_partitions
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets, file_number
 from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
 
@@ -34,14 +34,14 @@ def choose_end(conn: Any, start: BinlogOffset, max_bytes: int) -> BinlogOffset:
     current = current_offset(conn)
     if max_bytes <= 0:
         return current
-    begin, total = file_number(start.file), 0
+    first_number, total = file_number(start.file), 0
     files = sorted(((file_number(name), name, size) for name, size in binary_logs(conn)), key=lambda f: f[0])
-    for (number, _, size), following in pairwise(files):
-        if number < begin:
+    for (number, _, size), next_file in pairwise(files):
+        if number < first_number:
             continue
-        total += size - (start.pos if number == begin else 0)
-        if total >= max_bytes and following[0] <= file_number(current.file):
-            return BinlogOffset(following[1], 4, None, current.server_uuid)
+        total += size - (start.pos if number == first_number else 0)
+        if total >= max_bytes and next_file[0] <= file_number(current.file):
+            return BinlogOffset(next_file[1], 4, None, current.server_uuid)
     return current
 
 
@@ -65,8 +65,8 @@ def range_bytes(conn: Any, start: BinlogOffset, end: BinlogOffset) -> int:
     return bytes_between(files, start, end)
 
 
-def assign(
-    partitions: Mapping[str, int], weights: Mapping[str, int], writers: int, first: Collection[str] = ()
+def assign_partitions(
+    partitions: Mapping[str, int], weights: Mapping[str, int], writers: int, first_writer_topics: Collection[str] = ()
 ) -> dict[str, tuple[int, ...]]:
     """Deal topics out to writers by the record counts of earlier batches.
 
@@ -77,33 +77,33 @@ def assign(
         partitions: Topic -> partition count.
         weights: Topic -> records in earlier batches.
         writers: Number of writers.
-        first: Topics that the first writer owns whole: it alone writes schema changes, transactions and heartbeats, and
-            transforms may route tables into their topics.
+        first_writer_topics: Topics that the first writer owns whole: it alone writes schema changes, transactions and
+            heartbeats, and transforms may route tables into their topics.
 
     Returns:
         Topic -> one writer index for each partition.
     """
     load = [0.0] * writers
     total = sum(max(weights.get(t, 0), 1) for t in partitions)
-    out: dict[str, tuple[int, ...]] = {}
+    assignment: dict[str, tuple[int, ...]] = {}
     for topic in sorted(partitions, key=lambda t: (-weights.get(t, 0), t)):
         weight, count = float(max(weights.get(topic, 0), 1)), partitions[topic]
-        if topic in first:
+        if topic in first_writer_topics:
             load[0] += weight
-            out[topic] = (0,) * count
+            assignment[topic] = (0,) * count
             continue
         if writers > 1 and count > 1 and weight > total / writers:
-            owners = []
+            partition_writers = []
             for _ in range(count):
-                owner = min(range(writers), key=lambda w: (load[w], w))
-                load[owner] += weight / count
-                owners.append(owner)
-            out[topic] = tuple(owners)
+                writer = min(range(writers), key=lambda w: (load[w], w))
+                load[writer] += weight / count
+                partition_writers.append(writer)
+            assignment[topic] = tuple(partition_writers)
             continue
-        owner = min(range(writers), key=lambda w: (load[w], w))
-        load[owner] += weight
-        out[topic] = (owner,) * count
-    return out
+        writer = min(range(writers), key=lambda w: (load[w], w))
+        load[writer] += weight
+        assignment[topic] = (writer,) * count
+    return assignment
 
 
 def plan_drain(
@@ -135,17 +135,17 @@ def plan_drain(
     # The file's fingerprint is read behind the end, so that it is that of the end's file, too.
     end = choose_end(conn, start, cfg[F.MAX_BATCH_BYTES])
     start = check_available(conn, cfg.connection_settings(), start)
-    if order(end, start) <= 0:
+    if compare_offsets(end, start) <= 0:
         if not even_empty:
             return None
         end = start
     writers = cfg[F.DRAIN_WRITERS]
     if writers > 1 and range_bytes(conn, start, end) < cfg[F.DRAIN_SMALL_BATCH_BYTES]:
         writers = 1
-    return _plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+    return _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
 
 
-def plan_round(
+def plan_window_batch(
     cfg: ConnectorConfig,
     conn: Any,
     start: BinlogOffset,
@@ -172,15 +172,15 @@ def plan_round(
     """
     end = current_offset(conn)  # as in plan_drain
     start = check_available(conn, cfg.connection_settings(), start)
-    if order(end, start) <= 0:
+    if compare_offsets(end, start) <= 0:
         end = start
-    return _plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
+    return _build_plan(cfg, conn, (start, end), epoch, owner, weights, prepared, writers)
 
 
-def _plan(
+def _build_plan(
     cfg: ConnectorConfig,
     conn: Any,
-    span: tuple[BinlogOffset, BinlogOffset],
+    offsets: tuple[BinlogOffset, BinlogOffset],
     epoch: int,
     owner: str,
     weights: Mapping[str, int],
@@ -190,26 +190,26 @@ def _plan(
     plan = BatchPlan(
         epoch=epoch,
         kind="drain",
-        start=span[0],
-        end=_stamped(conn, cfg, *span),
+        start=offsets[0],
+        end=_with_fingerprint(conn, cfg, *offsets),
         writers=writers,
         owner=owner,
         created_ms=time.time_ns() // 1_000_000,
         server_id=cfg.server_id(0),
         prepared=prepared,
-        pins=pins(cfg, snapshot=False),
+        pins=property_pins(cfg, snapshot=False),
     )
-    return dealt(cfg, conn, plan, weights)
+    return with_assignments(cfg, conn, plan, weights)
 
 
-def _stamped(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> BinlogOffset:
+def _with_fingerprint(conn: Any, cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> BinlogOffset:
     """Return the end with the fingerprint of its file, which is the start's where that has its transaction in it."""
-    if end.file == start.file and is_whole(start.origin):
+    if end.file == start.file and is_complete(start.origin):
         return replace(end, origin=start.origin)
-    return stamp(conn, cfg.connection_settings(), end)
+    return with_fingerprint(conn, cfg.connection_settings(), end)
 
 
-def dealt(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:
+def with_assignments(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str, int]) -> BatchPlan:
     """Return a plan with today's topics, dealt out to its writers; nothing of it is begun yet.
 
     Args:
@@ -218,7 +218,9 @@ def dealt(cfg: ConnectorConfig, conn: Any, plan: BatchPlan, weights: Mapping[str
         plan: The plan.
         weights: Records per topic in earlier batches.
     """
-    routed = bool(cfg.families.transforms.routers)
-    counts = topic_partitions(cfg, captured_tables(conn, cfg) if is_elsewhere(cfg) else ())
-    first = {cfg.route(topic).topic for topic in wiring.side_topics(cfg)} if routed else set()
-    return plan.with_topics(counts, assign(counts, weights, plan.writers, first))
+    has_routers = bool(cfg.families.transforms.routers)
+    counts = topic_partitions(cfg, captured_tables(conn, cfg) if has_routed_topics(cfg) else ())
+    first_writer_topics = (
+        {cfg.route_topic(topic).topic for topic in topic_routing.side_topics(cfg)} if has_routers else set()
+    )
+    return plan.with_topics(counts, assign_partitions(counts, weights, plan.writers, first_writer_topics))

@@ -12,30 +12,30 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import CommittedBy, ReadAt
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import ChunkVisibility, CommittingTransaction
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
-from airflow_provider_mysql_cdc.cdc.model.stored_record import damaged
+from airflow_provider_mysql_cdc.cdc.model.stored_record import damaged_record
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, compare, kinds_of
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, Place
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, FilePosition
 
 K = TypeVar("K", bound=Hashable)
-Ask = Callable[[str], Iterable[tuple[Any, ...]]]
+RunQuery = Callable[[str], Iterable[tuple[Any, ...]]]
 """Runs a SELECT on the source."""
 
-ASK_AT_ONCE = 100
+KEYS_PER_QUERY = 100
 """Keys in one question to the server; with the longest keys that is 2 MB of SQL."""
 
 
-class HeldChunks:
+class ChunkLookup:
     """Hold chunks of one table whose rows contain the events of a name between two places of the binlog.
 
     Args:
         chunks: Chunks of one list, bounded by the same columns.
-        read: The view that they were read in.
+        visibility: The view that they were read in.
         since: The place after which the name was the table's.
         until: The place up to which it was; None for the view.
-        gone: Whether the rows were gone before they were read.
+        dropped: Whether the rows were gone before they were read.
 
     Raises:
         DamagedRecordError: They overlap, or are bounded by different columns.
@@ -44,118 +44,121 @@ class HeldChunks:
     def __init__(
         self,
         chunks: Iterable[SnapshotChunk],
-        read: ReadAt,
-        since: Place = START,
-        until: Place | None = None,
+        visibility: ChunkVisibility,
+        since: FilePosition = START,
+        until: FilePosition | None = None,
         *,
-        gone: bool = False,
+        dropped: bool = False,
     ) -> None:
-        self.gone = gone
+        self.dropped = dropped
         self.chunks = sorted(chunks, key=lambda chunk: chunk.number)
-        self._read, self._since, self._until = read, since, until
+        self._visibility, self._since, self._until = visibility, since, until
         first = self.chunks[0]
         self.columns, self.kinds = first.columns, kinds_of(first)
-        self.everything = any(not c.columns or (c.low is None and c.high is None) for c in self.chunks)
+        self.whole_table = any(not c.columns or (c.low is None and c.high is None) for c in self.chunks)
         if any((c.table, c.columns, c.kinds) != (first.table, first.columns, first.kinds) for c in self.chunks):
-            raise damaged(f"the chunks of {first.table} are bounded by different columns")
-        self._by_server = any(kind.rank is None for kind in self.kinds)
-        self._lows = [None if c.low is None else self._rank(c.low) for c in self.chunks]
-        self._highs = [None if c.high is None else self._rank(c.high) for c in self.chunks]
-        if not self.everything:
+            raise damaged_record(f"the chunks of {first.table} are bounded by different columns")
+        self._compared_by_server = any(kind.sort_key is None for kind in self.kinds)
+        self._lows = [None if c.low is None else self._sort_key(c.low) for c in self.chunks]
+        self._highs = [None if c.high is None else self._sort_key(c.high) for c in self.chunks]
+        if not self.whole_table:
             self._require_order()
 
-    def _rank(self, bound: Bound) -> tuple[Any, ...]:
-        if self._by_server:
+    def _sort_key(self, bound: Bound) -> tuple[Any, ...]:
+        if self._compared_by_server:
             return bound
-        return tuple(kind.rank(value) for kind, value in zip(self.kinds, bound, strict=True) if kind.rank is not None)
+        return tuple(
+            kind.sort_key(value) for kind, value in zip(self.kinds, bound, strict=True) if kind.sort_key is not None
+        )
 
     def _require_order(self) -> None:
         """Check that the chunks follow each other, so that bisection finds what a look at each would find."""
         for before, after in pairwise(range(len(self.chunks))):
             high, low = self._highs[before], self._lows[after]
-            if high is None or low is None or (not self._by_server and low < high):
-                raise damaged(f"chunks {before} and {after} of {self.chunks[0].table} do not follow each other")
-        if not self._by_server:
+            if high is None or low is None or (not self._compared_by_server and low < high):
+                raise damaged_record(f"chunks {before} and {after} of {self.chunks[0].table} do not follow each other")
+        if not self._compared_by_server:
             for own_low, own_high in zip(self._lows, self._highs, strict=True):
                 if own_low is not None and own_high is not None and own_high < own_low:
-                    raise damaged(f"a chunk of {self.chunks[0].table} ends before it begins")
+                    raise damaged_record(f"a chunk of {self.chunks[0].table} ends before it begins")
 
-    def contains(self, event: Event, by: CommittedBy) -> bool:
+    def contains(self, event: Event, transaction: CommittingTransaction) -> bool:
         """Return whether the chunks' rows contain a transaction's changes of the name.
 
         Args:
             event: An event of it.
-            by: The transaction.
+            transaction: The transaction.
 
         Raises:
             StateError: The table was renamed between two views, and the stream is read on another server.
         """
-        if not self._read.contains(event, by):
+        if not self._visibility.contains(event, transaction):
             return False
         if self._since == START and self._until is None:
             return True
-        if self._read.gtids is not None:
+        if self._visibility.gtids is not None:
             raise StateError(
                 "which table a name meant cannot be told on this server",
                 where=f"table {self.chunks[0].table}, {event.where()}",
                 why="the table was renamed between two views of its snapshot, and places of binlog files mean nothing "
                 "on another server",
                 remedy="set database.hostname to the snapshot's server until the drain has passed "
-                f"{self._read.offset}; or give it up (DAG mysql_cdc_reset_offset with current) and take a new snapshot",
+                f"{self._visibility.offset}; or give it up (DAG mysql_cdc_reset_offset with current) and take a "
+                "new snapshot",
             )
-        here = (file_number(event.file), event.end_pos)
-        return self._since < here and (self._until is None or here <= self._until)
+        position = (file_number(event.file), event.end_pos)
+        return self._since < position and (self._until is None or position <= self._until)
 
-    def holding(self, keys: Mapping[K, Bound], ask: Ask) -> set[K]:
+    def matching_keys(self, keys: Mapping[K, Bound], run_query: RunQuery) -> set[K]:
         """Return those of some keys that lie in one of the chunks.
 
         Args:
             keys: Key values in their written form (``key_kinds``), by whatever names them.
-            ask: Asks the source, where only the server can compare.
+            run_query: Asks the source, where only the server can compare.
         """
-        if self.everything:
+        if self.whole_table:
             return set(keys)
-        if self._by_server:
-            return self._asked(keys, ask)
+        if self._compared_by_server:
+            return self._match_on_server(keys, run_query)
         highs = [high for high in self._highs if high is not None]
-        found = set()
+        matching = set()
         for name, bound in keys.items():
-            key = self._rank(bound)
-            at = bisect_left(highs, key)
-            if at < len(self.chunks) and ((low := self._lows[at]) is None or low < key):
-                found.add(name)
-        return found
+            sort_key = self._sort_key(bound)
+            index = bisect_left(highs, sort_key)
+            if index < len(self.chunks) and ((low := self._lows[index]) is None or low < sort_key):
+                matching.add(name)
+        return matching
 
-    def _asked(self, keys: Mapping[K, Bound], ask: Ask) -> set[K]:
+    def _match_on_server(self, keys: Mapping[K, Bound], run_query: RunQuery) -> set[K]:
         """Let MySQL compare, with the columns' own character sets and collations; the table itself is not touched."""
-        ends = {name: (0, sum(high is not None for high in self._highs)) for name in keys}
-        while open_ends := {name: (low + high) // 2 for name, (low, high) in ends.items() if low < high}:
-            beyond = self._beyond({name: (keys[name], self._highs[at]) for name, at in open_ends.items()}, ask)
-            for name, at in open_ends.items():
-                ends[name] = (at + 1, ends[name][1]) if name in beyond else (ends[name][0], at)
-        places = {name: at for name, (at, _) in ends.items() if at < len(self.chunks)}
+        ranges = {name: (0, sum(high is not None for high in self._highs)) for name in keys}
+        while middles := {name: (low + high) // 2 for name, (low, high) in ranges.items() if low < high}:
+            above = self._keys_above({name: (keys[name], self._highs[at]) for name, at in middles.items()}, run_query)
+            for name, at in middles.items():
+                ranges[name] = (at + 1, ranges[name][1]) if name in above else (ranges[name][0], at)
+        candidates = {name: at for name, (at, _) in ranges.items() if at < len(self.chunks)}
         # Where the chunk before ends where this one begins, the key is known to be beyond.
-        unsure = {
+        unchecked = {
             name: (keys[name], self._lows[at])
-            for name, at in places.items()
+            for name, at in candidates.items()
             if self._lows[at] is not None and (at == 0 or self._highs[at - 1] != self._lows[at])
         }
-        beyond = self._beyond(unsure, ask)
-        return {name for name in places if name not in unsure or name in beyond}
+        above = self._keys_above(unchecked, run_query)
+        return {name for name in candidates if name not in unchecked or name in above}
 
-    def _beyond(self, pairs: Mapping[K, tuple[Bound, Bound | None]], ask: Ask) -> set[K]:
+    def _keys_above(self, pairs: Mapping[K, tuple[Bound, Bound | None]], run_query: RunQuery) -> set[K]:
         """Return the names of those pairs whose first key is greater than the second."""
         names = list(pairs)
-        found = set()
-        for start in range(0, len(names), ASK_AT_ONCE):
-            part = names[start : start + ASK_AT_ONCE]
-            found |= {part[int(row[0])] for row in ask(self._question([pairs[name] for name in part]))}
-        return found
+        above = set()
+        for start in range(0, len(names), KEYS_PER_QUERY):
+            batch = names[start : start + KEYS_PER_QUERY]
+            above |= {batch[int(row[0])] for row in run_query(self._comparison_query([pairs[name] for name in batch]))}
+        return above
 
-    def _question(self, pairs: Sequence[tuple[Bound, Bound | None]]) -> str:
-        def values(bound: Bound, letter: str) -> Iterator[str]:
+    def _comparison_query(self, pairs: Sequence[tuple[Bound, Bound | None]]) -> str:
+        def values(bound: Bound, prefix: str) -> Iterator[str]:
             for i, (kind, value) in enumerate(zip(self.kinds, bound, strict=True)):
-                yield f"{kind.apart(value)} AS {letter}{i}"
+                yield f"{kind.standalone_literal(value)} AS {prefix}{i}"
 
         rows = [
             "SELECT " + ", ".join([f"{n} AS n", *values(key, "k"), *values(bound or (), "b")])

@@ -18,29 +18,29 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import held_back
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import contained_event_range
 
 _SECOND_MS = 1000
 
 
-class CommittedBy(NamedTuple):
+class CommittingTransaction(NamedTuple):
     """Name the transaction that commits rows.
 
     Args:
         gtid: Its GTID, or None.
-        us: When it was committed first, microseconds since 1970; 0 when the server does not tell.
+        commit_us: When it was committed first, microseconds since 1970; 0 when the server does not tell.
     """
 
     gtid: str | None = None
-    us: int = 0
+    commit_us: int = 0
 
 
-NOT_KNOWN = CommittedBy()
+UNKNOWN_TRANSACTION = CommittingTransaction()
 
 
 @dataclass(frozen=True, slots=True)
-class ReadAt:
+class ChunkVisibility:
     """Say which transactions of a stream the rows of a chunk contain.
 
     Args:
@@ -55,7 +55,7 @@ class ReadAt:
     until_us: int = 0
 
     @classmethod
-    def after(cls, start: BinlogOffset, offset: BinlogOffset, ts_ms: int = 0) -> ReadAt | None:
+    def for_stream(cls, start: BinlogOffset, offset: BinlogOffset, ts_ms: int = 0) -> ChunkVisibility | None:
         """Return what tells the transactions behind ``start`` that a chunk contains; None when it contains none.
 
         After a reset of one server nothing tells, and nothing needs to: what it logs since then is newer than the rows.
@@ -66,29 +66,33 @@ class ReadAt:
             ts_ms: When that was, in whole seconds; 0 when it is not known, then GTIDs tell nothing.
         """
         if comparable(offset, start):
-            return cls(offset) if order(offset, start) > 0 else None
+            return cls(offset) if compare_offsets(offset, start) > 0 else None
         gtids = GtidSet.parse(offset.gtids)
         same_server = (offset.server_uuid or "").lower() == (start.server_uuid or "").lower()
         if same_server or (start.gtids is not None and GtidSet.parse(start.gtids).contains(gtids)):
             return None
         return cls(offset, gtids, (ts_ms + _SECOND_MS) * 1000) if gtids and ts_ms else None
 
-    def contains(self, event: Event, by: CommittedBy) -> bool:
+    def contains(self, event: Event, transaction: CommittingTransaction) -> bool:
         """Return whether the chunk's rows contain a transaction.
 
         Args:
             event: An event of it.
-            by: The transaction.
+            transaction: The transaction.
         """
         if self.gtids is not None:
-            return by.gtid is not None and 0 < by.us < self.until_us and self.gtids.contains(by.gtid)
+            return (
+                transaction.gtid is not None
+                and 0 < transaction.commit_us < self.until_us
+                and self.gtids.contains(transaction.gtid)
+            )
         return self.offset.covers(event.file, event.end_pos)
 
 
-def filters_in_force(
+def active_filters(
     cfg: ConnectorConfig,
     conn: Any,
-    entries: Sequence[dict[str, Any]],
+    chunk_records: Sequence[dict[str, Any]],
     start: BinlogOffset,
     log: Log,
 ) -> list[dict[str, Any]]:
@@ -100,56 +104,58 @@ def filters_in_force(
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
-        entries: Ledger records of the snapshot's chunks (``chunk_books.finished_chunks``).
+        chunk_records: Ledger records of the snapshot's chunks (``chunk_records.filtering_chunk_records``).
         start: The batch's start, which was compared with the server.
         log: Takes one line of text.
 
     Raises:
         SourceError: What the server says.
     """
-    views = [(BinlogOffset.from_json(held_back(entry)["offset"]), view_ms(entry)) for entry in entries]
-    wanted = {view: _in_force(cfg, conn, view, start, log) for view in dict.fromkeys(views)}
-    return [entry for entry, view in zip(entries, views, strict=True) if wanted[view]]
+    views = [
+        (BinlogOffset.from_json(contained_event_range(entry)["offset"]), view_time_ms(entry)) for entry in chunk_records
+    ]
+    active = {view: _is_active(cfg, conn, view, start, log) for view in dict.fromkeys(views)}
+    return [entry for entry, view in zip(chunk_records, views, strict=True) if active[view]]
 
 
-def view_ms(record: Mapping[str, Any]) -> int:
+def view_time_ms(record: Mapping[str, Any]) -> int:
     """Return when the view opened in which a chunk was read, milliseconds since 1970; 0 when its record does not say.
 
     Args:
         record: The chunk's ledger record.
     """
-    return int(held_back(record).get("ts_ms", 0))
+    return int(contained_event_range(record).get("ts_ms", 0))
 
 
-def passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
+def is_passed(record: Mapping[str, Any], end: BinlogOffset) -> bool:
     """Return whether no stream from an offset on can repeat what a chunk contains, so that its record may go.
 
     Args:
         record: The chunk's ledger record.
         end: Where the next batch begins.
     """
-    offset = BinlogOffset.from_json(held_back(record)["offset"])
+    offset = BinlogOffset.from_json(contained_event_range(record)["offset"])
     if comparable(offset, end):
-        return order(offset, end) <= 0
+        return compare_offsets(offset, end) <= 0
     return (
         bool(offset.gtids) and end.gtids is not None and GtidSet.parse(end.gtids).contains(GtidSet.parse(offset.gtids))
     )
 
 
-def _in_force(cfg: ConnectorConfig, conn: Any, view: tuple[BinlogOffset, int], start: BinlogOffset, log: Log) -> bool:
+def _is_active(cfg: ConnectorConfig, conn: Any, view: tuple[BinlogOffset, int], start: BinlogOffset, log: Log) -> bool:
     offset, ts_ms = view
-    read = ReadAt.after(start, offset, ts_ms)
-    note = f"rows that the snapshot read at {offset} of server {offset.server_uuid}"
-    if read is None:
+    visibility = ChunkVisibility.for_stream(start, offset, ts_ms)
+    prefix = f"rows that the snapshot read at {offset} of server {offset.server_uuid}"
+    if visibility is None:
         if not comparable(offset, start):
-            log(f"{note}: nothing of this stream is taken as contained in them, it is another server's or was reset")
+            log(f"{prefix}: nothing of this stream is taken as contained in them, it is another server's or was reset")
         return False
-    if read.gtids is not None:
-        log(f"{note}: transactions that they contain are told by their GTIDs and times")
+    if visibility.gtids is not None:
+        log(f"{prefix}: transactions that they contain are told by their GTIDs and times")
         return True
     try:
         check_available(conn, cfg.connection_settings(), offset)
     except BinlogPurgedError as error:
-        log(f"{note}: nothing of this stream is taken as contained in them: {error.why}")
+        log(f"{prefix}: nothing of this stream is taken as contained in them: {error.why}")
         return False
     return True

@@ -10,9 +10,10 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import new_run
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import taskless_run_id
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_planner import nothing_new, plan_drain
@@ -20,20 +21,19 @@ from airflow_provider_mysql_cdc.cdc.drain.batch_run import begin_batch, finish_b
 from airflow_provider_mysql_cdc.cdc.drain.ddl_events import server_variables
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Coordinator, CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.progress import DrainProgress, JobLog
-from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config, sealed_properties
+from airflow_provider_mysql_cdc.cdc.job.task_config import encrypted_properties, load_task_config
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class BatchContext:
     """Hold what may be done behind a batch, before the next one is planned.
 
     Args:
@@ -43,7 +43,7 @@ class Behind:
         runner: Runs tasks.
         owner: Who runs.
         log: The job's log.
-        require: Raises when this run does not hold its lock any more.
+        require_lock: Raises when this run does not hold its lock any more.
         weights: Records per topic in the batch.
     """
 
@@ -53,24 +53,24 @@ class Behind:
     runner: TaskRunner
     owner: str
     log: JobLog
-    require: Callable[[], None]
+    require_lock: Callable[[], None]
     weights: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedBatch:
     """Hold the plan of a batch that is to be carried out.
 
     Args:
         plan: The plan.
-        looked_at: Whether this driver has just made it, with the binlog before its eyes.
+        offsets_checked: Whether this driver has just made it, with the binlog before its eyes.
     """
 
     plan: BatchPlan
-    looked_at: bool
+    offsets_checked: bool
 
 
-LOOK_S = 5.0
+CHECK_INTERVAL_S = 5.0
 """Seconds between two looks for other work than new events, and at the start's binlog file where nothing is new."""
 _PAUSE_S = 1.0
 
@@ -80,52 +80,54 @@ class OtherWork:
     """Say what a drain does beside draining; ``incremental.drain_job`` fills it.
 
     Args:
-        carry_out: Called behind each batch; returns records by topic.
-        waits: Whether there is something for it although nothing is new in the binlog.
+        run_after_batch: Called behind each batch; returns records by topic.
+        is_pending: Whether there is something for it although nothing is new in the binlog.
     """
 
-    carry_out: Callable[[Behind], dict[str, int]]
-    waits: Callable[[ConnectorConfig, LedgerState], bool]
+    run_after_batch: Callable[[BatchContext], dict[str, int]]
+    is_pending: Callable[[ConnectorConfig, LedgerState], bool]
 
 
 NO_OTHER_WORK = OtherWork(lambda behind: {}, lambda cfg, ledger: False)
 
 
-def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other: OtherWork = NO_OTHER_WORK) -> dict[str, int]:
+def run_drain(spec: JobSpec, runner: TaskRunner, log: Log, other_work: OtherWork = NO_OTHER_WORK) -> dict[str, int]:
     """Run the spec's batch and, while ``run_for_s`` lasts, the batches after it; return records per topic.
 
     Args:
         spec: The job.
         runner: Runs the writers.
         log: Takes one line of text.
-        other: What is done beside draining.
+        other_work: What is done beside draining.
 
     Raises:
         CdcError: The batch could not be completed; the ledger's outcome record holds the same error.
     """
     cfg, log = ConnectorConfig.from_properties(spec.properties), JobLog(log)
-    faults.set_this_driver()
+    faults.set_current_driver()
     deadline = time.monotonic() + spec.run_for_s
-    planned = Planned(BatchPlan.from_json(spec.plan), looked_at=False)
+    planned = PlannedBatch(BatchPlan.from_json(spec.plan), offsets_checked=False)
     totals: dict[str, int] = {}
     settings = cfg.connection_settings()
-    with run_lock.held(settings, cfg.topic_prefix, spec.owner) as lock, connect(settings) as conn:
-        run_lock.stay(conn)
-        with JobLedger(cfg, spec.run or new_run()) as job:
+    with run_lock.hold_run_lock(settings, cfg.topic_prefix, spec.owner) as lock, connect(settings) as conn:
+        run_lock.disable_idle_timeout(conn)
+        with JobLedger(cfg, spec.run or taskless_run_id()) as job:
             while True:
                 lock.require()
                 earliest = time.monotonic() + cfg[F.POLL_INTERVAL_MS] / 1000
-                counts = _batch(cfg, conn, job, planned, runner, log, lock)
-                read = other.carry_out(Behind(cfg, conn, job, runner, spec.owner, log, lock.require, counts))
-                for topic, n in (*counts.items(), *read.items()):
+                counts = _complete_batch(cfg, conn, job, planned, runner, log, lock)
+                other_counts = other_work.run_after_batch(
+                    BatchContext(cfg, conn, job, runner, spec.owner, log, lock.require, counts)
+                )
+                for topic, n in (*counts.items(), *other_counts.items()):
                     totals[topic] = totals.get(topic, 0) + n
                 _heartbeat_action(cfg, conn)
                 with named_errors(cfg):
-                    times = (time.monotonic() if read else earliest, deadline)
-                    following = _next(cfg, conn, job, spec, counts, times, other, lock.require)
-                if following is None:
+                    times = (time.monotonic() if other_counts else earliest, deadline)
+                    next_plan = _next_plan(cfg, conn, job, spec, counts, times, other_work, lock.require)
+                if next_plan is None:
                     return totals
-                planned = Planned(following, looked_at=True)
+                planned = PlannedBatch(next_plan, offsets_checked=True)
 
 
 def _heartbeat_action(cfg: ConnectorConfig, conn: Any) -> None:
@@ -146,11 +148,11 @@ def _heartbeat_action(cfg: ConnectorConfig, conn: Any) -> None:
             ) from error
 
 
-def _batch(
+def _complete_batch(
     cfg: ConnectorConfig,
     conn: Any,
     job: JobLedger,
-    planned: Planned,
+    planned: PlannedBatch,
     runner: TaskRunner,
     log: JobLog,
     lock: run_lock.RunLock,
@@ -169,17 +171,19 @@ def _batch(
 
 
 def _run_batch(
-    cfg: ConnectorConfig, conn: Any, job: JobLedger, planned: Planned, runner: TaskRunner, log: JobLog
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, planned: PlannedBatch, runner: TaskRunner, log: JobLog
 ) -> dict[str, int]:
-    begun = begin_batch(cfg, conn, job, planned.plan, log, looked_at=planned.looked_at)
-    plan, progress = begun.plan, DrainProgress(begun.plan, log)
-    sealed, hand_over = sealed_properties(cfg)
-    coordinator = Coordinator({"progress": progress.update, **hand_over, **job.schemas.handlers()}, runner.endpoint)
+    batch = begin_batch(cfg, conn, job, planned.plan, log, offsets_checked=planned.offsets_checked)
+    plan, progress = batch.plan, DrainProgress(batch.plan, log)
+    encrypted, config_handlers = encrypted_properties(cfg)
+    coordinator = Coordinator(
+        {"progress": progress.update, **config_handlers, **job.schema_ids.handlers()}, runner.endpoint
+    )
     arguments = {
-        "properties": sealed,
+        "properties": encrypted,
         "plan": plan.to_json(),
-        "state": begun.state,
-        "filters": begun.filters,
+        "state": batch.state,
+        "filters": batch.filter_records,
         "address": coordinator.address,
         "token": coordinator.token,
         "driver": faults.driver_pids(),
@@ -187,30 +191,30 @@ def _run_batch(
         "server": server_variables(conn),
     }
     try:
-        runner.run(writer_task, plan.writers, arguments, gang=False)
+        runner.run(writer_task, plan.writers, arguments, barrier=False)
     finally:
         coordinator.close()
-    totals = finish_batch(job, cfg, begun)
-    log(progress.summary(totals, job.native.text()))
+    totals = finish_batch(job, cfg, batch)
+    log(progress.summary(totals, job.native_counts.text()))
     return totals
 
 
-def _next(
+def _next_plan(
     cfg: ConnectorConfig,
     conn: Any,
     job: JobLedger,
     spec: JobSpec,
     counts: dict[str, int],
     times: tuple[float, float],
-    other: OtherWork,
-    require: Callable[[], None],
+    other_work: OtherWork,
+    require_lock: Callable[[], None],
 ) -> BatchPlan | None:
     """Wait for new events, or other work, and plan the next batch: not before the one time, and not behind the other.
 
     Raises:
         RunInProgressError: The lock is lost, which also says that somebody has ended this run.
     """
-    ledger, looked, (earliest, deadline) = job.latest(), time.monotonic(), times
+    ledger, checked_at, (earliest, deadline) = job.latest(), time.monotonic(), times
     start, plan = ledger.end(), ledger.plan_in_force()
     if plan.kind == "reset":
         # A signal has moved the stream; the stored offset has to follow before anything else is planned.
@@ -220,17 +224,19 @@ def _next(
         return None
     epoch = plan.epoch + 1
     while (now := time.monotonic()) < deadline:
-        require()
+        require_lock()
         if now < earliest:
             time.sleep(min(_PAUSE_S, earliest - now, deadline - now))
             continue
-        look, waits = time.monotonic() - looked >= LOOK_S, False
-        if look:
-            looked, waits = time.monotonic(), other.waits(cfg, job.read())
-        if look or not nothing_new(conn, start):
-            following = plan_drain(cfg, conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=waits)
-            if following is not None:
-                return following
+        check_due, work_pending = time.monotonic() - checked_at >= CHECK_INTERVAL_S, False
+        if check_due:
+            checked_at, work_pending = time.monotonic(), other_work.is_pending(cfg, job.read())
+        if check_due or not nothing_new(conn, start):
+            next_plan = plan_drain(
+                cfg, conn, start, epoch, spec.owner, counts, ledger.prepared(), even_empty=work_pending
+            )
+            if next_plan is not None:
+                return next_plan
         pause_s = min(_PAUSE_S, cfg[F.POLL_INTERVAL_MS] / 1000)
         time.sleep(min(pause_s, max(0.0, deadline - time.monotonic())))
     return None
@@ -243,8 +249,8 @@ def writer_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
         index: The writer's index.
         arguments: What ``_run_batch`` put together.
     """
-    faults.set_driver(arguments["driver"])
+    faults.set_driver_pids(arguments["driver"])
     with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
-        cfg = handed_config(channel, arguments)
-        with contextlib.closing(wiring.record_writer(cfg, index)) as sink, named_errors(cfg):
+        cfg = load_task_config(channel, arguments)
+        with contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink, named_errors(cfg):
             return write_batch(cfg, index, sink, channel, arguments).counts

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
-from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_named
+from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_dicts
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
 from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_gtid
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, check_available
@@ -17,19 +17,30 @@ from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet, GtidTracker
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 # Events that begin a transaction, or stand between two of them (names of SHOW BINLOG EVENTS).
-_BETWEEN = {"Gtid", "Anonymous_Gtid", "Gtid_tagged", "Rotate", "Stop", "Format_desc", "Previous_gtids", "Heartbeat"}
+_BOUNDARY_EVENTS = {
+    "Gtid",
+    "Anonymous_Gtid",
+    "Gtid_tagged",
+    "Rotate",
+    "Stop",
+    "Format_desc",
+    "Previous_gtids",
+    "Heartbeat",
+}
 _REMEDY = "give a transaction boundary: the position of a Gtid or Anonymous_Gtid event (SHOW BINLOG EVENTS IN 'file')"
-_SHOWN = 300
+_GTID_TEXT_LIMIT = 300
 """Characters of a GTID set in a message."""
 
 
-def place_at(conn: Any, settings: ConnectionSettings, here: BinlogOffset, file: str, pos: int) -> BinlogOffset:
+def position_at(
+    conn: Any, settings: ConnectionSettings, server_offset: BinlogOffset, file: str, pos: int
+) -> BinlogOffset:
     """Return the offset at a file and position, once it is certain that the stream can go on there.
 
     Args:
         conn: An open connection.
         settings: How to reach the same server.
-        here: Any offset of the server.
+        server_offset: Any offset of the server.
         file: Binlog file.
         pos: Position in it.
 
@@ -38,7 +49,7 @@ def place_at(conn: Any, settings: ConnectionSettings, here: BinlogOffset, file: 
         ConfigError: No event begins there, or the position is inside a transaction.
         SourceError: The server cannot be asked.
     """
-    offset = check_available(conn, settings, here.at(file, pos))
+    offset = check_available(conn, settings, server_offset.with_position(file, pos))
     _require_boundary(conn, offset)
     return offset
 
@@ -47,7 +58,7 @@ def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
     """Check that the server has a transaction boundary at a position of a file that it holds."""
     quoted = offset.file.replace("\\", "").replace("'", "")
     try:
-        events = fetch_named(conn, f"SHOW BINLOG EVENTS IN '{quoted}' FROM {offset.pos} LIMIT 1")
+        events = fetch_dicts(conn, f"SHOW BINLOG EVENTS IN '{quoted}' FROM {offset.pos} LIMIT 1")
     except SourceError as error:
         raise ConfigError(
             "no event begins at this position", where=str(offset), why=error.why, remedy=_REMEDY
@@ -60,7 +71,7 @@ def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
             why=f"the next one begins at {events[0]['Pos']}",
             remedy=_REMEDY,
         )
-    if events and events[0]["Event_type"] not in _BETWEEN:
+    if events and events[0]["Event_type"] not in _BOUNDARY_EVENTS:
         raise ConfigError(
             "the position is inside a transaction",
             where=str(offset),
@@ -69,7 +80,7 @@ def _require_boundary(conn: Any, offset: BinlogOffset) -> None:
         )
 
 
-def place_of_gtids(cfg: ConnectorConfig, conn: Any, here: BinlogOffset, wanted: GtidSet) -> BinlogOffset:
+def position_of_gtids(cfg: ConnectorConfig, conn: Any, binlog_end: BinlogOffset, requested: GtidSet) -> BinlogOffset:
     """Return the offset before the first transaction that a GTID set does not hold.
 
     The stream goes by file and position, so the set has to be one that was executed at some place: with a gap in it,
@@ -78,79 +89,79 @@ def place_of_gtids(cfg: ConnectorConfig, conn: Any, here: BinlogOffset, wanted: 
     Args:
         cfg: The connector's configuration.
         conn: An open connection.
-        here: The end of the server's binlog.
-        wanted: The set.
+        binlog_end: The end of the server's binlog.
+        requested: The set.
 
     Raises:
         BinlogPurgedError: The server no longer holds the first transaction that the set lacks.
         ConfigError: GTIDs are off; the server does not know a transaction of the set; or the set has a gap.
         SourceError: The server cannot be asked.
     """
-    where = f"gtid_set {str(wanted)[:_SHOWN]}"
-    if here.gtids is None:
+    where = f"gtid_set {str(requested)[:_GTID_TEXT_LIMIT]}"
+    if binlog_end.gtids is None:
         raise ConfigError("GTIDs are off", where=where, remedy="give binlog_filename and binlog_position")
-    if unknown := wanted.subtract(GtidSet.parse(here.gtids)):
+    if unknown := requested.subtract(GtidSet.parse(binlog_end.gtids)):
         raise ConfigError(
             "the server does not know transactions of the GTID set",
             where=where,
-            why=f"gtid_executed lacks {str(unknown)[:_SHOWN]}",
+            why=f"gtid_executed lacks {str(unknown)[:_GTID_TEXT_LIMIT]}",
             remedy="give a set that this server has executed, as SELECT @@gtid_executed shows it",
         )
     settings = cfg.connection_settings()
-    file, before = _file_of(conn, [name for name, _ in binary_logs(conn)], wanted, where)
-    start = check_available(conn, settings, here.at(file, FILE_START))
-    place, passed = _first_beyond(cfg, start, here, before, wanted)
-    if late := wanted.subtract(passed):
+    file, previous_gtids = _start_file(conn, [name for name, _ in binary_logs(conn)], requested, where)
+    start = check_available(conn, settings, binlog_end.with_position(file, FILE_START))
+    position, executed = _first_missing_transaction(cfg, start, binlog_end, previous_gtids, requested)
+    if beyond_gap := requested.subtract(executed):
         raise ConfigError(
             "the GTID set has a gap, so no place of the binlog stands for it",
             where=where,
-            why=f"it lacks the transaction at {place}, and holds {str(late)[:_SHOWN]} behind it",
-            remedy=f"give a set without the gap: {str(passed)[:_SHOWN]} stands for {place}",
+            why=f"it lacks the transaction at {position}, and holds {str(beyond_gap)[:_GTID_TEXT_LIMIT]} behind it",
+            remedy=f"give a set without the gap: {str(executed)[:_GTID_TEXT_LIMIT]} stands for {position}",
         )
-    return check_available(conn, settings, here.at(place.file, place.pos, str(passed)))
+    return check_available(conn, settings, binlog_end.with_position(position.file, position.pos, str(executed)))
 
 
-def _file_of(conn: Any, files: Sequence[str], wanted: GtidSet, where: str) -> tuple[str, GtidSet]:
+def _start_file(conn: Any, files: Sequence[str], requested: GtidSet, where: str) -> tuple[str, GtidSet]:
     """Return the last file before which nothing was executed that the set lacks, and what was; sets only grow."""
-    low, high, before = 0, len(files), GtidSet()
+    low, high, previous_gtids = 0, len(files), GtidSet()
     while low < high:
         middle = (low + high) // 2
-        previous = _previous(conn, files[middle])
-        if wanted.contains(previous):
-            low, before = middle + 1, previous
+        previous = _previous_gtids(conn, files[middle])
+        if requested.contains(previous):
+            low, previous_gtids = middle + 1, previous
         else:
             high = middle
     if low == 0:
-        missing = str(_previous(conn, files[0]).subtract(wanted))[:_SHOWN] if files else ""
+        missing = str(_previous_gtids(conn, files[0]).subtract(requested))[:_GTID_TEXT_LIMIT] if files else ""
         raise BinlogPurgedError(
             "the server no longer holds transactions that the GTID set lacks",
             where=where,
             why=f"its first binlog file begins behind {missing}",
             remedy="add them to the set, if the stream is to leave them out",
         )
-    return files[low - 1], before
+    return files[low - 1], previous_gtids
 
 
-def _previous(conn: Any, file: str) -> GtidSet:
+def _previous_gtids(conn: Any, file: str) -> GtidSet:
     """Return what was executed before a binlog file."""
-    events = fetch_named(conn, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2")
+    events = fetch_dicts(conn, f"SHOW BINLOG EVENTS IN '{file}' LIMIT 2")
     return GtidSet.parse(next((e["Info"] for e in events if e["Event_type"] == "Previous_gtids"), ""))
 
 
-def _first_beyond(
-    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, before: GtidSet, wanted: GtidSet
+def _first_missing_transaction(
+    cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset, previous_gtids: GtidSet, requested: GtidSet
 ) -> tuple[BinlogOffset, GtidSet]:
     """Return the place of the first transaction that a set lacks, or the end, and what was executed before it."""
-    passed = GtidTracker(str(before))
+    executed = GtidTracker(str(previous_gtids))
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
         for event in stream.events(end):
             gtid = parse_gtid(event).gtid if event.type in c.GTID_EVENTS else None
             if gtid is None:
                 continue
-            if not wanted.contains(gtid):
-                return end.at(event.file, event.start_pos), passed.gtid_set()
-            passed.add(gtid)
+            if not requested.contains(gtid):
+                return end.with_position(event.file, event.start_pos), executed.gtid_set()
+            executed.add(gtid)
     finally:
         stream.close()
-    return end, passed.gtid_set()
+    return end, executed.gtid_set()

@@ -20,63 +20,68 @@ from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.job.history_guard import history_id_record
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
-from airflow_provider_mysql_cdc.cdc.schema.history import reaches, read_history
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
+from airflow_provider_mysql_cdc.cdc.schema.history import covers_offset, read_history
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import describe, history_records
-from airflow_provider_mysql_cdc.cdc.schema.table_discovery import Definitions, captured_tables, guard, read_definitions
+from airflow_provider_mysql_cdc.cdc.schema.snapshot_records import build_snapshot_schema, history_records
+from airflow_provider_mysql_cdc.cdc.schema.table_discovery import (
+    TableDefinitions,
+    captured_tables,
+    lock_metadata,
+    read_definitions,
+)
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
 from airflow_provider_mysql_cdc.cdc.snapshot.recovery import replace_history, require_no_ddl
 from airflow_provider_mysql_cdc.cdc.snapshot.view_opener import lock_seconds
 
-LOOKS = 5
+MAX_ATTEMPTS = 5
 
 
-def known_at(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained: BinlogOffset | None) -> bool:
+def history_covers(cfg: ConnectorConfig, conn: Any, offset: BinlogOffset, drained_to: BinlogOffset | None) -> bool:
     """Return whether the schema history gives the structures at an offset.
 
     Args:
         cfg: The connector's configuration.
         conn: An open connection to the source.
         offset: The offset, just read from the server.
-        drained: How far the stream was drained, or None when that is not known.
+        drained_to: How far the stream was drained, or None when that is not known.
 
     Raises:
         SchemaError: A record of the history is damaged, or it is another connector's; or a signal told structures
             between the offset and what was drained.
         SinkError: Kafka cannot be read.
     """
-    if drained is None or not partition_counts(make_admin(cfg.kafka_settings()), [cfg.history_topic]):
+    if drained_to is None or not partition_counts(make_admin(cfg.kafka_settings()), [cfg.history_topic]):
         return False
     try:
-        drained = check_available(conn, cfg.connection_settings(), drained)
+        drained_to = check_available(conn, cfg.connection_settings(), drained_to)
     except BinlogPurgedError:
         return False  # of another binlog, or before all that the server still has
-    if order(offset, drained) > 0:
+    if compare_offsets(offset, drained_to) > 0:
         return False
-    told: list[HistoryRecord] = []
+    signaled: list[HistoryRecord] = []
 
     def records() -> Iterator[HistoryRecord]:
         for record in read_history(cfg):
-            if record.between and comparable(record.position, offset) and order(record.position, offset) > 0:
-                told.append(record)
+            if record.between and comparable(record.position, offset) and compare_offsets(record.position, offset) > 0:
+                signaled.append(record)
             yield record
 
-    if not reaches(records(), offset):
+    if not covers_offset(records(), offset):
         return False
-    if told:
+    if signaled:
         raise SchemaError(
             "the stream cannot go back behind structures that a signal told between two batches",
-            where=f"schema-changes of {told[-1].position}",
+            where=f"schema-changes of {signaled[-1].position}",
             why="the binlog does not tell them again at their place",
-            remedy=f"move to {told[-1].position} or behind it; or take the tables' rows again (execute-snapshot)",
+            remedy=f"move to {signaled[-1].position} or behind it; or take the tables' rows again (execute-snapshot)",
         )
     return True
 
 
-def structure_records(
+def schema_records(
     cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int
 ) -> tuple[list[SideRecord], int]:
     """Return the records that describe the captured tables in the schema history, as of an offset.
@@ -94,7 +99,7 @@ def structure_records(
         SchemaError: A captured table was changed behind the offset, with the statement and its place.
         StateError: Tables come and go too quickly.
     """
-    definitions, end = _read(cfg)
+    definitions, end = _read_definitions(cfg)
     try:
         require_no_ddl(cfg, offset, end)
     except SchemaError as error:
@@ -106,10 +111,10 @@ def structure_records(
             remedy="move to a place behind the statement (current is always one) or to one that the stream has drained "
             "in one piece; or take a new snapshot (mysql_cdc_snapshot with again=true)",
         ) from error
-    return _records(cfg, job, definitions, offset, epoch), len(definitions.tables)
+    return _history_records(cfg, job, definitions, offset, epoch), len(definitions.tables)
 
 
-def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int) -> int:
+def write_schemas(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset, epoch: int) -> int:
     """Write the structures of the captured tables into the schema history, as of an offset.
 
     Args:
@@ -125,12 +130,12 @@ def write_structures(cfg: ConnectorConfig, job: JobLedger, offset: BinlogOffset,
         SchemaError: A captured table was changed behind the offset, with the statement and its place.
         StateError: Tables come and go too quickly.
     """
-    records, tables = structure_records(cfg, job, offset, epoch)
+    records, table_count = schema_records(cfg, job, offset, epoch)
     job.commit(records)
-    return tables
+    return table_count
 
 
-def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Log) -> None:
+def rebuild_history(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Log) -> None:
     """Rebuild a lost schema history for a batch that is not finished, so that the drain can go on with it.
 
     Args:
@@ -144,35 +149,35 @@ def rebuild_for_batch(cfg: ConnectorConfig, owner: str, plan: BatchPlan, log: Lo
         RunInProgressError: Another run is at work.
         StateError: Tables come and go too quickly.
     """
-    with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
+    with run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock, JobLedger(cfg) as job:
         job.begin(replace(plan, owner=owner))  # now nobody writes into the history any more
-        definitions, end = _read(cfg)
+        definitions, end = _read_definitions(cfg)
         lock.require()
         replace_history(cfg, plan.start, end)
-        job.commit(_records(cfg, job, definitions, plan.start, plan.epoch))
+        job.commit(_history_records(cfg, job, definitions, plan.start, plan.epoch))
     log(f"the schema history is rebuilt as of {plan.start}, where batch {plan.epoch} begins; the drain goes on with it")
 
 
-def _records(
-    cfg: ConnectorConfig, job: JobLedger, definitions: Definitions, offset: BinlogOffset, epoch: int
+def _history_records(
+    cfg: ConnectorConfig, job: JobLedger, definitions: TableDefinitions, offset: BinlogOffset, epoch: int
 ) -> list[SideRecord]:
     job.create_topics({})
-    return [*history_records(cfg, describe(definitions), offset, epoch), history_id_record(cfg, job)]
+    return [*history_records(cfg, build_snapshot_schema(definitions), offset, epoch), history_id_record(cfg, job)]
 
 
-def _read(cfg: ConnectorConfig) -> tuple[Definitions, BinlogOffset]:
+def _read_definitions(cfg: ConnectorConfig) -> tuple[TableDefinitions, BinlogOffset]:
     """Return the definitions of the captured tables and a position at which they hold."""
-    gone = None
-    for _ in range(LOOKS):
+    missing_table = None
+    for _ in range(MAX_ATTEMPTS):
         with connect(cfg.connection_settings()) as conn:
             tables = captured_tables(conn, cfg)
-            gone = guard(conn, tables, lock_seconds(cfg))
-            if gone is None:
+            missing_table = lock_metadata(conn, tables, lock_seconds(cfg))
+            if missing_table is None:
                 # No table of the list changes while it is guarded; one that is not on it is found in the binlog.
                 return read_definitions(conn, cfg, tables), current_offset(conn)
     raise StateError(
         "the tables did not keep still long enough to be described",
-        where=str(gone),
+        where=str(missing_table),
         remedy="run the task again when statements that drop or rename tables are over",
         retriable=True,
     )

@@ -22,22 +22,29 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.binlog.stream import Event
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike
-from airflow_provider_mysql_cdc.cdc.commit.plan import CHUNK_PREFIX, BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
-from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import Tolerant
-from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import HeldChunks
-from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import NOT_KNOWN, CommittedBy, ReadAt, view_ms
+from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import TolerantDecoder
+from airflow_provider_mysql_cdc.cdc.drain.chunk_lookup import ChunkLookup
+from airflow_provider_mysql_cdc.cdc.drain.chunk_visibility import (
+    UNKNOWN_TRANSACTION,
+    ChunkVisibility,
+    CommittingTransaction,
+    view_time_ms,
+)
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.custom_column import CustomColumn
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import stored_at
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
+from airflow_provider_mysql_cdc.cdc.model.stored_record import record_location
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, key_kind
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import held_back
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import KeyKind, key_kind_of
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import contained_event_range
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import KeyColumnKind, key_kind_of
 from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import spans_from_json
 from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START
 
@@ -46,114 +53,118 @@ NEW_SNAPSHOT = (
     "again=true)"
 )
 
-Record = tuple[bytes | None, bytes | None, int, int, Any]
-Columns = tuple[tuple[str, KeyKind], ...]
+BoundColumns = tuple[tuple[str, KeyColumnKind], ...]
 """Columns that bound chunks, each with its kind."""
 
 
 @dataclass(frozen=True, slots=True)
-class RowsAt:
+class EventRows:
     """Say where the rows of an event stand.
 
     Args:
         event: The row event itself, not the one that commits it.
         pos: Offset of the first row.
-        kind: 0 for written rows, 1 updated, 2 deleted, 3 partially updated.
+        operation: 0 for written rows, 1 updated, 2 deleted, 3 partially updated.
     """
 
     event: Event
     pos: int
-    kind: int
+    operation: int
 
 
 @dataclass(slots=True)
-class KeyFilters:
+class SnapshotFilter:
     """Decide for each record whether a later chunk contains it already.
 
     Args:
         cfg: For a connection to the source, which alone can compare character keys (its collation).
-        chunks: Chunks read after the batch's start, by each name that their tables had.
+        lookups: Chunks read after the batch's start, by each name that their tables had.
     """
 
     cfg: ConnectorConfig
-    chunks: dict[TableId, list[HeldChunks]]
+    lookups: dict[TableId, list[ChunkLookup]]
     _conn: Any = None
-    _versions: dict[TableId, tuple[Table, TableMapLike]] = field(default_factory=dict)
-    _decoders: dict[tuple[TableId, Columns], Tolerant] = field(default_factory=dict)
+    _table_versions: dict[TableId, tuple[Table, TableMapLike]] = field(default_factory=dict)
+    _decoders: dict[tuple[TableId, BoundColumns], TolerantDecoder] = field(default_factory=dict)
 
     @classmethod
     def from_chunks(
         cls, cfg: ConnectorConfig, records: Iterable[Mapping[str, Any]], plan: BatchPlan
-    ) -> KeyFilters | None:
+    ) -> SnapshotFilter | None:
         """Return the filters a batch needs, or None when all chunks were read before its start.
 
         Args:
             cfg: The connector's configuration.
-            records: Ledger records of the chunks that mean something for the stream (``read_at.filters_in_force``).
+            records: Ledger records of the chunks that mean something for the stream
+                (``chunk_visibility.active_filters``).
             plan: The batch.
 
         Raises:
             DamagedRecordError: One is not of its form.
         """
-        reads: dict[tuple[BinlogOffset, int], ReadAt | None] = {}
-        found: dict[TableId, dict[tuple[Any, ...], list[SnapshotChunk]]] = {}
+        visibilities: dict[tuple[BinlogOffset, int], ChunkVisibility | None] = {}
+        chunks_by_name: dict[TableId, dict[tuple[Any, ...], list[SnapshotChunk]]] = {}
         for record in records:
-            with stored_at(f"topic {cfg.ledger_topic}, a record with key {CHUNK_PREFIX}..."):
-                held_by = held_back(record)
-                view = BinlogOffset.from_json(held_by["offset"]), view_ms(record)
-                if view not in reads:
-                    reads[view] = ReadAt.after(plan.start, *view)
-                if reads[view] is not None:
+            with record_location(f"topic {cfg.ledger_topic}, a record with key {CHUNK_PREFIX}..."):
+                event_range = contained_event_range(record)
+                view = BinlogOffset.from_json(event_range["offset"]), view_time_ms(record)
+                if view not in visibilities:
+                    visibilities[view] = ChunkVisibility.for_stream(plan.start, *view)
+                if visibilities[view] is not None:
                     chunk = SnapshotChunk.from_json(record["chunk"])
-                    spans = spans_from_json(held_by.get("spans", ())) or ((chunk.table, START, None),)
+                    spans = spans_from_json(event_range.get("spans", ())) or ((chunk.table, START, None),)
                     for name, since, until in spans:
-                        group = (chunk.table, view, since, until, held_by is not record)
-                        found.setdefault(name, {}).setdefault(group, []).append(chunk)
-        with stored_at(f"topic {cfg.ledger_topic}, records with keys {CHUNK_PREFIX}..."):
-            held = {
+                        group = (chunk.table, view, since, until, event_range is not record)
+                        chunks_by_name.setdefault(name, {}).setdefault(group, []).append(chunk)
+        with record_location(f"topic {cfg.ledger_topic}, records with keys {CHUNK_PREFIX}..."):
+            lookups = {
                 name: [
-                    HeldChunks(chunks, read, since, until, gone=gone)
+                    ChunkLookup(chunks, read, since, until, dropped=gone)
                     for (_, view, since, until, gone), chunks in groups.items()
-                    if (read := reads[view]) is not None
+                    if (read := visibilities[view]) is not None
                 ]
-                for name, groups in found.items()
+                for name, groups in chunks_by_name.items()
             }
-        return cls(cfg, held) if held else None
+        return cls(cfg, lookups) if lookups else None
 
-    def learn(self, table: Table, table_map: TableMapLike) -> None:
+    def prepare_table(self, table: Table, table_map: TableMapLike) -> None:
         """Prepare for the rows of a table version.
 
         Args:
             table: The table.
             table_map: The TABLE_MAP event that announces the rows.
         """
-        if table.id in self.chunks:
-            self._versions[table.id] = table, table_map
+        if table.id in self.lookups:
+            self._table_versions[table.id] = table, table_map
             self._decoders = {key: decoder for key, decoder in self._decoders.items() if key[0] != table.id}
 
-    def _decoder(self, table_id: TableId, columns: Columns) -> Tolerant:
+    def _decoder(self, table_id: TableId, columns: BoundColumns) -> TolerantDecoder:
         """Return the decoder of the columns that bound chunks, which gives each key in its written form.
 
         Raises:
             SchemaError: One of them has another name or type by now.
         """
-        found = self._decoders.get((table_id, columns))
-        if found is not None:
-            return found
-        table, table_map = self._versions[table_id]
+        cached = self._decoders.get((table_id, columns))
+        if cached is not None:
+            return cached
+        table, table_map = self._table_versions[table_id]
         names = tuple(name for name, _ in columns)
         conversions = []
         for name, kind in columns:
-            here, column = key_kind_of(key_kind(table, name)), table.column(name)
-            if column is None or here is None or here.family != kind.family:
+            current_kind, column = key_kind_of(key_kind(table, name)), table.column(name)
+            if column is None or current_kind is None or current_kind.family != kind.family:
                 raise SchemaError(
                     "the snapshot's chunks cannot be compared with the table's events",
                     where=f"table {table.id}",
                     why=f"its chunks are bounded by {name} as {kind.name}, which the table did not have at this place"
-                    + ("" if column is None else f": there it was {here.name if here else column.type_name}"),
+                    + (
+                        ""
+                        if column is None
+                        else f": there it was {current_kind.name if current_kind else column.type_name}"
+                    ),
                     remedy=NEW_SNAPSHOT,
                 )
-            conversions.append(_written(column.name, here))
+            conversions.append(_key_conversion(column.name, current_kind))
         options = DecoderOptions(
             key_columns=names,
             included=(),
@@ -162,13 +173,18 @@ class KeyFilters:
             conversions=tuple(conversions),
         )
         # Rows whose key cannot be decoded are in no chunk; the event's own decoder says what becomes of them.
-        decoder = Tolerant(compile_decoder(table, table_map, options, EnvelopeText()), [])
+        decoder = TolerantDecoder(compile_decoder(table, table_map, options, EnvelopeText()), [])
         self._decoders[table_id, columns] = decoder
         return decoder
 
-    def keep(
-        self, table: TableId, records: list[Record], event: Event, rows: RowsAt, by: CommittedBy = NOT_KNOWN
-    ) -> list[Record]:
+    def outside_chunks(
+        self,
+        table: TableId,
+        records: list[RowRecord],
+        event: Event,
+        rows: EventRows,
+        transaction: CommittingTransaction = UNKNOWN_TRANSACTION,
+    ) -> list[RowRecord]:
         """Return the records that no later chunk contains.
 
         Args:
@@ -176,62 +192,66 @@ class KeyFilters:
             records: What the decoder made of the event.
             event: The row event, or the one that commits it.
             rows: Where its rows stand.
-            by: The transaction that commits the rows.
+            transaction: The transaction that commits the rows.
         """
-        for held in self.chunks.get(table, ()):
-            if not records or not held.contains(event, by):
+        for lookup in self.lookups.get(table, ()):
+            if not records or not lookup.contains(event, transaction):
                 continue
-            if held.everything:
+            if lookup.whole_table:
                 return []
             try:
-                keys = self._own_keys(table, tuple(zip(held.columns, held.kinds, strict=True)), records, rows)
+                keys = self._chunk_keys(table, tuple(zip(lookup.columns, lookup.kinds, strict=True)), records, rows)
             except SchemaError:
                 # The key was changed before the rows went: what is not known to be of them is told.
-                if held.gone:
+                if lookup.dropped:
                     continue
                 raise
-            inside = held.holding({key: self._values(key, held, event) for key in keys if key is not None}, self._ask)
+            inside = lookup.matching_keys(
+                {key: self._key_values(key, lookup, event) for key in keys if key is not None}, self._run_query
+            )
             records = [r for key, r in zip(keys, records, strict=True) if key not in inside]
         return records
 
-    def _own_keys(self, table: TableId, columns: Columns, records: list[Record], rows: RowsAt) -> list[bytes | None]:
+    def _chunk_keys(
+        self, table: TableId, columns: BoundColumns, records: list[RowRecord], rows: EventRows
+    ) -> list[bytes | None]:
         """Return for each record the key that its row has in the chunks.
 
         A delete that stands for a changed key speaks of the row as it was before, every other record of an UPDATE of
         the row as it is afterwards.
         """
         decoder = self._decoder(table, columns)
-        made: list[Record] = []
-        decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.kind]
-        decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), made)
-        before = {row: key for key, _, row, leg, _ in made if leg == 0}
-        after = {row: key for key, _, row, _, _ in made}
+        decoded: list[RowRecord] = []
+        decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.operation]
+        decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), decoded)
+        before = {row: key for key, _, row, leg, _ in decoded if leg == 0}
+        after = {row: key for key, _, row, _, _ in decoded}
         changed = {row for _, _, row, leg, _ in records if leg == 2}
         return [
             (before if leg == 1 or (leg == 0 and row in changed) else after).get(row) for _, _, row, leg, _ in records
         ]
 
-    def _values(self, key: bytes, held: HeldChunks, event: Event) -> Bound:
+    def _key_values(self, key: bytes, lookup: ChunkLookup, event: Event) -> Bound:
         """Return a key's values in their written form.
 
         Raises:
             SchemaError: One has another form, so that nothing could be said of its place.
         """
-        shown = json.loads(key)
-        out = []
-        for kind, text in zip(held.kinds, shown.values(), strict=True):
-            value = int(text) if kind.form(0) else text
-            if not kind.form(value):
+        parsed = json.loads(key)
+        values = []
+        for kind, text in zip(lookup.kinds, parsed.values(), strict=True):
+            value = int(text) if kind.is_written_form(0) else text
+            if not kind.is_written_form(value):
                 raise SchemaError(
                     "a key of an event cannot be compared with the snapshot's chunks",
-                    where=f"table {held.chunks[0].table}, {event.where()}",
+                    where=f"table {lookup.chunks[0].table}, {event.where()}",
                     why=f"it does not look like {kind.name}",
                     remedy=NEW_SNAPSHOT + "; and report the definition",
                 )
-            out.append(value)
-        return tuple(out)
+            values.append(value)
+        return tuple(values)
 
-    def _ask(self, sql: str) -> list[tuple[Any, ...]]:
+    def _run_query(self, sql: str) -> list[tuple[Any, ...]]:
         if self._conn is None:
             self._conn = connect(self.cfg.connection_settings())
         return fetch_all(self._conn, sql)
@@ -243,8 +263,8 @@ class KeyFilters:
             self._conn = None
 
 
-def _written(column: str, kind: KeyKind) -> tuple[str, CustomColumn]:
+def _key_conversion(column: str, kind: KeyColumnKind) -> tuple[str, CustomColumn]:
     def convert(value: object) -> str:
-        return str(kind.of_plain(value))
+        return str(kind.from_plain(value))
 
     return column, CustomColumn(column, "the written form of a key", convert, "string")

@@ -8,17 +8,16 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.emit.heartbeat import transaction_record
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import transaction_topic
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Row
 
 PLACEHOLDER = "\0"
 """Stands for the transaction block in a decoded value; JSON text never holds this byte, it would be escaped."""
-_MARK = PLACEHOLDER.encode()
-Record = tuple[str, bytes | None, bytes | None]
+_PLACEHOLDER_BYTES = PLACEHOLDER.encode()
 
 
-class Transactions:
+class TransactionMetadata:
     """Number the events of the transaction being read.
 
     Every writer numbers all captured events, also those it does not produce, so that all writers agree.
@@ -47,11 +46,11 @@ class Transactions:
         self._id = gtid or f"file={file},pos={pos}"
         self._counts, self._total = {}, 0
 
-    def begin_record(self) -> Record:
+    def begin_record(self) -> SideRecord:
         """Return the BEGIN record."""
         return self._record(None)
 
-    def end_record(self) -> Record:
+    def end_record(self) -> SideRecord:
         """Return the END record with the exact counts."""
         return self._record(_java_order(self._counts))
 
@@ -59,7 +58,7 @@ class Transactions:
         """End the transaction."""
         self.open = False
 
-    def number(self, table: TableId, rows: list[Row]) -> list[Row]:
+    def number_records(self, table: TableId, rows: list[RowRecord]) -> list[RowRecord]:
         """Return the records of an event with their transaction blocks; tombstones have none.
 
         Args:
@@ -67,22 +66,22 @@ class Transactions:
             rows: What the decoder made with ``PLACEHOLDER`` as the transaction block.
         """
         name = str(table)
-        out: list[Row] = []
+        numbered: list[RowRecord] = []
         order = self._counts.get(name, 0)
-        head = f'{{"id":"{self._id}","total_order":'
-        for key, value, row, leg, header in rows:
+        prefix = f'{{"id":"{self._id}","total_order":'
+        for key, value, row, record_index, header in rows:
             if value is None:
-                out.append((key, value, row, leg, header))
+                numbered.append((key, value, row, record_index, header))
                 continue
             order += 1
             self._total += 1
-            block = f'{head}{self._total},"data_collection_order":{order}}}' if self.open else "null"
-            out.append((key, value.replace(_MARK, block.encode(), 1), row, leg, header))
+            block = f'{prefix}{self._total},"data_collection_order":{order}}}' if self.open else "null"
+            numbered.append((key, value.replace(_PLACEHOLDER_BYTES, block.encode(), 1), row, record_index, header))
         if rows:
             self._counts[name] = order
-        return out
+        return numbered
 
-    def _record(self, counts: dict[str, int] | None) -> Record:
+    def _record(self, counts: dict[str, int] | None) -> SideRecord:
         key, value = transaction_record(
             self._id,
             time.time_ns() // 1_000_000,
@@ -91,7 +90,7 @@ class Transactions:
             key_schema=self._cfg[F.KEY_SCHEMAS_ENABLE],
             value_schema=self._cfg[F.VALUE_SCHEMAS_ENABLE],
         )
-        return wiring.routed(self._cfg, self._topic, key, value)
+        return topic_routing.routed_record(self._cfg, self._topic, key, value)
 
 
 def _java_order(counts: dict[str, int]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder
-from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import RowsAt
+from airflow_provider_mysql_cdc.cdc.drain.snapshot_filter import EventRows
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
@@ -42,59 +42,64 @@ def row_key_options(table: Table) -> DecoderOptions:
 
 
 @dataclass(slots=True)
-class TouchedKeys:
+class WindowKeys:
     """Remember the keys of rows that were touched behind a low watermark.
 
     Args:
         tables: The tables that are about to be read.
-        low: The low watermark as a position, before which every transaction can be seen; None where it is a row of the
-            signal table.
-        low_row: Id of that row, or None.
+        low_watermark: The low watermark as a position, before which every transaction can be seen; None where it is a
+            row of the signal table.
+        low_watermark_id: Id of that row, or None.
         keys: Keys by table, as the decoder of ``row_key_options`` writes them.
-        spoiled: Tables that cannot be read in this round, each with the reason.
-        skipped: Operations of which the stream tells nothing (``skipped.operations``): their rows are still to be read.
+        unreadable: Tables that cannot be read in this round, each with the reason.
+        skipped_ops: Operations of which the stream tells nothing (``skipped.operations``): their rows are still to be
+            read.
     """
 
     tables: Collection[TableId]
-    low: BinlogOffset | None = None
-    low_row: str | None = None
+    low_watermark: BinlogOffset | None = None
+    low_watermark_id: str | None = None
     keys: dict[TableId, set[bytes]] = field(default_factory=dict)
-    spoiled: dict[TableId, str] = field(default_factory=dict)
-    skipped: frozenset[str] = frozenset()
-    _passed: bool = False
+    unreadable: dict[TableId, str] = field(default_factory=dict)
+    skipped_ops: frozenset[str] = frozenset()
+    _watermark_passed: bool = False
     _decoders: dict[TableId, RowDecoder | None] = field(default_factory=dict)
 
-    def watermark(self, row: str, kind: str) -> None:
+    def on_watermark(self, row_id: str, kind: str) -> None:
         """Take note of a watermark row whose transaction has ended in the stream.
 
         Args:
-            row: Its id.
+            row_id: Its id.
             kind: Its type.
         """
-        self._passed = self._passed or (self.low_row is not None and row == self.low_row)
+        self._watermark_passed = self._watermark_passed or (
+            self.low_watermark_id is not None and row_id == self.low_watermark_id
+        )
 
-    def again(self) -> None:
+    def restart(self) -> None:
         """Begin anew at the batch's start.
 
         What is known of rows and tables stays: the same events come again, those that a writer has committed as well.
         """
-        self._passed = False
+        self._watermark_passed = False
 
-    def behind(self, event: Event) -> bool:
+    def is_after_watermark(self, event: Event) -> bool:
         """Return whether a transaction is behind the low watermark.
 
         Args:
             event: An event of it; of an XA transaction the one that commits it.
         """
-        return self._passed or (self.low is not None and not self.low.covers(event.file, event.end_pos))
+        return self._watermark_passed or (
+            self.low_watermark is not None and not self.low_watermark.covers(event.file, event.end_pos)
+        )
 
-    def unseen(self) -> str | None:
+    def missing_watermark(self) -> str | None:
         """Return why nothing can be read in this round although the stream is at its end; None when it can."""
-        if self.low_row is None or self._passed:
+        if self.low_watermark_id is None or self._watermark_passed:
             return None
         return "the low watermark did not come along in the binlog"
 
-    def learn(self, table: Table, table_map: TableMapLike) -> None:
+    def prepare_table(self, table: Table, table_map: TableMapLike) -> None:
         """Prepare for the rows of a table version.
 
         Args:
@@ -102,40 +107,42 @@ class TouchedKeys:
             table_map: The TABLE_MAP event that announces the rows.
         """
         if table.id in self.tables:
-            made = None
+            decoder = None
             if table.key_columns():
-                options = replace(row_key_options(table), skipped_ops=self.skipped)
-                made = compile_decoder(table, table_map, options, EnvelopeText())
-            self._decoders[table.id] = made
+                options = replace(row_key_options(table), skipped_ops=self.skipped_ops)
+                decoder = compile_decoder(table, table_map, options, EnvelopeText())
+            self._decoders[table.id] = decoder
 
-    def rows(self, table: TableId, rows: RowsAt, by: Event) -> None:
+    def add_rows(self, table: TableId, rows: EventRows, commit_event: Event) -> None:
         """Remember the rows of an event.
 
         Args:
             table: Their table.
             rows: Where they stand.
-            by: The event, or the one that commits it.
+            commit_event: The event, or the one that commits it.
         """
-        if table not in self.tables or table in self.spoiled or not self.behind(by):
+        if table not in self.tables or table in self.unreadable or not self.is_after_watermark(commit_event):
             return
         decoder = self._decoders.get(table)
         if decoder is None:
-            self.spoiled[table] = "rows of it were changed meanwhile, and without a key it cannot be told which"
+            self.unreadable[table] = "rows of it were changed meanwhile, and without a key it cannot be told which"
             return
-        made: list[Any] = []
-        decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.kind]
+        decoded: list[Any] = []
+        decode = (decoder.write, decoder.update, decoder.delete, decoder.partial_update)[rows.operation]
         try:
-            decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), made)
+            decode(rows.event.buf, rows.pos, rows.event.end, EventContext(), decoded)
         except ValueDecodeError:
-            self.spoiled[table] = "a row that was changed meanwhile cannot be decoded"
+            self.unreadable[table] = "a row that was changed meanwhile cannot be decoded"
             return
         keys = self.keys.setdefault(table, set())
-        keys.update(record[0] for record in made if record[0] is not None)
+        keys.update(record[0] for record in decoded if record[0] is not None)
         if len(keys) > MAX_KEYS:
-            self.spoiled[table] = f"more than {MAX_KEYS:,} of its rows were changed meanwhile"
+            self.unreadable[table] = f"more than {MAX_KEYS:,} of its rows were changed meanwhile"
             del self.keys[table]
 
-    def statement(self, changes: Iterable[TableChange], event: Event, moved: Iterable[TableId] = ()) -> None:
+    def on_statement(
+        self, changes: Iterable[TableChange], event: Event, moved_row_tables: Iterable[TableId] = ()
+    ) -> None:
         """Take note of a statement that changed, emptied or moved tables, wherever in the batch it stands.
 
         Before the low watermark it may have given the name to another table than the scan has begun with; the next
@@ -144,8 +151,10 @@ class TouchedKeys:
         Args:
             changes: What it did.
             event: The statement's event.
-            moved: Tables that rows came to or left without row events.
+            moved_row_tables: Tables that rows came to or left without row events.
         """
-        for table in {*moved, *(t for change in changes for t in (change.id, change.previous_id))} & {*self.tables}:
+        for table in {*moved_row_tables, *(t for change in changes for t in (change.id, change.previous_id))} & {
+            *self.tables
+        }:
             if table is not None:
-                self.spoiled[table] = f"it was changed by a statement at {event.where()}"
+                self.unreadable[table] = f"it was changed by a statement at {event.where()}"

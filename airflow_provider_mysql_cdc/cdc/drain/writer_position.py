@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, Reached, order
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition, compare_offsets
 
 
 @dataclass(slots=True)
-class Position:
+class WriterPosition:
     """Track where in the binlog the writer stands, and what an earlier attempt committed already.
 
     Args:
@@ -33,7 +33,7 @@ class Position:
     query: str | None = None
     begun: bool = False
     statements: int = 0
-    resume: Reached | None = None
+    resume: ResumePosition | None = None
     file: str = field(init=False)
     pos: int = field(init=False)
     _boundary: BinlogOffset | None = field(init=False)
@@ -45,18 +45,18 @@ class Position:
     @property
     def boundary(self) -> BinlogOffset:
         """Return the last transaction boundary passed; its GTID set is rendered at commits only."""
-        found = self._boundary
-        if found is None:
+        boundary = self._boundary
+        if boundary is None:
             # Most transactions pass without anybody asking.
-            found = self._boundary = BinlogOffset(self.file, self.pos, None, self.start.server_uuid)
-        return found
+            boundary = self._boundary = BinlogOffset(self.file, self.pos, None, self.start.server_uuid)
+        return boundary
 
-    def enter(self) -> None:
+    def begin_transaction(self) -> None:
         """Begin to count anew: at a transaction's first event."""
         self.events = self.statements = 0
         self.query = None
 
-    def pass_to(self, file: str, pos: int) -> None:
+    def move_to(self, file: str, pos: int) -> None:
         """Stand at another boundary, and begin to count anew.
 
         Args:
@@ -67,38 +67,40 @@ class Position:
         self.events = self.statements = 0
         self.query = None
 
-    def reached(self, gtids: str | None) -> Reached:
+    def reached(self, gtids: str | None) -> ResumePosition:
         """Return the place behind the last event.
 
         Args:
             gtids: GTID set executed up to the boundary.
         """
         boundary = self.boundary
-        return Reached(boundary.at(boundary.file, boundary.pos, gtids), self.events, self.statements)
+        return ResumePosition(boundary.with_position(boundary.file, boundary.pos, gtids), self.events, self.statements)
 
-    def behind(self) -> bool:
+    def is_before_resume(self) -> bool:
         """Return whether an earlier attempt committed more than has passed so far; nothing may be committed then."""
         resume = self.resume
         if resume is None:
             return False
-        ahead = order(self.boundary, resume.offset)
-        return ahead < 0 or (ahead == 0 and (self.events < resume.events or self.statements < resume.statements))
+        comparison = compare_offsets(self.boundary, resume.offset)
+        return comparison < 0 or (
+            comparison == 0 and (self.events < resume.events or self.statements < resume.statements)
+        )
 
     def transaction_committed(self) -> bool:
         """Return whether an earlier attempt committed the whole transaction."""
-        return self.resume is not None and order(self.boundary, self.resume.offset) < 0
+        return self.resume is not None and compare_offsets(self.boundary, self.resume.offset) < 0
 
     def rows_committed(self) -> bool:
         """Return whether an earlier attempt committed the row event that was counted last."""
-        return self.resume is not None and self._committed(self.resume, self.events, self.resume.events)
+        return self.resume is not None and self._is_committed(self.resume, self.events, self.resume.events)
 
     def statement_committed(self) -> bool:
         """Return whether an earlier attempt committed the QUERY event that was counted last."""
-        return self.resume is not None and self._committed(self.resume, self.statements, self.resume.statements)
+        return self.resume is not None and self._is_committed(self.resume, self.statements, self.resume.statements)
 
-    def _committed(self, resume: Reached, number: int, last: int) -> bool:
-        ahead = order(self.boundary, resume.offset)
-        if ahead < 0 or (ahead == 0 and number <= last):
+    def _is_committed(self, resume: ResumePosition, count: int, committed_count: int) -> bool:
+        comparison = compare_offsets(self.boundary, resume.offset)
+        if comparison < 0 or (comparison == 0 and count <= committed_count):
             return True
         self.resume = None
         return False

@@ -32,8 +32,8 @@ _STATEMENT = re.compile(r"XA\s+(\w+)\s+(.*)", re.IGNORECASE | re.DOTALL)
 
 def parse_xa(sql: str) -> tuple[str, str] | None:
     """Return verb and xid of an XA statement as the binlog holds it, or None for any other statement."""
-    found = _STATEMENT.match(sql)
-    return (found[1].upper(), "".join(found[2].split())) if found else None
+    match = _STATEMENT.match(sql)
+    return (match[1].upper(), "".join(match[2].split())) if match else None
 
 
 def require_xa(sql: str, where: str) -> tuple[str, str]:
@@ -46,15 +46,15 @@ def require_xa(sql: str, where: str) -> tuple[str, str]:
     Raises:
         UnsupportedEventError: It is another one, and whether its transaction commits decides about rows.
     """
-    found = parse_xa(sql)
-    if found is None or found[0] not in _VERBS:
+    statement = parse_xa(sql)
+    if statement is None or statement[0] not in _VERBS:
         raise UnsupportedEventError(
             "an XA statement is not understood",
             where=f"{where}: {sql[:200]}",
             why="whether its transaction commits decides about rows",
             remedy="report the statement; no setting passes it over",
         )
-    return found
+    return statement
 
 
 def is_one_phase(event: Event) -> bool:
@@ -66,11 +66,11 @@ class XaTransactions:
     """Keep track of the prepared XA transactions of a stream.
 
     Args:
-        known: Those prepared before the batch and not decided yet.
+        prepared: Those prepared before the batch and not decided yet.
     """
 
-    def __init__(self, known: Iterable[PreparedXa] = ()) -> None:
-        self._prepared = {xa.xid: xa for xa in known}
+    def __init__(self, prepared: Iterable[PreparedXa] = ()) -> None:
+        self._prepared = {xa.xid: xa for xa in prepared}
         self._open: tuple[str, BinlogOffset] | None = None
 
     @property
@@ -99,7 +99,7 @@ class XaTransactions:
         self._prepared[xid] = xa
         return None
 
-    def decide(self, xid: str) -> PreparedXa | None:
+    def take_prepared(self, xid: str) -> PreparedXa | None:
         """Forget a transaction that commits or rolls back, and return it; None when its rows were never seen."""
         return self._prepared.pop(xid, None)
 
@@ -115,10 +115,10 @@ def read_rows(cfg: ConnectorConfig, xa: PreparedXa, on_wait: Callable[[], None] 
     Raises:
         BinlogPurgedError: The binlog no longer holds it.
     """
-    return _read(cfg, xa.file, xa.start, BinlogOffset(xa.file, xa.end), on_wait)
+    return _read_events(cfg, xa.file, xa.start, BinlogOffset(xa.file, xa.end), on_wait)
 
 
-def _read(
+def _read_events(
     cfg: ConnectorConfig, file: str, pos: int, end: BinlogOffset, on_wait: Callable[[], None] | None
 ) -> Iterator[Event]:
     stream = open_stream(
@@ -159,23 +159,23 @@ def find_prepared(
     with connect(cfg.connection_settings()) as conn:
         first = binary_logs(conn)[0][0]
     log(f"XA transaction {xid} was prepared before this stream began; searching the binlog from {first}")
-    known, complete = XaTransactions(), False
+    transactions, complete = XaTransactions(), False
     boundary = BinlogOffset(first, FILE_START)
-    for event in _read(cfg, first, FILE_START, before, on_wait):
+    for event in _read_events(cfg, first, FILE_START, before, on_wait):
         if event.type == c.PREVIOUS_GTIDS_LOG_EVENT and event.file == first:
             complete = file_number(first) == 1 and not str(ev.parse_previous_gtids(event))
         elif event.type == c.QUERY_EVENT:
             statement = parse_xa(ev.parse_query(event).sql.strip())
             if statement is not None and statement[0] == "START":
-                known.start(statement[1], boundary)
+                transactions.start(statement[1], boundary)
             elif statement is not None and statement[0] in ("COMMIT", "ROLLBACK"):
-                known.decide(statement[1])
+                transactions.take_prepared(statement[1])
         elif event.type == c.XA_PREPARE_LOG_EVENT:
-            known.end(event)
+            transactions.end(event)
         elif event.type in c.GTID_EVENTS:
             boundary = BinlogOffset(event.file, event.start_pos)
-    found = known.decide(xid)
-    if found is None and not complete:
+    prepared = transactions.take_prepared(xid)
+    if prepared is None and not complete:
         raise BinlogPurgedError(
             f"the rows of XA transaction {xid} are no longer in the binlog",
             where=f"XA COMMIT at {before}",
@@ -183,4 +183,4 @@ def find_prepared(
             remedy="give the batch up (DAG mysql_cdc_reset_offset with current), then take a new snapshot "
             "(mysql_cdc_snapshot with again=true): the rows are in the tables",
         )
-    return found
+    return prepared

@@ -10,9 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-
-Schema = dict[str, Any]
 
 SNAPSHOT_MARKERS = "true,first,first_in_data_collection,last_in_data_collection,last,false,incremental"
 _ENUM: dict[str, Any] = {"name": "io.debezium.data.Enum", "version": 1, "parameters": {"allowed": SNAPSHOT_MARKERS}}
@@ -39,11 +38,11 @@ class Member:
     default: Any = None
     schema: tuple[tuple[str, Any], ...] = ()
 
-    def to_schema(self) -> Schema:
+    def to_schema(self) -> ConnectSchema:
         """Return the member's schema in JsonConverter's order."""
         if self.schema:
             return {**dict(self.schema), "field": self.name}
-        out: Schema = {"type": self.type, "optional": self.optional, **dict(self.semantic)}
+        out: ConnectSchema = {"type": self.type, "optional": self.optional, **dict(self.semantic)}
         if self.default is not None:
             out["default"] = self.default
         out["field"] = self.name
@@ -51,9 +50,9 @@ class Member:
 
 
 def struct(
-    members: list[Schema], name: str | None, *, optional: bool = False, version: int | None = None,
+    members: list[ConnectSchema], name: str | None, *, optional: bool = False, version: int | None = None,
     order: tuple[str, ...] = CONNECT_ORDER,
-) -> Schema:  # fmt: skip
+) -> ConnectSchema:  # fmt: skip
     """Return a struct schema.
 
     Args:
@@ -63,7 +62,7 @@ def struct(
         version: Schema version or None.
         order: Order of the schema's own members.
     """
-    out: Schema = {"type": "struct", "fields": members, "optional": optional, "name": name, "version": version}
+    out: ConnectSchema = {"type": "struct", "fields": members, "optional": optional, "name": name, "version": version}
     return {k: out[k] for k in order if out[k] is not None}
 
 
@@ -117,7 +116,7 @@ class Contract:
     struct: str = "v2"
     transaction: Member = TRANSACTION_BLOCK
 
-    def source_schema(self, members: tuple[Member, ...] | None = None) -> Schema:
+    def source_schema(self, members: tuple[Member, ...] | None = None) -> ConnectSchema:
         """Return the schema of the source block as a field."""
         fields = [m.to_schema() for m in (members or self.source)]
         return {**struct(fields, self.source_name, version=self.source_version), "field": "source"}
@@ -140,15 +139,15 @@ class Contract:
         return marker != "false"
 
 
-_HEAD = (Member("version"), Member("connector"), Member("name"), Member("ts_ms", "int64"))
+_SOURCE_START = (Member("version"), Member("connector"), Member("name"), Member("ts_ms", "int64"))
 _SNAPSHOT_TEXT = Member("snapshot", optional=True, semantic=tuple(_ENUM.items()), default="false")
 _SNAPSHOT_TEXT_1 = replace(
     _SNAPSHOT_TEXT, semantic=tuple((_ENUM | {"parameters": {"allowed": "true,last,false,incremental"}}).items())
 )
 _SNAPSHOT_FLAG = Member("snapshot", "boolean", optional=True, default=False)
 _DB, _SEQUENCE, _TABLE = Member("db"), Member("sequence", optional=True), Member("table", optional=True)
-_FINER = (Member("ts_us", "int64", optional=True), Member("ts_ns", "int64", optional=True))
-_PLACE = (
+_FINE_TIMES = (Member("ts_us", "int64", optional=True), Member("ts_ns", "int64", optional=True))
+_SOURCE_POSITION = (
     Member("server_id", "int64"),
     Member("gtid", optional=True),
     Member("file"),
@@ -157,8 +156,8 @@ _PLACE = (
     Member("thread", "int64", optional=True),
     Member("query", optional=True),
 )
-_SOURCE_3 = (*_HEAD, _SNAPSHOT_TEXT, _DB, _SEQUENCE, *_FINER, _TABLE, *_PLACE)
-_SOURCE_1 = (*_HEAD, _SNAPSHOT_FLAG, _DB, _TABLE, *_PLACE)
+_SOURCE_3 = (*_SOURCE_START, _SNAPSHOT_TEXT, _DB, _SEQUENCE, *_FINE_TIMES, _TABLE, *_SOURCE_POSITION)
+_SOURCE_1 = (*_SOURCE_START, _SNAPSHOT_FLAG, _DB, _TABLE, *_SOURCE_POSITION)
 _OP, _TS_MS = Member("op"), Member("ts_ms", "int64", optional=True)
 
 MYSQL_3 = Contract(
@@ -170,7 +169,7 @@ MYSQL_3 = Contract(
     source=_SOURCE_3,
     change_source=_SOURCE_3,
     envelope_version=2,
-    tail=(TRANSACTION_BLOCK, _OP, _TS_MS, *_FINER),
+    tail=(TRANSACTION_BLOCK, _OP, _TS_MS, *_FINE_TIMES),
 )
 MYSQL_1_9 = Contract(
     connector="mysql",
@@ -178,7 +177,7 @@ MYSQL_1_9 = Contract(
     product_version="1.9.5.Final",
     source_name="io.debezium.connector.mysql.Source",
     source=_SOURCE_1,
-    change_source=(*_HEAD, _SNAPSHOT_TEXT_1, _DB, _SEQUENCE, _TABLE, *_PLACE),
+    change_source=(*_SOURCE_START, _SNAPSHOT_TEXT_1, _DB, _SEQUENCE, _TABLE, *_SOURCE_POSITION),
     tail=(_OP, _TS_MS),
     key_order=("type", "name", "optional", "fields"),
     key_field_order=("field", "type", "optional"),
@@ -201,7 +200,7 @@ DB2_1_9 = replace(
     product_version="2.3.4.Final",
     source_name="io.debezium.connector.db2.Source",
     source=(
-        *(*_HEAD, _SNAPSHOT_FLAG, _DB, Member("schema"), Member("table")),
+        *(*_SOURCE_START, _SNAPSHOT_FLAG, _DB, Member("schema"), Member("table")),
         *(Member("change_lsn", optional=True), Member("commit_lsn", optional=True)),
     ),
     key_order=CONNECT_ORDER,
@@ -221,11 +220,11 @@ def contract(version: str, connector: str = "mysql", source_struct: str = "v2") 
     Raises:
         ConfigError: There is no such contract.
     """
-    found = CONTRACTS.get((connector, version, source_struct))
-    if found is None:
-        known = ", ".join(f"{c} {v}" + (f" with source struct {s}" if s != "v2" else "") for c, v, s in CONTRACTS)
-        wanted = f"{version} for {connector}" + (
+    layout = CONTRACTS.get((connector, version, source_struct))
+    if layout is None:
+        supported = ", ".join(f"{c} {v}" + (f" with source struct {s}" if s != "v2" else "") for c, v, s in CONTRACTS)
+        requested = f"{version} for {connector}" + (
             "" if source_struct == "v2" else f" with source struct {source_struct}"
         )
-        raise ConfigError(f"no event contract {wanted}", remedy=f"use one of: {known}")
-    return found
+        raise ConfigError(f"no event contract {requested}", remedy=f"use one of: {supported}")
+    return layout

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.convert.connect_schema import Schema, field_schema
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema, field_schema
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_value
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
@@ -17,8 +17,8 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, Member, cont
 from airflow_provider_mysql_cdc.cdc.emit.topic_names import sanitised
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model import avro_names
-from airflow_provider_mysql_cdc.cdc.model.interning import Alike, alike
-from airflow_provider_mysql_cdc.cdc.model.table import Column, Index, Table, TableId
+from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
+from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, UniqueIndex
 
 
 def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
@@ -27,9 +27,9 @@ def key_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
     Raises:
         SchemaError: A key column does not exist.
     """
-    wanted = table.key_columns() if options.key_columns is None else options.key_columns
+    names = table.key_columns() if options.key_columns is None else options.key_columns
     columns = []
-    for name in wanted:
+    for name in names:
         column = table.column(name)
         if column is None:
             raise SchemaError(
@@ -45,8 +45,8 @@ def value_columns(table: Table, options: DecoderOptions) -> tuple[Column, ...]:
     """Return the columns that go into the row images, in table order."""
     if options.included is None:
         return table.columns
-    wanted = frozenset(options.included)
-    return tuple(c for c in table.columns if c.name in wanted)
+    names = frozenset(options.included)
+    return tuple(c for c in table.columns if c.name in names)
 
 
 def schema_name(table: Table, options: DecoderOptions, part: str) -> str:
@@ -66,7 +66,7 @@ def schema_name(table: Table, options: DecoderOptions, part: str) -> str:
     old = options.contract == "1.9"
     if not old or part == "Envelope":
         name = sanitised(name)
-    return avro_names.schema_name(f"{name}.{part}", options.schema_names, keep_digit=not old)
+    return avro_names.schema_name(f"{name}.{part}", options.schema_names, keep_leading_digit=not old)
 
 
 def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
@@ -77,19 +77,19 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
     """
     added = [name for name, _ in options.key_fields if key_columns(table, options)]
     for columns in (value_columns(table, options), key_columns(table, options)):
-        found: dict[str, str] = {}
+        column_by_field: dict[str, str] = {}
         for column in columns:
             name = avro_names.field_name(column.name, options.field_names)
-            if name in found:
+            if name in column_by_field:
                 raise SchemaError(
-                    f"columns {found[name]} and {column.name} get the same field name {name}",
+                    f"columns {column_by_field[name]} and {column.name} get the same field name {name}",
                     where=str(table.id),
                     why=f"field.name.adjustment.mode is {options.field_names}",
                     remedy="rename one, leave one out with column.exclude.list, or use another mode",
                 )
-            found[name] = column.name
+            column_by_field[name] = column.name
     for name in added:
-        if name in found or added.count(name) > 1:
+        if name in column_by_field or added.count(name) > 1:
             raise SchemaError(
                 f"the key has a field {name} already",
                 where=str(table.id),
@@ -98,7 +98,9 @@ def require_distinct_fields(table: Table, options: DecoderOptions) -> None:
             )
 
 
-def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comments: bool = False) -> Schema | None:
+def key_schema(
+    table: Table, options: DecoderOptions, layout: Contract, *, comments: bool = False
+) -> ConnectSchema | None:
     """Return the key schema, or None for a table without a key."""
     columns = key_columns(table, options)
     if not columns:
@@ -113,7 +115,7 @@ def key_schema(table: Table, options: DecoderOptions, layout: Contract, *, comme
 
 def value_schema(
     table: Table, options: DecoderOptions, layout: Contract, *, comments: bool = False, transaction: bool = False
-) -> Schema:
+) -> ConnectSchema:
     """Return the envelope schema.
 
     Args:
@@ -165,20 +167,24 @@ def envelope_text(
         SchemaError: A column's type or a key column is not known.
         ConfigError: There is no such contract.
     """
-    wanted = _Wanted(connector, key, value, comments, transaction)
+    settings = _EnvelopeSettings(connector, key, value, comments, transaction)
     try:
-        found = _shared(alike(table.columns), table.primary_key, table.unique_keys, _marked(options), wanted)
+        text = _shared_text(
+            interned(table.columns), table.primary_key, table.unique_keys, _marked_options(options), settings
+        )
     except (SchemaError, TypeError):
         # It names the table; and what a converter of one's own gave may not be comparable.
-        return _envelope_text(table, options, wanted)
-    if found.key_schema is None and found.value_schema is None:
-        return found
+        return _envelope_text(table, options, settings)
+    if text.key_schema is None and text.value_schema is None:
+        return text
     names = [(quote(mark), quote(schema_name(table, options, part))) for part, mark in _MARKS]
-    return replace(found, key_schema=_named(found.key_schema, names), value_schema=_named(found.value_schema, names))
+    return replace(
+        text, key_schema=_replace_marks(text.key_schema, names), value_schema=_replace_marks(text.value_schema, names)
+    )
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _EnvelopeSettings:
     """Hold what is wanted beside a table and its options; see ``envelope_text``."""
 
     connector: str
@@ -190,19 +196,19 @@ class _Wanted:
 
 # Titles of schemas that no table has: those of the table at hand are put in their place.
 _MARKS = tuple((part, f"{part}-{secrets.token_hex(16)}") for part in ("Key", "Value", "Envelope"))
-_ANY = TableId("", "")
-_SHAPES = 256
+_UNNAMED_TABLE = TableId("", "")
+_MAX_SHAPES = 256
 
 
-def _named(text: str | None, names: Sequence[tuple[str, str]]) -> str | None:
+def _replace_marks(text: str | None, names: Sequence[tuple[str, str]]) -> str | None:
     for mark, name in names if text is not None else ():
         text = text.replace(mark, name) if text is not None else None
     return text
 
 
-def _envelope_text(table: Table, options: DecoderOptions, wanted: _Wanted) -> EnvelopeText:
-    key, value, comments, transaction = wanted.key, wanted.value, wanted.comments, wanted.transaction
-    layout = contract(options.contract, wanted.connector, options.source_struct)
+def _envelope_text(table: Table, options: DecoderOptions, settings: _EnvelopeSettings) -> EnvelopeText:
+    key, value, comments, transaction = settings.key, settings.value, settings.comments, settings.transaction
+    layout = contract(options.contract, settings.connector, options.source_struct)
     require_distinct_fields(table, options)
     key_part = key_schema(table, options, layout, comments=comments) if key else None
     value_part = value_schema(table, options, layout, comments=comments, transaction=transaction) if value else None
@@ -214,20 +220,20 @@ def _envelope_text(table: Table, options: DecoderOptions, wanted: _Wanted) -> En
     )
 
 
-@lru_cache(maxsize=_SHAPES)
-def _marked(options: DecoderOptions) -> DecoderOptions:
+@lru_cache(maxsize=_MAX_SHAPES)
+def _marked_options(options: DecoderOptions) -> DecoderOptions:
     return replace(options, schema_titles=_MARKS)
 
 
-@lru_cache(maxsize=_SHAPES)
-def _shared(
-    columns: Alike[tuple[Column, ...]],
+@lru_cache(maxsize=_MAX_SHAPES)
+def _shared_text(
+    columns: Interned[tuple[Column, ...]],
     primary_key: tuple[str, ...],
-    unique_keys: tuple[Index, ...],
+    unique_keys: tuple[UniqueIndex, ...],
     options: DecoderOptions,
-    wanted: _Wanted,
+    settings: _EnvelopeSettings,
 ) -> EnvelopeText:
-    return _envelope_text(Table(_ANY, columns.value, primary_key, unique_keys), options, wanted)
+    return _envelope_text(Table(_UNNAMED_TABLE, columns.value, primary_key, unique_keys), options, settings)
 
 
 def _null_text(table: Table, options: DecoderOptions) -> dict[str, str]:
@@ -241,13 +247,13 @@ def _insert_text(table: Table, options: DecoderOptions) -> dict[str, str]:
     A TIMESTAMP literal means a time in the session's zone, an expression is computed for each row, and a NOT NULL
     column without a default depends on sql_mode.
     """
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for column in table.columns:
         if column.generated or column.default_is_expression:
             continue
         if column.default is None:
             if column.nullable:
-                found[column.name] = "null"
+                texts[column.name] = "null"
         elif column.type_name != "TIMESTAMP" and (value := default_value(column, options)) is not None:
-            found[column.name] = dumps(value)
-    return found
+            texts[column.name] = dumps(value)
+    return texts

@@ -6,7 +6,7 @@ import os
 import time
 import uuid
 
-Header = tuple[str, bytes]
+from airflow_provider_mysql_cdc.cdc.model.records import Header
 
 
 def new_run_id(now_ms: int | None = None) -> str:
@@ -15,8 +15,8 @@ def new_run_id(now_ms: int | None = None) -> str:
     Args:
         now_ms: Milliseconds since the epoch; the current time when None.
     """
-    stamp = time.time_ns() // 1_000_000 if now_ms is None else now_ms
-    raw = bytearray(stamp.to_bytes(6, "big") + os.urandom(10))
+    timestamp_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    raw = bytearray(timestamp_ms.to_bytes(6, "big") + os.urandom(10))
     raw[6] = 0x70 | raw[6] & 0x0F
     raw[8] = 0x80 | raw[8] & 0x3F
     return str(uuid.UUID(bytes=bytes(raw)))

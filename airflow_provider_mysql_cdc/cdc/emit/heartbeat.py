@@ -5,25 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, Schema, struct
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, struct
 
-_COMMON = "io.debezium.connector.common"
-_VERSIONS = {True: 1, False: None}
+_COMMON_PACKAGE = "io.debezium.connector.common"
+_SCHEMA_VERSIONS = {True: 1, False: None}
 """Schema version of Debezium's own records: contract 1.9 has none (read from Debezium 1.9.7)."""
 
 
-def _encoded(payload: Mapping[str, Any], schema: Schema | None) -> bytes:
+def _json_bytes(payload: Mapping[str, Any], schema: ConnectSchema | None) -> bytes:
     text = dumps(payload)
     return (text if schema is None else f'{{"schema":{dumps(schema)},"payload":{text}}}').encode()
 
 
-_HEARTBEAT = {
+_HEARTBEAT_SCHEMAS = {
     recent: (
-        struct([Member("serverName").to_schema()], f"{_COMMON}.ServerNameKey", version=version),
-        struct([Member("ts_ms", "int64").to_schema()], f"{_COMMON}.Heartbeat", version=version),
+        struct([Member("serverName").to_schema()], f"{_COMMON_PACKAGE}.ServerNameKey", version=version),
+        struct([Member("ts_ms", "int64").to_schema()], f"{_COMMON_PACKAGE}.Heartbeat", version=version),
     )
-    for recent, version in _VERSIONS.items()
+    for recent, version in _SCHEMA_VERSIONS.items()
 }
 
 
@@ -39,13 +40,13 @@ def heartbeat_record(
         key_schema: ``key.converter.schemas.enable``.
         value_schema: ``value.converter.schemas.enable``.
     """
-    schemas = _HEARTBEAT[recent]
-    key = _encoded({"serverName": prefix}, schemas[0] if key_schema else None)
-    return key, _encoded({"ts_ms": now_ms}, schemas[1] if value_schema else None)
+    schemas = _HEARTBEAT_SCHEMAS[recent]
+    key = _json_bytes({"serverName": prefix}, schemas[0] if key_schema else None)
+    return key, _json_bytes({"ts_ms": now_ms}, schemas[1] if value_schema else None)
 
 
-def _transaction_value(*, recent: bool) -> Schema:
-    version = _VERSIONS[recent]
+def _transaction_value(*, recent: bool) -> ConnectSchema:
+    version = _SCHEMA_VERSIONS[recent]
     counts = [Member("data_collection").to_schema(), Member("event_count", "int64").to_schema()]
     collection = struct(counts, "event.collection" if recent else None, optional=recent, version=version)
     members = [
@@ -56,15 +57,15 @@ def _transaction_value(*, recent: bool) -> Schema:
     ]
     if recent:
         members.append(Member("ts_ms", "int64").to_schema())
-    return struct(members, f"{_COMMON}.TransactionMetadataValue", version=version)
+    return struct(members, f"{_COMMON_PACKAGE}.TransactionMetadataValue", version=version)
 
 
-_TRANSACTION = {
+_TRANSACTION_SCHEMAS = {
     recent: (
-        struct([Member("id").to_schema()], f"{_COMMON}.TransactionMetadataKey", version=version),
+        struct([Member("id").to_schema()], f"{_COMMON_PACKAGE}.TransactionMetadataKey", version=version),
         _transaction_value(recent=recent),
     )
-    for recent, version in _VERSIONS.items()
+    for recent, version in _SCHEMA_VERSIONS.items()
 }
 
 
@@ -94,6 +95,6 @@ def transaction_record(
     )
     if recent:
         payload["ts_ms"] = now_ms
-    schemas = _TRANSACTION[recent]
-    key = _encoded({"id": transaction_id}, schemas[0] if key_schema else None)
-    return key, _encoded(payload, schemas[1] if value_schema else None)
+    schemas = _TRANSACTION_SCHEMAS[recent]
+    key = _json_bytes({"id": transaction_id}, schemas[0] if key_schema else None)
+    return key, _json_bytes(payload, schemas[1] if value_schema else None)

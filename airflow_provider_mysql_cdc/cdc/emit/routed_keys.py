@@ -10,24 +10,24 @@ from airflow_provider_mysql_cdc.cdc.emit.contracts import Member
 from airflow_provider_mysql_cdc.cdc.model.routing import Destination
 
 
-def routed_key(to: Destination, key: bytes | None, *, schema: bool) -> bytes | None:
+def routed_key(destination: Destination, key: bytes | None, *, schema: bool) -> bytes | None:
     """Return the key of a schema change, transaction or heartbeat record at its destination.
 
     The logical table router treats them like events: their key schema gets the new topic's name, and every key the
     field; the value stays.
 
     Args:
-        to: Where the record goes.
+        destination: Where the record goes.
         key: Its key before the transforms.
         schema: ``key.converter.schemas.enable``: the key is an object of schema and payload.
     """
-    if key is None or (to.key_name is None and not to.key_fields):
+    if key is None or (destination.key_name is None and not destination.key_fields):
         return key
-    whole: dict[str, Any] = json.loads(key)
-    payload = whole["payload"] if schema else whole
-    payload.update(to.key_fields)
+    record_key: dict[str, Any] = json.loads(key)
+    payload = record_key["payload"] if schema else record_key
+    payload.update(destination.key_fields)
     if schema:
-        described = whole["schema"]
-        described["fields"] += [Member(name).to_schema() for name, _ in to.key_fields]
-        described["name"] = to.key_name
-    return dumps(whole).encode()
+        key_schema = record_key["schema"]
+        key_schema["fields"] += [Member(name).to_schema() for name, _ in destination.key_fields]
+        key_schema["name"] = destination.key_name
+    return dumps(record_key).encode()

@@ -2,7 +2,7 @@
 
 The 3.x form is what Debezium 3.6.1 writes; the 1.9 form is that of the seeds (SCH-33 to SCH-43), with source struct
 ``v1`` the oldest one (SCH-28 to SCH-31). A record describes one statement: Debezium splits DROP and RENAME of several
-tables, and so does ``ddl.apply``; the oldest form has one record for all tables of one database (SCH-23).
+tables, and so does ``ddl.apply_ddl``; the oldest form has one record for all tables of one database (SCH-23).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.convert.defaults import default_literal
-from airflow_provider_mysql_cdc.cdc.convert.json_text import Written, dumps
+from airflow_provider_mysql_cdc.cdc.convert.json_text import RawJson, dumps
 from airflow_provider_mysql_cdc.cdc.convert.type_names import (
     charset_name,
     declared_length,
@@ -23,20 +23,24 @@ from airflow_provider_mysql_cdc.cdc.convert.type_names import (
     jdbc_type,
     type_expression,
 )
-from airflow_provider_mysql_cdc.cdc.emit.change_schemas import RECENT_COLUMN_MEMBERS, key_schema_of, value_schema_of
+from airflow_provider_mysql_cdc.cdc.emit.change_schemas import (
+    RECENT_COLUMN_MEMBERS,
+    change_key_schema,
+    change_value_schema,
+)
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
-from airflow_provider_mysql_cdc.cdc.emit.source_block import RowEvent, Transaction, source_dict
+from airflow_provider_mysql_cdc.cdc.emit.source_block import RowEvent, SourceTransaction, source_dict
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_set_order
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
 
 
-class Change(Protocol):
-    """What a record says of one table (``ddl.apply.TableChange`` fits)."""
+class SchemaChangeEntry(Protocol):
+    """What a record says of one table (``ddl.apply_ddl.TableChange`` fits)."""
 
     @property
     def kind(self) -> str:
-        """What happened, see ``ddl.apply.ChangeKind``."""
+        """What happened, see ``ddl.apply_ddl.ChangeKind``."""
 
     @property
     def id(self) -> TableId | None:
@@ -64,16 +68,16 @@ class Change(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class ChangeRecord:
+class SchemaChangeRecord:
     """Hold key and value of one record."""
 
     key: bytes
     value: bytes
 
 
-_SHAPES = 256  # tables that differ in more than their names, of which is remembered how they are described
-_ANY = TableId("", "")
-_TYPES = {"CREATE": "CREATE", "ALTER": "ALTER", "RENAME": "ALTER", "DROP": "DROP"}
+_MAX_SHAPES = 256  # tables that differ in more than their names, of which is remembered how they are described
+_UNNAMED_TABLE = TableId("", "")
+_CHANGE_TYPES = {"CREATE": "CREATE", "ALTER": "ALTER", "RENAME": "ALTER", "DROP": "DROP"}
 
 
 def column_dict(column: Column, *, recent: bool = True, comments: bool = False) -> dict[str, Any]:
@@ -117,11 +121,11 @@ def table_dict(table: Table, *, recent: bool = True, comments: bool = False) -> 
         recent: Whether the members that came after 1.9 are wanted.
         comments: ``include.schema.comments``.
     """
-    return _described(table.named(_ANY), recent, comments)[0]
+    return _table_description(table.with_id(_UNNAMED_TABLE), recent, comments)[0]
 
 
-@lru_cache(maxsize=_SHAPES)
-def _described(table: Table, recent: bool, comments: bool) -> tuple[dict[str, Any], Written]:
+@lru_cache(maxsize=_MAX_SHAPES)
+def _table_description(table: Table, recent: bool, comments: bool) -> tuple[dict[str, Any], RawJson]:
     """Return a table as schema changes describe it, and the text of that."""
     out: dict[str, Any] = {
         "defaultCharsetName": table.charset,
@@ -130,11 +134,11 @@ def _described(table: Table, recent: bool, comments: bool) -> tuple[dict[str, An
     }
     if recent or comments:
         out["comment"] = table.comment if comments else None
-    return out, Written(dumps(out))
+    return out, RawJson(dumps(out))
 
 
 @dataclass(frozen=True)
-class ChangeFormat:
+class SchemaChangeFormat:
     """Write schema change records of one connector.
 
     Args:
@@ -162,61 +166,61 @@ class ChangeFormat:
 
     @cached_property
     def _schemas(self) -> tuple[str, str]:
-        return dumps(key_schema_of(self.layout)), dumps(value_schema_of(self.layout, comments=self.comments))
+        return dumps(change_key_schema(self.layout)), dumps(change_value_schema(self.layout, comments=self.comments))
 
-    def streamed(
+    def stream_records(
         self,
-        changes: Sequence[Change],
+        changes: Sequence[SchemaChangeEntry],
         event: RowEvent,
-        at: Transaction,
+        transaction: SourceTransaction,
         *,
         in_transaction: bool = False,
         row: int = 0,
-        wanted: Callable[[Any], bool] = lambda _: True,
-    ) -> Iterator[ChangeRecord]:
+        is_included: Callable[[Any], bool] = lambda _: True,
+    ) -> Iterator[SchemaChangeRecord]:
         """Yield the records of one statement of the stream, one per change; each names all tables of the statement.
 
         Args:
-            changes: What ``ddl.apply`` made of the statement; truncations give no record.
+            changes: What ``ddl.apply_ddl`` made of the statement; truncations give no record.
             event: The statement's QUERY event.
-            at: The transaction around it.
+            transaction: The transaction around it.
             in_transaction: Whether the statement stands between BEGIN and COMMIT (CREATE TABLE ... SELECT); only then
                 the thread is given.
             row: Value of ``source.row``; Debezium leaves the row number of the last row event there.
-            wanted: Which changes get a record; the others' tables are named beside them all the same.
+            is_included: Which changes get a record; the others' tables are named beside them all the same.
         """
-        known = [c for c in changes if c.kind != "TRUNCATE"]
-        ms = at.commit_us // 1000 or event.timestamp * 1000
-        more: dict[str, Any] = {
+        recorded = [c for c in changes if c.kind != "TRUNCATE"]
+        ms = transaction.commit_us // 1000 or event.timestamp * 1000
+        source_values: dict[str, Any] = {
             "ts_ns": ms * 1_000_000,
             "ts_sec": ms // 1000,
             "file": event.file,
             "pos": event.start_pos,
             "row": row,
             "server_id": event.server_id,
-            "gtid": at.gtid,
-            "thread": at.thread or None if in_transaction else None,
+            "gtid": transaction.gtid,
+            "thread": transaction.thread or None if in_transaction else None,
         }
         if self.layout.flat_changes:
-            source = self._source("", None, "false", **more)
-            for db, ddl in _by_database([c for c in known if wanted(c)]):
+            source = self._source("", None, "false", **source_values)
+            for db, ddl in _ddl_by_database([c for c in recorded if is_included(c)]):
                 yield self.record(db, ddl, (), source)
             return
-        for db, group in groupby(known, lambda c: c.db):
+        for db, group in groupby(recorded, lambda c: c.db):
             changes = list(group)
             names = _table_names(c.id for c in changes if c.id is not None)
-            for change in filter(wanted, changes):
-                source = self._source(db, _source_table(change, names), "false", **more)
+            for change in filter(is_included, changes):
+                source = self._source(db, _source_table(change, names), "false", **source_values)
                 yield self.record(db, change.ddl, (change,) if change.listed else (), source)
 
-    def snapshot(
+    def snapshot_records(
         self,
         statements: Sequence[SnapshotStatement],
         tables: Mapping[TableId, Table],
         offset: BinlogOffset,
         *,
         final: bool = False,
-    ) -> list[ChangeRecord]:
+    ) -> list[SchemaChangeRecord]:
         """Return the records of a snapshot's statements (SNAP-15, SCH-26).
 
         Args:
@@ -228,8 +232,8 @@ class ChangeFormat:
         records = []
         for number, s in enumerate(statements, 1):
             marker = "last" if final and number == len(statements) else "true"
-            place: dict[str, Any] = {"file": offset.file, "pos": offset.pos, "ts_ns": self.clock_ns()}
-            source = self._source(s.db, s.table.table if s.table else None, marker, **place)
+            position: dict[str, Any] = {"file": offset.file, "pos": offset.pos, "ts_ns": self.clock_ns()}
+            source = self._source(s.db, s.table.table if s.table else None, marker, **position)
             records.append(self.record(s.db, s.ddl, s.changes(tables), source))
         return records
 
@@ -253,7 +257,9 @@ class ChangeFormat:
         # All others write the marker's text, in contract 1.9 too (SNAP-45).
         return source_dict(self.layout, values, change=True)
 
-    def record(self, db: str, ddl: str, changes: Sequence[Change], source: dict[str, Any]) -> ChangeRecord:
+    def record(
+        self, db: str, ddl: str, changes: Sequence[SchemaChangeEntry], source: dict[str, Any]
+    ) -> SchemaChangeRecord:
         """Return one record.
 
         Args:
@@ -272,16 +278,16 @@ class ChangeFormat:
                 payload["ts_ms"] = self.clock_ns() // 1_000_000
             # What a signal tells has no statement.
             payload |= {"databaseName": db, "schemaName": None, "ddl": ddl or None}
-            payload["tableChanges"] = [_change(c, recent, self.comments, _table_text) for c in changes]
+            payload["tableChanges"] = [_change_entry(c, recent, self.comments, _table_text) for c in changes]
         key, value = dumps({"databaseName": db}), dumps(payload)
         if self.key_schema:
             key = f'{{"schema":{self._schemas[0]},"payload":{key}}}'
         if self.value_schema:
             value = f'{{"schema":{self._schemas[1]},"payload":{value}}}'
-        return ChangeRecord(key.encode(), value.encode())
+        return SchemaChangeRecord(key.encode(), value.encode())
 
 
-def change_dict(change: Change, *, recent: bool = True, comments: bool = False) -> dict[str, Any]:
+def change_dict(change: SchemaChangeEntry, *, recent: bool = True, comments: bool = False) -> dict[str, Any]:
     """Return an entry of ``tableChanges`` (SCH-37 to SCH-40).
 
     Args:
@@ -289,22 +295,24 @@ def change_dict(change: Change, *, recent: bool = True, comments: bool = False) 
         recent: Whether the form that came after 1.9 is wanted; 1.9 names a renamed table twice, old and new (SCH-39).
         comments: ``include.schema.comments``.
     """
-    return _change(change, recent, comments, table_dict)
+    return _change_entry(change, recent, comments, table_dict)
 
 
-def _table_text(table: Table, *, recent: bool, comments: bool) -> Written:
-    return _described(table.named(_ANY), recent, comments)[1]
+def _table_text(table: Table, *, recent: bool, comments: bool) -> RawJson:
+    return _table_description(table.with_id(_UNNAMED_TABLE), recent, comments)[1]
 
 
-def _change(change: Change, recent: bool, comments: bool, describe: Callable[..., Any]) -> dict[str, Any]:
+def _change_entry(
+    change: SchemaChangeEntry, recent: bool, comments: bool, describe: Callable[..., Any]
+) -> dict[str, Any]:
     name = change.id.debezium_id() if change.id else ""
     if change.previous_id and not recent:
         name = f"{change.previous_id.debezium_id()},{name}"
-    described = None if change.table is None else describe(change.table, recent=recent, comments=comments)
-    return {"type": _TYPES[change.kind], "id": name, "table": described}
+    description = None if change.table is None else describe(change.table, recent=recent, comments=comments)
+    return {"type": _CHANGE_TYPES[change.kind], "id": name, "table": description}
 
 
-def _by_database(changes: Sequence[Change]) -> list[tuple[str, str]]:
+def _ddl_by_database(changes: Sequence[SchemaChangeEntry]) -> list[tuple[str, str]]:
     """Return the databases of a statement in order, each with its statements (SCH-22, SCH-23)."""
     ddl: dict[str, list[str]] = {}
     for change in changes:
@@ -318,9 +326,9 @@ def _table_names(ids: Iterable[TableId]) -> str:
     return ",".join(tables[i] for i in hash_set_order(tables))
 
 
-def _source_table(change: Change, names: str) -> str | None:
+def _source_table(change: SchemaChangeEntry, names: str) -> str | None:
     """Return ``source.table``: tables; null for CREATE and DROP DATABASE, else empty."""
-    if change.kind in _TYPES:
+    if change.kind in _CHANGE_TYPES:
         return names
     word = change.ddl.split(maxsplit=1)[0].upper()
     return None if change.kind == "DATABASE" and word in ("CREATE", "DROP") else ""
@@ -342,16 +350,18 @@ class SnapshotStatement:
     table: TableId | None = None
     creates: bool = False
 
-    def changes(self, tables: Mapping[TableId, Table]) -> tuple[Change, ...]:
+    def changes(self, tables: Mapping[TableId, Table]) -> tuple[SchemaChangeEntry, ...]:
         """Return the changes the statement makes."""
         if self.table is None:
             return ()
         kind = "CREATE" if self.creates else "DROP"
-        return (_SnapshotChange(kind, self.table, tables[self.table] if self.creates else None, self.ddl, self.db),)
+        return (
+            _SnapshotChangeEntry(kind, self.table, tables[self.table] if self.creates else None, self.ddl, self.db),
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class _SnapshotChange:
+class _SnapshotChangeEntry:
     kind: str
     id: TableId
     table: Table | None
@@ -362,7 +372,7 @@ class _SnapshotChange:
 
 
 class CharsetDefaults(Protocol):
-    """Default character set and collation (``ddl.state.DbDefaults`` fits)."""
+    """Default character set and collation (``ddl.state.DefaultCharset`` fits)."""
 
     @property
     def charset(self) -> str:

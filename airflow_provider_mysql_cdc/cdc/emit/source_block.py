@@ -14,15 +14,15 @@ from functools import cache
 from types import CodeType
 from typing import Any, Protocol
 
-from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, nullable
-from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import HiddenRow
+from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps, quote_or_null
+from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import UnnumberedRow
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import Memo
 from airflow_provider_mysql_cdc.cdc.emit.contracts import Contract, contract
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 
-class Context(Protocol):
+class SourceContext(Protocol):
     """The members of ``decode.codegen.event_context.EventContext`` that are set here."""
 
     src_head: str
@@ -53,7 +53,7 @@ class RowEvent(Protocol):
         """Position of the event; inside a compressed transaction that of the outer event."""
 
 
-class Transaction(Protocol):
+class SourceTransaction(Protocol):
     """What the source block shows of the transaction an event belongs to."""
 
     @property
@@ -74,7 +74,7 @@ class Transaction(Protocol):
 
 
 # Expressions for the members that change from event to event; all others are constant per table.
-_VARYING = {
+_EVENT_MEMBERS = {
     "ts_sec": "{ts_us // 1000000}",
     "ts_ms": "{ts_us // 1000}",
     "ts_us": "{ts_us}",
@@ -89,9 +89,9 @@ _VARYING = {
     "change_lsn": "{change_lsn}",
     "commit_lsn": "{commit_lsn}",
 }
-_THREADS = 256
+_MAX_THREADS = 256
 # Arguments of head and tail by connector.
-_ARGUMENTS = {
+_CODE_ARGUMENTS = {
     "mysql": ("ts_us, snapshot, server_id, gtid, file, pos", "thread, query, snapshot"),
     "db2": ("ts_us, snapshot, change_lsn, commit_lsn", ""),
 }
@@ -101,14 +101,14 @@ def _template(layout: Contract) -> tuple[str, str]:
     """Return the f-string text of head and tail; constants appear as ``{c_NAME}``."""
     text = ""
     for member in layout.source:
-        value = "\0" if member.name == "row" else _VARYING.get(member.name, f"{{c_{member.name}}}")
+        value = "\0" if member.name == "row" else _EVENT_MEMBERS.get(member.name, f"{{c_{member.name}}}")
         text += f'{"," if text else ""}"{member.name}":{value}'
     head, _, tail = text.partition("\0")
     return "{{" + head, tail + "}}"
 
 
 @dataclass(frozen=True, slots=True)
-class LsnPlace:
+class LsnPosition:
     """Say where in Db2's log a change stands.
 
     Args:
@@ -123,9 +123,9 @@ class LsnPlace:
 
 
 @cache
-def _codes(version: str, connector: str, source_struct: str) -> tuple[CodeType, ...]:
+def _compiled_templates(version: str, connector: str, source_struct: str) -> tuple[CodeType, ...]:
     """Return the code that makes the functions of head and tail."""
-    texts = zip(_template(contract(version, connector, source_struct)), _ARGUMENTS[connector], strict=True)
+    texts = zip(_template(contract(version, connector, source_struct)), _CODE_ARGUMENTS[connector], strict=True)
     return tuple(compile(f"lambda {arguments}: f'{text}'", "<source>", "eval") for text, arguments in texts)
 
 
@@ -140,20 +140,21 @@ class SourceBlock:
         tail: Function of (thread, query and ``snapshot`` as JSON) that returns the text after the row number; for Db2
             it takes nothing.
         include_query: Whether ``query`` is filled (STRM-18).
-        streamed: ``snapshot`` of streamed events as JSON.
+        streamed_marker: ``snapshot`` of streamed events as JSON.
         typed: Whether the block is written with its schema.
         op_tail: Function of the current time in nanoseconds that returns the value's text after ``op``.
-        quiet: Gives the text after the row number of streamed events without a statement, by thread; empty for Db2.
+        tail_by_thread: Gives the text after the row number of streamed events without a statement, by thread; empty
+            for Db2.
     """
 
     layout: Contract
     head: Callable[..., str]
     tail: Callable[..., str]
     include_query: bool
-    streamed: str
+    streamed_marker: str
     op_tail: Callable[[int], str]
     typed: bool = True
-    quiet: Mapping[int, str] = field(default_factory=dict)
+    tail_by_thread: Mapping[int, str] = field(default_factory=dict)
 
 
 def _op_tail_3(ns: int) -> str:
@@ -204,7 +205,7 @@ def source_block(
     }
     # The templates come from the contract tables only; names of tables go in as values, never as code.
     values = {f"c_{name}": value for name, value in constants.items()}
-    head, tail = (eval(code, values) for code in _codes(layout.version, connector, source_struct))
+    head, tail = (eval(code, values) for code in _compiled_templates(layout.version, connector, source_struct))
     streamed = dumps(layout.snapshot_value("false"))
     return SourceBlock(
         layout,
@@ -214,77 +215,79 @@ def source_block(
         streamed,
         _op_tail_3 if layout.recent else _op_tail_1,
         typed,
-        Memo(lambda thread: tail(thread or "null", "null", streamed), _THREADS),
+        Memo(lambda thread: tail(thread or "null", "null", streamed), _MAX_THREADS),
     )
 
 
-def fill(ctx: Context, block: SourceBlock, event: RowEvent, at: Transaction) -> None:
+def fill(ctx: SourceContext, block: SourceBlock, event: RowEvent, transaction: SourceTransaction) -> None:
     """Set the texts of one streamed row event; called once per event.
 
     Args:
         ctx: The decoder's context.
         block: The table's source block.
         event: The row event.
-        at: The transaction around it.
+        transaction: The transaction around it.
     """
     file, pos = event.file, event.start_pos
-    gtid = at.gtid
+    gtid = transaction.gtid
     ctx.src_head = block.head(
-        at.commit_us or event.timestamp * 1_000_000,
-        block.streamed,
+        transaction.commit_us or event.timestamp * 1_000_000,
+        block.streamed_marker,
         event.server_id,
         "null" if gtid is None else f'"{gtid}"',
         f'"{file}"',
         pos,
     )
-    if at.query is None or not block.include_query:
-        ctx.src_tail = block.quiet[at.thread]
+    if transaction.query is None or not block.include_query:
+        ctx.src_tail = block.tail_by_thread[transaction.thread]
     else:
-        ctx.src_tail = block.tail(at.thread or "null", nullable(at.query), block.streamed)
+        ctx.src_tail = block.tail(transaction.thread or "null", quote_or_null(transaction.query), block.streamed_marker)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{file}:{pos}"
     ctx.plain = None
 
 
-def fill_time(ctx: Context, block: SourceBlock, event: RowEvent, at: Transaction) -> None:
+def fill_time(ctx: SourceContext, block: SourceBlock, event: RowEvent, transaction: SourceTransaction) -> None:
     """Set the texts of one streamed row event for records that show no more of its source than the time.
 
     Args:
         ctx: The decoder's context; ``as_json`` gives the whole source block.
         block: The table's source block.
         event: The row event.
-        at: The transaction around it.
+        transaction: The transaction around it.
     """
-    ctx.src_head = f'{{"ts_us":{at.commit_us or event.timestamp * 1_000_000},"row":'
+    ctx.src_head = f'{{"ts_us":{transaction.commit_us or event.timestamp * 1_000_000},"row":'
     ctx.src_tail = ctx.tail = "}"
     ctx.where = f"{event.file}:{event.start_pos}"
-    ctx.plain = fill, block, event, at
+    ctx.plain = fill, block, event, transaction
 
 
-def fill_lsn(ctx: Context, block: SourceBlock, at: LsnPlace, marker: str = "false") -> None:
+def fill_lsn(ctx: SourceContext, block: SourceBlock, position: LsnPosition, marker: str = "false") -> None:
     """Set the texts of a row of Db2; called once per row.
 
     Args:
         ctx: The decoder's context.
         block: The table's source block, made for connector ``db2``.
-        at: The place of the change.
+        position: The place of the change.
         marker: ``false`` for a streamed row, else what ``snapshot_marker`` returned.
     """
     snapshot = dumps(block.layout.snapshot_value(marker, typed=block.typed))
-    ctx.src_head = block.head(at.commit_us, snapshot, nullable(at.change_lsn), nullable(at.commit_lsn))
+    ctx.src_head = block.head(
+        position.commit_us, snapshot, quote_or_null(position.change_lsn), quote_or_null(position.commit_lsn)
+    )
     ctx.src_tail = block.tail()
     ctx.tail = block.op_tail(time.time_ns())
-    ctx.first_row = HiddenRow(0)
-    ctx.where = f"LSN {at.change_lsn}"
+    ctx.first_row = UnnumberedRow(0)
+    ctx.where = f"LSN {position.change_lsn}"
 
 
 def fill_snapshot(
-    ctx: Context,
+    ctx: SourceContext,
     block: SourceBlock,
     offset: BinlogOffset,
     ts_ms: int,
     marker: str = "true",
-    last: tuple[int, str | None] = (0, None),
+    last_transaction: tuple[int, str | None] = (0, None),
 ) -> None:
     """Set the texts of snapshot rows; they stay valid until marker or time of reading change.
 
@@ -294,12 +297,15 @@ def fill_snapshot(
         offset: The binlog position the snapshot's view stands at.
         ts_ms: Time of the view in milliseconds since the epoch.
         marker: What ``snapshot_marker`` returned.
-        last: Server id and GTID of the transaction before the rows, where the stream stands at the position.
+        last_transaction: Server id and GTID of the transaction before the rows, where the stream stands at the
+            position.
     """
     snapshot = dumps(block.layout.snapshot_value(marker, typed=block.typed))
     # Debezium gives server id 0 and no GTID for rows of a first snapshot; before 0.10 it gave no time either (EX-02).
     ts_us = 0 if block.layout.flat_changes else ts_ms * 1000
-    ctx.src_head = block.head(ts_us, snapshot, last[0], nullable(last[1]), dumps(offset.file), offset.pos)
+    ctx.src_head = block.head(
+        ts_us, snapshot, last_transaction[0], quote_or_null(last_transaction[1]), dumps(offset.file), offset.pos
+    )
     ctx.src_tail = block.tail("null", "null", snapshot)
     ctx.tail = block.op_tail(time.time_ns())
     ctx.where = f"{offset.file}:{offset.pos}"
@@ -336,5 +342,5 @@ def source_dict(layout: Contract, values: Mapping[str, Any], *, change: bool = F
         values: Values by member name; ``version`` and ``connector`` are taken from the contract unless given.
         change: Whether the block belongs to a schema change.
     """
-    known: dict[str, Any] = {"version": layout.product_version, "connector": layout.connector, **values}
-    return {m.name: known.get(m.name) for m in (layout.change_source if change else layout.source)}
+    members: dict[str, Any] = {"version": layout.product_version, "connector": layout.connector, **values}
+    return {m.name: members.get(m.name) for m in (layout.change_source if change else layout.source)}

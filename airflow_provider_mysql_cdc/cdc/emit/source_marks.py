@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import COMMIT, NOW, Marked, mark
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import COMMIT_TIME, CURRENT_TIME, MarkedContext, mark
 from airflow_provider_mysql_cdc.cdc.emit.source_block import SourceBlock
 
 
-def marked(block: SourceBlock) -> Marked:
+def marked_context(block: SourceBlock) -> MarkedContext:
     """Return the texts around rows as ``source.fill`` makes them of an event without a statement.
 
     Args:
         block: The table's source block.
     """
-    head = block.head(COMMIT, block.streamed, mark("server"), mark("gtid"), mark("file"), mark("position"))
-    tail = block.tail(mark("thread"), "null", block.streamed)
-    return Marked(EventContext(head, tail, block.op_tail(NOW)))  # type: ignore[arg-type]
+    head = block.head(COMMIT_TIME, block.streamed_marker, mark("server"), mark("gtid"), mark("file"), mark("position"))
+    tail = block.tail(mark("thread"), "null", block.streamed_marker)
+    return MarkedContext(EventContext(head, tail, block.op_tail(CURRENT_TIME)))  # type: ignore[arg-type]

@@ -58,7 +58,7 @@ def table_topics(
     tables: Iterable[TableId],
     *,
     reserved: Iterable[str] = (),
-    route: Callable[[str], str] = str,
+    route_topic: Callable[[str], str] = str,
     name: Callable[[TableId], str] | None = None,
 ) -> dict[TableId, str]:
     """Return every table's topic.
@@ -70,7 +70,7 @@ def table_topics(
         prefix: ``topic.prefix``.
         tables: The captured tables.
         reserved: Topics that tables must not use (schema changes, transactions, heartbeats, ledger, history).
-        route: Gives the topic that the transforms make of a name (TOPIC-05).
+        route_topic: Gives the topic that the transforms make of a name (TOPIC-05).
         name: Gives a table's topic before them; None means ``topic_name``.
 
     Raises:
@@ -78,7 +78,7 @@ def table_topics(
             longer than Kafka allows (FAULT-32, EVT-05).
     """
     topics = {table: topic_name(prefix, table) if name is None else name(table) for table in tables}
-    routed = {table: route(topic) for table, topic in topics.items()}
+    routed = {table: route_topic(topic) for table, topic in topics.items()}
     check_collisions(topics, reserved=reserved, longest=routed.values())
     return routed
 
@@ -91,8 +91,8 @@ class TopicOwners:
 
     Args:
         name: Gives a table's topic before transforms.
-        route: Gives the topic that the transforms make of a name.
-        wanted: Says whether a table is captured.
+        route_topic: Gives the topic that the transforms make of a name.
+        is_captured: Says whether a table is captured.
         reserved: Topics that tables must not use.
         tables: The tables at the start.
     """
@@ -100,42 +100,44 @@ class TopicOwners:
     def __init__(
         self,
         name: Callable[[TableId], str],
-        route: Callable[[str], str],
-        wanted: Callable[[TableId], bool],
+        route_topic: Callable[[str], str],
+        is_captured: Callable[[TableId], bool],
         reserved: Iterable[str],
         tables: Iterable[TableId],
     ) -> None:
-        self._name, self._route, self._wanted = name, route, wanted
+        self._name, self._route_topic, self._is_captured = name, route_topic, is_captured
         self._reserved = frozenset(reserved)
         self._tables: set[TableId] = set(tables)
-        self._of: dict[str, TableId] = {name(t): t for t in self._tables if wanted(t)}
+        self._table_by_topic: dict[str, TableId] = {name(t): t for t in self._tables if is_captured(t)}
 
-    def follow(self, tables: AbstractSet[TableId], where: str, among: Collection[TableId] | None = None) -> None:
+    def update_tables(
+        self, tables: AbstractSet[TableId], where: str, affected: Collection[TableId] | None = None
+    ) -> None:
         """Take note of the tables behind a statement.
 
         Args:
             tables: All tables there are now.
             where: The statement's place, for the error.
-            among: Tables that the statement may have made or taken away; None looks at all, which with thousands of
+            affected: Tables that the statement may have made or taken away; None looks at all, which with thousands of
                 tables costs more than the statement.
 
         Raises:
             ConfigError: A table that came with it would share a topic (FAULT-32), or has none that Kafka allows.
         """
-        known = self._tables
-        came = tables - known if among is None else {t for t in among if t in tables and t not in known}
-        gone = known - tables if among is None else {t for t in among if t in known and t not in tables}
-        self._tables -= gone
-        self._tables |= came
-        for topic in [self._name(t) for t in gone]:
-            if self._of.get(topic) in gone:
-                del self._of[topic]
-        for table in sorted(filter(self._wanted, came)):
+        previous = self._tables
+        added = tables - previous if affected is None else {t for t in affected if t in tables and t not in previous}
+        removed = previous - tables if affected is None else {t for t in affected if t in previous and t not in tables}
+        self._tables -= removed
+        self._tables |= added
+        for topic in [self._name(t) for t in removed]:
+            if self._table_by_topic.get(topic) in removed:
+                del self._table_by_topic[topic]
+        for table in sorted(filter(self._is_captured, added)):
             topic = self._name(table)
-            other = self._of.get(topic)
+            other = self._table_by_topic.get(topic)
             shared = {table: topic} if other is None else {table: topic, other: topic}
             try:
-                check_collisions(shared, reserved=self._reserved & {topic}, longest=[self._route(topic)])
+                check_collisions(shared, reserved=self._reserved & {topic}, longest=[self._route_topic(topic)])
             except ConfigError as error:
                 raise ConfigError(
                     error.what,
@@ -144,7 +146,7 @@ class TopicOwners:
                     remedy="exclude one of the two with table.exclude.list. Where the batch is begun, that is refused: "
                     "give it up first with DAG mysql_cdc_reset_offset, offset=stored (what it committed comes again)",
                 ) from error
-            self._of[topic] = table
+            self._table_by_topic[topic] = table
 
 
 def check_collisions(

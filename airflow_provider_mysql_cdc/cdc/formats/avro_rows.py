@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_source
-from airflow_provider_mysql_cdc.cdc.avro import avro_source_marks as avro_marks
+from airflow_provider_mysql_cdc.cdc.avro import avro_source, avro_source_marks
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import DirectDecoder, NotDirect
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import direct_decoder
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import create_avro_decoder
 from airflow_provider_mysql_cdc.cdc.avro.native_avro_text import avro_text_decoder
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import TableMapLike, wire_types
 from airflow_provider_mysql_cdc.cdc.config import fields as F
@@ -21,18 +20,18 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import Decode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import Salvage
+from airflow_provider_mysql_cdc.cdc.decode.codegen.row_salvage import PartialRowDecoder
 from airflow_provider_mysql_cdc.cdc.decode.decoders import compile_decoder
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
-from airflow_provider_mysql_cdc.cdc.decode.native_transactions import NOW
+from airflow_provider_mysql_cdc.cdc.decode.native_transactions import CURRENT_TIME
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import RowDecoder, key_indexes
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer, TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.selected_columns import selected_columns
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_text_decoder
-from airflow_provider_mysql_cdc.cdc.emit import source_block as source
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, TableForm
+from airflow_provider_mysql_cdc.cdc.emit import source_block
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId
 
 log = logging.getLogger(__name__)
@@ -45,68 +44,72 @@ class AvroRows:
     tells errors, headers and dead letters as without Avro.
 
     Args:
-        direct: Writes Avro at once.
-        plain: Makes the decoder that writes JSON.
-        form: Turns that into Avro.
+        avro_decoder: Writes Avro at once.
+        create_json_decoder: Makes the decoder that writes JSON.
+        record_format: Turns that into Avro.
     """
 
-    def __init__(self, direct: DirectDecoder, plain: Callable[[], RowDecoder], form: TableForm) -> None:
-        self.table, self.native = direct.table, direct.native
-        self.direct, self._make, self._form = direct, plain, form
-        self._told = False
-        self.write, self.update, self.delete = map(self._at_once, ("write", "update", "delete"))
+    def __init__(
+        self, avro_decoder: AvroRowDecoder, create_json_decoder: Callable[[], RowDecoder], record_format: RecordFormat
+    ) -> None:
+        self.table, self.native = avro_decoder.table, avro_decoder.native
+        self.avro_decoder, self._create_json_decoder, self._format = avro_decoder, create_json_decoder, record_format
+        self._fallback_logged = False
+        self.write, self.update, self.delete = map(self._avro_or_json, ("write", "update", "delete"))
 
     @cached_property
-    def _plain(self) -> RowDecoder:
-        return self._make()
+    def _json_decoder(self) -> RowDecoder:
+        return self._create_json_decoder()
 
     def partial_update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of a PARTIAL_UPDATE_ROWS event; arguments and errors as for ``RowDecoder.write``."""
-        return self._slowly(self._plain.partial_update, buf, pos, end, ctx, out)
+        return self._append_via_json(self._json_decoder.partial_update, buf, pos, end, ctx, out)
 
     def key_bytes(self, key: str | None) -> bytes | None:
         """Return a record key in JSON, as dead letters have it."""
-        return self._plain.key_bytes(key)
+        return self._json_decoder.key_bytes(key)
 
-    def salvage(self) -> Salvage:
+    def partial_decoder(self) -> PartialRowDecoder:
         """Return what reads rows of this table value by value."""
-        return self._plain.salvage()
+        return self._json_decoder.partial_decoder()
 
-    def _at_once(self, name: str) -> AppendRows:
+    def _avro_or_json(self, name: str) -> AppendRows:
         """Return what appends the records of one kind of event; arguments and errors as for ``RowDecoder.write``.
 
         Args:
             name: The method of ``RowDecoder`` for this kind.
         """
-        direct: AppendRows = getattr(self.direct, name)
+        append: AppendRows = getattr(self.avro_decoder, name)
 
         def rows(buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
-            made = len(out)
+            start = len(out)
             try:
                 if ctx.plain is not None:
-                    return direct(buf, pos, end, ctx, out)
-            except NotDirect as reason:
-                del out[made:]
-                self._tell(reason)
-            return self._slowly(getattr(self._plain, name), buf, pos, end, ctx, out)
+                    return append(buf, pos, end, ctx, out)
+            except FallbackToJson as reason:
+                del out[start:]
+                self._log_fallback(reason)
+            return self._append_via_json(getattr(self._json_decoder, name), buf, pos, end, ctx, out)
 
         return rows
 
-    def _tell(self, reason: NotDirect) -> None:
-        if reason.error is not None and not self._told:
-            self._told = True
+    def _log_fallback(self, reason: FallbackToJson) -> None:
+        if reason.error is not None and not self._fallback_logged:
+            self._fallback_logged = True
             log.warning("rows of %s are written by way of JSON: %r", self.table.id, reason.error)
 
-    def _slowly(self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def _append_via_json(
+        self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+    ) -> int:
         rows: list[Any] = []
         count = decode(buf, pos, end, ctx.as_json(), rows)
-        out.extend(self._form.records(rows, ctx.where))
+        out.extend(self._format.records(rows, ctx.where))
         return count
 
 
-def direct_rows(
+def create_avro_rows(
     cfg: ConnectorConfig,
-    form: TableForm,
+    record_format: RecordFormat,
     table: Table,
     table_map: TableMapLike,
     options: DecoderOptions,
@@ -118,11 +121,11 @@ def direct_rows(
 
     Args:
         cfg: The connector's configuration.
-        form: The form of the table's records.
+        record_format: The form of the table's records.
         table: The table.
         table_map: The TABLE_MAP event that announced the rows.
-        options: From ``wiring.table_options``.
-        envelope: From ``wiring.envelope_text``.
+        options: From ``table_options.table_options``.
+        envelope: From ``table_options.envelope_text``.
         tally: Counts what the native kernel decodes.
         owned: Tells rows whose records are wanted; None for all.
 
@@ -131,16 +134,18 @@ def direct_rows(
     """
     require_width(table, len(table_map.column_types))
     try:
-        heads = _heads(cfg, form, table, options)
-        direct = direct_decoder(table, wire_types(table_map), options, envelope, heads, tally, owned)
+        prefixes = _direct_prefixes(cfg, record_format, table, options)
+        avro_decoder = create_avro_decoder(table, wire_types(table_map), options, envelope, prefixes, tally, owned)
     except Declined as reason:
-        _declined(table, reason)
+        _log_declined(table, reason)
         return None
     log.debug("rows of %s are written as Avro at once", table.id)
-    return AvroRows(direct, lambda: compile_decoder(table, table_map, options, envelope), form)
+    return AvroRows(avro_decoder, lambda: compile_decoder(table, table_map, options, envelope), record_format)
 
 
-def _heads(cfg: ConnectorConfig, form: TableForm, table: Table, options: DecoderOptions) -> tuple[str, str]:
+def _direct_prefixes(
+    cfg: ConnectorConfig, record_format: RecordFormat, table: Table, options: DecoderOptions
+) -> tuple[str, str]:
     """Return what keys and values begin with.
 
     Raises:
@@ -148,13 +153,13 @@ def _heads(cfg: ConnectorConfig, form: TableForm, table: Table, options: Decoder
     """
     if cfg[F.PROVIDE_TRANSACTION_METADATA]:
         raise Declined("provide.transaction.metadata is on")
-    heads = form.heads(keyed=bool(key_indexes(table, options)))
-    if heads is None:
+    prefixes = record_format.prefixes(keyed=bool(key_indexes(table, options)))
+    if prefixes is None:
         raise Declined("keys or values are not Confluent's Avro")
-    return heads
+    return prefixes
 
 
-def _declined(table: Table, reason: Declined) -> None:
+def _log_declined(table: Table, reason: Declined) -> None:
     log.info("rows of %s are written as Avro by way of JSON: %s", table.id, reason)
 
 
@@ -164,20 +169,20 @@ class TextRows:
 
     Args:
         decode: Makes them.
-        form: The form that they are given then; None for what ``decode`` gives.
-        direct: Whether ``decode`` writes Avro.
-        ids: Headers that records get beside their other ones, or None.
+        record_format: The form that they are given then; None for what ``decode`` gives.
+        writes_avro: Whether ``decode`` writes Avro.
+        id_headers: Headers that records get beside their other ones, or None.
     """
 
     decode: TextDecoder
-    form: TableForm | None
-    direct: bool = False
-    ids: IdHeaders | None = None
+    record_format: RecordFormat | None
+    writes_avro: bool = False
+    id_headers: IdHeaders | None = None
 
 
-def text_rows(
+def create_text_rows(
     cfg: ConnectorConfig,
-    form: TableForm | None,
+    record_format: RecordFormat | None,
     table: Table,
     options: DecoderOptions,
     columns: tuple[Column, ...] | None = None,
@@ -187,42 +192,42 @@ def text_rows(
 
     Args:
         cfg: The connector's configuration.
-        form: The form of the table's records; None when all is JSON.
+        record_format: The form of the table's records; None when all is JSON.
         table: The table.
-        options: From ``wiring.table_options``.
+        options: From ``table_options.table_options``.
         columns: The columns that the SELECT gives, in its order; None means those of ``select_list``.
         tally: Counts what the native kernel decodes.
 
     Raises:
         SchemaError: A column's type is not known.
     """
-    envelope = wiring.envelope_text(cfg, table, options)
-    chosen = selected_columns(table, options) if columns is None else columns
+    envelope = table_options.envelope_text(cfg, table, options)
+    selected = selected_columns(table, options) if columns is None else columns
 
-    def plain(counts: Tally | None = None) -> TextDecoder:
-        return compile_text_decoder(table, options, envelope, chosen, tally=counts)
+    def json_decoder(counts: Tally | None = None) -> TextDecoder:
+        return compile_text_decoder(table, options, envelope, selected, tally=counts)
 
-    if form is None:
-        return TextRows(plain(tally), None)
+    if record_format is None:
+        return TextRows(json_decoder(tally), None)
     try:
-        heads = _heads(cfg, form, table, options)
+        prefixes = _direct_prefixes(cfg, record_format, table, options)
         if cfg[F.CDC_ID_HEADER]:
             raise Declined("cdc.id.header shows keys in JSON")
-        slowly = by_way_of_json(_when_needed(plain), form)
-        direct = compile_text_decoder(table, options, envelope, chosen, AVRO, heads, slowly)
-        direct = avro_text_decoder(direct, table, options, envelope, chosen, heads, tally)
-        return TextRows(direct, None, direct=True, ids=form.ids())
+        json_fallback = via_json(_lazy_decoder(json_decoder), record_format)
+        avro_decoder = compile_text_decoder(table, options, envelope, selected, AVRO, prefixes, json_fallback)
+        avro_decoder = avro_text_decoder(avro_decoder, table, options, envelope, selected, prefixes, tally)
+        return TextRows(avro_decoder, None, writes_avro=True, id_headers=record_format.id_headers())
     except Declined as reason:
-        _declined(table, reason)
-        return TextRows(plain(tally), form, ids=form.ids())
+        _log_declined(table, reason)
+        return TextRows(json_decoder(tally), record_format, id_headers=record_format.id_headers())
 
 
-def _when_needed(make: Callable[[], TextDecoder]) -> TextDecoder:
+def _lazy_decoder(create: Callable[[], TextDecoder]) -> TextDecoder:
     """Return a decoder that is compiled when the first row comes."""
-    made = cache(make)
+    cached_decoder = cache(create)
 
     def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
-        made()(packet, pos, ctx, out)
+        cached_decoder()(packet, pos, ctx, out)
 
     return decode
 
@@ -232,7 +237,7 @@ class SnapshotSource:
     """Write what stands around the rows of a snapshot.
 
     Args:
-        fill: Puts the source block into a context; its other arguments are those of ``source.fill_snapshot``.
+        fill: Puts the source block into a context; its other arguments are those of ``source_block.fill_snapshot``.
         op_tail: Gives what stands behind the operation at a time in nanoseconds.
         marked_tail: The same with marks in place of times, for the native kernel.
     """
@@ -242,35 +247,37 @@ class SnapshotSource:
     marked_tail: str
 
 
-def snapshot_source(cfg: ConnectorConfig, table: TableId, *, direct: bool) -> SnapshotSource:
+def snapshot_source(cfg: ConnectorConfig, table: TableId, *, writes_avro: bool) -> SnapshotSource:
     """Return what writes the texts around the rows of a table in a snapshot.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
-        direct: Whether rows are written as Avro at once.
+        writes_avro: Whether rows are written as Avro at once.
     """
-    plain = wiring.table_source(cfg, table)
-    if not direct:
-        marked = plain.op_tail(NOW)  # type: ignore[arg-type]
-        return SnapshotSource(lambda ctx, *given: source.fill_snapshot(ctx, plain, *given), plain.op_tail, marked)
+    plain = table_options.table_source_block(cfg, table)
+    if not writes_avro:
+        marked = plain.op_tail(CURRENT_TIME)  # type: ignore[arg-type]
+        return SnapshotSource(lambda ctx, *given: source_block.fill_snapshot(ctx, plain, *given), plain.op_tail, marked)
     block = avro_source.avro_source(table, cfg[F.TOPIC_PREFIX], plain)
     return SnapshotSource(
-        lambda ctx, *given: avro_source.fill_snapshot(ctx, block, *given), block.op_tail, avro_marks.op_tail(block)
+        lambda ctx, *given: avro_source.fill_snapshot(ctx, block, *given),
+        block.op_tail,
+        avro_source_marks.op_tail(block),
     )
 
 
-def by_way_of_json(plain: TextDecoder, form: TableForm) -> TextDecoder:
+def via_json(plain: TextDecoder, record_format: RecordFormat) -> TextDecoder:
     """Return what reads rows of the text protocol with a decoder that writes JSON.
 
     Args:
         plain: The decoder.
-        form: Turns its records into Avro.
+        record_format: Turns its records into Avro.
     """
 
     def decode(packet: bytes, pos: int, ctx: EventContext, out: list[Any]) -> None:
         rows: list[Any] = []
         plain(packet, pos, ctx.as_json(), rows)
-        out.extend(form.records(rows, ctx.where, numbered=False))
+        out.extend(record_format.records(rows, ctx.where, numbered=False))
 
     return decode

@@ -22,19 +22,19 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.enums import RowFailureMode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
+from airflow_provider_mysql_cdc.cdc.model.records import Header
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec, ensure_topics
 
-SKIPPED = " (rows left out)"
-LOG_SECONDS, LOG_LINES = 10.0, 100
+SKIPPED_SUFFIX = " (rows left out)"
+LOG_INTERVAL_S, MAX_LOGGED_ROWS = 10.0, 100
 _PREFIX = "__connect.errors."
 _LOG = logging.getLogger(__name__)
 
-Header = tuple[str, bytes]
 Produce = Callable[[str, bytes | None, bytes | None, int, list[Header]], None]
 
 
-class DeadLetters:
+class DeadLetterReporter:
     """Take rows that are left out.
 
     Args:
@@ -49,73 +49,73 @@ class DeadLetters:
         self._cfg, self._task, self._produce, self._counts = cfg, task, produce, counts
         self._topic: str = cfg[F.DEAD_LETTER_TOPIC]
         self._warn = cfg[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is RowFailureMode.WARN
-        self._ready = False
-        self._lines, self._since = 0, float("-inf")
+        self._topic_exists = False
+        self._logged_rows, self._interval_start = 0, float("-inf")
 
     @staticmethod
-    def wanted(cfg: ConnectorConfig) -> bool:
+    def enabled(cfg: ConnectorConfig) -> bool:
         """Return whether rows may be left out at all."""
         return cfg[F.EVENT_PROCESSING_FAILURE_HANDLING_MODE] is not RowFailureMode.FAIL
 
-    def put(self, topic: str, bad: BadRow, ctx: EventContext, headers: list[Header]) -> None:
+    def report(self, topic: str, bad_row: BadRow, ctx: EventContext, headers: list[Header]) -> None:
         """Take one row.
 
         Args:
             topic: The topic its event would have gone to.
-            bad: The row.
+            bad_row: The row.
             ctx: Texts of its event.
             headers: Headers its event would have had.
 
         Raises:
             SinkError: The dead letter cannot be written.
         """
-        self._counts[topic + SKIPPED] = self._counts.get(topic + SKIPPED, 0) + 1
-        self._say(bad)
+        self._counts[topic + SKIPPED_SUFFIX] = self._counts.get(topic + SKIPPED_SUFFIX, 0) + 1
+        self._log_row(bad_row)
         if not self._topic:
             return
-        if not self._ready:
+        if not self._topic_exists:
             replication, settings = self._cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], self._cfg.topic_creation_settings()
             ensure_topics(make_admin(self._cfg.kafka_settings()), {self._topic: TopicSpec(1, replication, settings)})
-            self._ready = True
+            self._topic_exists = True
         self._produce(
             self._topic,
-            bad.key,
-            letter_value(topic, bad, ctx),
+            bad_row.key,
+            dead_letter_value(topic, bad_row, ctx),
             0,
-            [*headers, *letter_headers(self._cfg[F.TOPIC_PREFIX], self._task, topic, bad, ctx)],
+            [*headers, *dead_letter_headers(self._cfg[F.TOPIC_PREFIX], self._task, topic, bad_row, ctx)],
         )
         self._counts[self._topic] = self._counts.get(self._topic, 0) + 1
 
-    def _say(self, bad: BadRow) -> None:
-        """Log the row; at most ``LOG_LINES`` in ``LOG_SECONDS``, the counts tell how many there are."""
+    def _log_row(self, bad_row: BadRow) -> None:
+        """Log the row; at most ``MAX_LOGGED_ROWS`` in ``LOG_INTERVAL_S``, the counts tell how many there are."""
         if not self._warn:
             return
         now = time.monotonic()
-        if now - self._since >= LOG_SECONDS:
-            self._since, self._lines = now, 0
-        self._lines += 1
-        if self._lines <= LOG_LINES:
-            _LOG.warning("A row is left out: %s", bad.error.message())
+        if now - self._interval_start >= LOG_INTERVAL_S:
+            self._interval_start, self._logged_rows = now, 0
+        self._logged_rows += 1
+        if self._logged_rows <= MAX_LOGGED_ROWS:
+            _LOG.warning("A row is left out: %s", bad_row.error.message())
 
 
-def letter_value(topic: str, bad: BadRow, ctx: EventContext) -> bytes:
+def dead_letter_value(topic: str, bad_row: BadRow, ctx: EventContext) -> bytes:
     """Return a dead letter's value.
 
     Args:
         topic: The topic its event would have gone to.
-        bad: The row.
+        bad_row: The row.
         ctx: Texts of its event.
     """
-    failed = [{"column": column, "cause": cause} for column, cause in bad.failed]
+    failed = [{"column": column, "cause": cause} for column, cause in bad_row.failed]
     members = (
         ("topic", _json(topic)),
-        ("op", _json(bad.op)),
-        ("source", f"{ctx.src_head}{bad.row}{ctx.src_tail}"),
-        ("key", bad.key_json or "null"),
-        ("before", bad.before or "null"),
-        ("after", bad.after or "null"),
+        ("op", _json(bad_row.op)),
+        ("source", f"{ctx.src_head}{bad_row.row}{ctx.src_tail}"),
+        ("key", bad_row.key_json or "null"),
+        ("before", bad_row.before or "null"),
+        ("after", bad_row.after or "null"),
         ("failed", _json(failed)),
-        ("error", _json(bad.error.to_json())),
+        ("error", _json(bad_row.error.to_json())),
     )
     body = ",".join(f'"{name}":{text}' for name, text in members)
     return f"{{{body}}}".encode("utf-8", "replace")
@@ -125,31 +125,31 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def letter_headers(prefix: str, task: int, topic: str, bad: BadRow, ctx: EventContext) -> list[Header]:
+def dead_letter_headers(prefix: str, task: int, topic: str, bad_row: BadRow, ctx: EventContext) -> list[Header]:
     """Return a dead letter's headers.
 
     Args:
         prefix: ``topic.prefix``.
         task: Number of the writer or snapshot task.
         topic: The topic its event would have gone to.
-        bad: The row.
+        bad_row: The row.
         ctx: Texts of its event.
     """
     causes: list[BaseException] = []
-    error: BaseException | None = bad.error
+    error: BaseException | None = bad_row.error
     while error is not None and len(causes) < 10:
         causes.append(error)
         error = error.__cause__
     trace = "\nCaused by: ".join(f"{type(cause).__name__}: {cause}" for cause in causes)
     texts = {
         "topic": topic,
-        "offset": f"{ctx.where}/{bad.row}",
+        "offset": f"{ctx.where}/{bad_row.row}",
         "connector.name": prefix,
         "task.id": str(task),
         "stage": "VALUE_CONVERTER",
         "class.name": "RowDecoder",
-        "exception.class.name": type(bad.error).__name__,
-        "exception.message": bad.error.message(),
+        "exception.class.name": type(bad_row.error).__name__,
+        "exception.message": bad_row.error.message(),
         "exception.stacktrace": trace,
     }
     return [(_PREFIX + name, text.encode("utf-8", "replace")) for name, text in texts.items()]

@@ -1,7 +1,7 @@
 """The records of rows in their form, each on its partition; rows that cannot be written left out where that is allowed.
 
-Records that a decoder has written at once say their partition in place of a header (``flat_decoder``), and stay as they
-are.
+Records that a decoder has written at once say their partition in place of a header (``create_ticdc_decoder``), and
+stay as they are.
 
 A row is written whole or left out whole: an UPDATE that changes the key is up to three records, which may go to
 partitions of several writers.
@@ -15,20 +15,20 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare, partition_of
-from airflow_provider_mysql_cdc.cdc.formats.record_format import Bytes, TableForm, at_row
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Row
+from airflow_provider_mysql_cdc.cdc.formats.record_format import OptionalBytes, RecordFormat, error_with_row
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord
 
 # What stands for columns that are absent (decode.unavailable.ABSENT).
 ABSENT: dict[str, Any] = {}
-_ROW, _LEG = itemgetter(2), itemgetter(3)
-_OF_NEW_KEY = 2
+_ROW_NUMBER, _RECORD_NUMBER = itemgetter(2), itemgetter(3)
+_NEW_KEY_INDEX = 2
 
 
-class Formed(NamedTuple):
+class FormattedRecord(NamedTuple):
     """Hold a record.
 
     Args:
@@ -36,25 +36,25 @@ class Formed(NamedTuple):
         value: Its value.
         partition: Its partition.
         row: Number of its row.
-        leg: Which of the row's records it is.
+        record_number: Which of the row's records it is.
         header: Its header, or None.
     """
 
-    key: Bytes
-    value: Bytes
+    key: OptionalBytes
+    value: OptionalBytes
     partition: int
     row: int
-    leg: int
+    record_number: int
     header: Any
 
 
-def formed_rows(
-    form: TableForm, records: Sequence[Row], share: TopicShare, where: str, *, tolerant: bool
-) -> tuple[list[Formed], list[BadRow]]:
+def format_rows(
+    record_format: RecordFormat, records: Sequence[RowRecord], share: TopicShare, where: str, *, tolerant: bool
+) -> tuple[list[FormattedRecord], list[BadRow]]:
     """Return a writer's records of an event, and the rows to be left out that this writer has to tell of.
 
     Args:
-        form: The form of the table's records.
+        record_format: The form of the table's records.
         records: What the decoder made.
         share: What the writer owns of the topic.
         where: Place of the event.
@@ -64,20 +64,20 @@ def formed_rows(
         ValueDecodeError: A row cannot be written, and none is left out.
     """
     # All records of a row have to be looked at before the first one is written.
-    if not tolerant or _OF_NEW_KEY not in map(_LEG, records):
+    if not tolerant or _NEW_KEY_INDEX not in map(_RECORD_NUMBER, records):
         try:
-            return list(_each(form, records, share, where)), []
+            return list(_format_each(record_format, records, share, where)), []
         except ValueDecodeError:
             if not tolerant:
                 raise
-    found: list[Formed] = []
-    bad: list[BadRow] = []
-    for _, legs in groupby(records, _ROW):
-        _whole(form, list(legs), share, where, found, bad)
-    return found, bad
+    formatted: list[FormattedRecord] = []
+    bad_rows: list[BadRow] = []
+    for _, row_records in groupby(records, _ROW_NUMBER):
+        _format_row(record_format, list(row_records), share, where, formatted, bad_rows)
+    return formatted, bad_rows
 
 
-def placed(records: Sequence[Row]) -> bool:
+def have_partitions(records: Sequence[RowRecord]) -> bool:
     """Return whether all records of an event know their partition.
 
     Args:
@@ -86,65 +86,79 @@ def placed(records: Sequence[Row]) -> bool:
     return bool(records) and type(records[0][4]) is int and all(type(record[4]) is int for record in records)
 
 
-def _each(form: TableForm, records: Sequence[Row], share: TopicShare, where: str) -> Iterator[Formed]:
-    count, mine, part = share.partitions, share.mine, 0
-    for key, value, row, leg, header in records:
+def _format_each(
+    record_format: RecordFormat, records: Sequence[RowRecord], share: TopicShare, where: str
+) -> Iterator[FormattedRecord]:
+    count, assigned, partition = share.partitions, share.assigned, 0
+    for key, value, row, record_number, header in records:
         if type(header) is int:
-            if header in mine:
-                yield Formed(key, value, header, row, leg, None)
+            if header in assigned:
+                yield FormattedRecord(key, value, header, row, record_number, None)
             continue
         try:
-            name = form.key_bytes(key)
+            record_key = record_format.key_bytes(key)
             if count > 1:
-                part = form.partition(name, key, value, count)
-            if part in mine:
-                yield Formed(name, form.value_bytes(value), part, row, leg, header)
+                partition = record_format.partition(record_key, key, value, count)
+            if partition in assigned:
+                yield FormattedRecord(
+                    record_key, record_format.value_bytes(value), partition, row, record_number, header
+                )
         except ValueDecodeError as error:
-            raise at_row(error, where, row, key) from error
+            raise error_with_row(error, where, row, key) from error
 
 
-def _whole(
-    form: TableForm, legs: list[Row], share: TopicShare, where: str, found: list[Formed], bad: list[BadRow]
+def _format_row(
+    record_format: RecordFormat,
+    row_records: list[RowRecord],
+    share: TopicShare,
+    where: str,
+    formatted: list[FormattedRecord],
+    bad_rows: list[BadRow],
 ) -> None:
     """Add the records of one row, or what is known of it."""
-    count, mine = share.partitions, share.mine
-    if type(legs[0][4]) is int:
-        found.extend(_each(form, legs, share, where))
+    count, assigned = share.partitions, share.assigned
+    if type(row_records[0][4]) is int:
+        formatted.extend(_format_each(record_format, row_records, share, where))
         return
     # Every writer meets an error of keys; of one of values those know that own a record of the row.
-    teller = partition_of(legs[0][0], count)
+    reporter = partition_of(row_records[0][0], count)
     try:
-        names = [form.key_bytes(key) for key, *_ in legs]
-        parts = [form.partition(n, leg[0], leg[1], count) for n, leg in zip(names, legs, strict=True)]
-        if mine.isdisjoint(parts):
+        record_keys = [record_format.key_bytes(key) for key, *_ in row_records]
+        partitions = [
+            record_format.partition(n, record_number[0], record_number[1], count)
+            for n, record_number in zip(record_keys, row_records, strict=True)
+        ]
+        if assigned.isdisjoint(partitions):
             return
-        teller = parts[0]
-        values = [form.value_bytes(value) for _, value, *_ in legs]
+        reporter = partitions[0]
+        values = [record_format.value_bytes(value) for _, value, *_ in row_records]
     except ValueDecodeError as error:
-        if teller in mine:
-            bad.append(_bad_row(legs, at_row(error, where, legs[0][2], legs[0][0])))
+        if reporter in assigned:
+            bad_rows.append(_bad_row(row_records, error_with_row(error, where, row_records[0][2], row_records[0][0])))
         return
-    for name, value, part, (_, _, row, leg, header) in zip(names, values, parts, legs, strict=True):
-        if part in mine:
-            found.append(Formed(name, value, part, row, leg, header))
+    for record_key, value, partition, (_, _, row, leg, header) in zip(
+        record_keys, values, partitions, row_records, strict=True
+    ):
+        if partition in assigned:
+            formatted.append(FormattedRecord(record_key, value, partition, row, leg, header))
 
 
-def _bad_row(legs: list[Row], error: ValueDecodeError) -> BadRow:
-    key = legs[0][0]
-    events = [payload_of(value) for _, value, *_ in legs if value is not None]
+def _bad_row(row_records: list[RowRecord], error: ValueDecodeError) -> BadRow:
+    key = row_records[0][0]
+    events = [parse_payload(value) for _, value, *_ in row_records if value is not None]
     before, after = events[0].get("before"), events[-1].get("after")
     return BadRow(
-        row=legs[0][2],
+        row=row_records[0][2],
         op="u" if len(events) > 1 else events[0]["op"],
         error=error,
         key=key,
-        key_json=None if key is None else _text(payload_of(key)),
-        before=None if before is None else _text(before),
-        after=None if after is None else _text(after),
+        key_json=None if key is None else _known_values_json(parse_payload(key)),
+        before=None if before is None else _known_values_json(before),
+        after=None if after is None else _known_values_json(after),
     )
 
 
-def _text(row: Mapping[str, Any]) -> str:
+def _known_values_json(row: Mapping[str, Any]) -> str:
     """Return JSON text of what is known of a row."""
     value = {name: member for name, member in row.items() if member != ABSENT}
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))

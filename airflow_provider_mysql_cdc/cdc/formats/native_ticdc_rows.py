@@ -6,76 +6,81 @@ import logging
 from typing import Any
 from zlib import crc32
 
-from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnForm
-from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import avro_op, plain_characters
+from airflow_provider_mysql_cdc.cdc.avro.column_form import ColumnFormat
+from airflow_provider_mysql_cdc.cdc.avro.native_avro_rows import avro_op, utf8_characters
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers as literal_times
+from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
-from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, op_of, require_unchanged
-from airflow_provider_mysql_cdc.cdc.decode.native_rows import GivenColumn, NativeDecoder, unknown
+from airflow_provider_mysql_cdc.cdc.decode.native_ops import Op, binlog_op, require_plain_values
+from airflow_provider_mysql_cdc.cdc.decode.native_rows import ColumnPlan, NativeRowDecoder, unsupported_column
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import FlatDecoder, FlatText, PlainFlat
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import ByTransaction, ByValues, OnePartition, Spread
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import PythonTicdcDecoder, TicdcRowDecoder, TicdcRowPlan
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import (
+    ColumnPartitioner,
+    RowPartitioner,
+    SinglePartition,
+    TransactionPartitioner,
+)
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
-from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import flat_form
-from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import table_sum
+from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import ticdc_column_format
+from airflow_provider_mysql_cdc.cdc.ticdc.partition_dispatcher import table_checksum
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
 
 log = logging.getLogger(__name__)
 _BYTES = "latin-1"  # byte text has one character a byte
 # What MySQL prints, by wire type; native/src/flat_op.rs has the same names.
-_TIMES = {
+_TEMPORAL_OPS = {
     wt.DATE: "date", wt.NEWDATE: "date", wt.TIME: "old_time", wt.DATETIME: "old_datetime",
     wt.TIMESTAMP: "old_timestamp", wt.TIME2: "time", wt.DATETIME2: "datetime", wt.TIMESTAMP2: "timestamp",
 }  # fmt: skip
 # Partitions, what the checksums of values are joined with, and of each column that decides: its place, the checksum of
 # its name, operation.
-_Deciding = tuple[int, int, str, list[int], list[bytes]]
-_GivenSpread = tuple[int, int, list[_Deciding]]
+_KernelColumn = tuple[int, int, str, list[int], list[bytes]]
+_KernelPartitioner = tuple[int, int, list[_KernelColumn]]
 
 
-def _own_op(request: Request, modes: TicdcModes) -> tuple[str, Op] | None:
+def _ticdc_only_op(request: ColumnRequest, modes: TicdcModes) -> tuple[str, Op] | None:
     """Return what Confluent's Avro writes otherwise: how bytes come of an operation, and that."""
     column, wire = request.column, request.wire
-    if (column.type_name, wire.code) in literal_times.RENDERERS:
-        return "shown", Op(f"flat:{_TIMES[wire.code]}", (wire.a,))
-    if column.type_name == "BIGINT" and tidb_type(column, modes).avro == "string":
+    if (column.type_name, wire.code) in literal_temporal_renderers.RENDERERS:
+        return "shown", Op(f"flat:{_TEMPORAL_OPS[wire.code]}", (wire.length,))
+    if column.type_name == "BIGINT" and tidb_type(column, modes).avro_type == "string":
         return "shown", Op("flat:unsigned")
-    found: dict[tuple[str, int], tuple[str, Op]] = {
-        ("BIT", wt.BIT): ("stored", Op("flat:bits", ((wire.a + 7) // 8, int(wire.a == 1)))),
+    ops: dict[tuple[str, int], tuple[str, Op]] = {
+        ("BIT", wt.BIT): ("stored", Op("flat:bits", ((wire.length + 7) // 8, int(wire.length == 1)))),
         ("FLOAT", wt.FLOAT): ("stored", Op("float_as_double")),
-        ("VECTOR", wt.VECTOR): ("shown", Op("flat:vector", (wire.a,))),
+        ("VECTOR", wt.VECTOR): ("shown", Op("flat:vector", (wire.length,))),
     }
-    return found.get((column.type_name, wire.code))
+    return ops.get((column.type_name, wire.code))
 
 
-def flat_op(request: Request, form: ColumnForm, null: str, modes: TicdcModes) -> Op | None:
+def ticdc_op(request: ColumnRequest, fmt: ColumnFormat, null: str, modes: TicdcModes) -> Op | None:
     """Return what the kernel does with a column's values, or None where it has nothing for them.
 
     Args:
         request: The column.
-        form: How its values are written.
+        fmt: How its values are written.
         null: What stands for NULL, byte text.
         modes: How values are written.
     """
-    own = _own_op(request, modes)
+    own = _ticdc_only_op(request, modes)
     if own is None:
-        return avro_op(request, form, null)
-    way, op = own
-    texts = (form.head.encode(_BYTES), b"", null.encode(_BYTES))
-    return Op(f"avro-{way}:{op.name}", op.numbers, texts)
+        return avro_op(request, fmt, null)
+    encoding, op = own
+    texts = (fmt.branch.encode(_BYTES), b"", null.encode(_BYTES))
+    return Op(f"avro-{encoding}:{op.name}", op.numbers, texts)
 
 
-_NO_TEXT = ("boolean", "float", "float_as_double", "double", "double_as_float", "geometry", "point", "vector")
+_NO_TEXT_OPS = ("boolean", "float", "float_as_double", "double", "double_as_float", "geometry", "point", "vector")
 
 
-def deciding_op(request: Request) -> Op:
+def dispatch_op(request: ColumnRequest) -> Op:
     """Return what gives the text of a column's values of which checksums are made.
 
     Args:
@@ -85,10 +90,10 @@ def deciding_op(request: Request) -> Op:
         Declined: The kernel has nothing for it.
     """
     column = request.column
-    if (column.type_name, request.wire.code) in literal_times.RENDERERS:
-        return Op(f"flat:{_TIMES[request.wire.code]}", (request.wire.a,))
-    op = op_of(request)
-    if op is None or op.name in _NO_TEXT:
+    if (column.type_name, request.wire.code) in literal_temporal_renderers.RENDERERS:
+        return Op(f"flat:{_TEMPORAL_OPS[request.wire.code]}", (request.wire.length,))
+    op = binlog_op(request)
+    if op is None or op.name in _NO_TEXT_OPS:
         raise Declined(f"column {column.name}, which decides about partitions, is {column.type_name}")
     return Op(op.name, op.numbers, _plain_texts(op, column))
 
@@ -98,14 +103,16 @@ def _plain_texts(op: Op, column: Column) -> tuple[bytes, ...]:
     if op.name in ("enum", "set"):
         members = column.enum_values if op.name == "set" else ("", *column.enum_values)
         return tuple(member.encode("utf-8", "replace") for member in members)
-    return plain_characters(column.charset or "utf8mb4") if op.name == "text:table" else op.texts
+    return utf8_characters(column.charset or "utf8mb4") if op.name == "text:table" else op.texts
 
 
-def spread_given(spread: Spread, table: Table, wires: tuple[WireType, ...], options: DecoderOptions) -> _GivenSpread:
+def kernel_partitioner(
+    partitioner: RowPartitioner, table: Table, wires: tuple[WireType, ...], options: DecoderOptions
+) -> _KernelPartitioner:
     """Return what the kernel is told of partitions; where transactions decide, Python puts them in.
 
     Args:
-        spread: How rows are spread.
+        partitioner: How rows are spread.
         table: The table.
         wires: Wire types of its columns.
         options: Modes.
@@ -113,31 +120,31 @@ def spread_given(spread: Spread, table: Table, wires: tuple[WireType, ...], opti
     Raises:
         Declined: It has nothing for a column that decides.
     """
-    if isinstance(spread, OnePartition):
-        return spread.partition + 1, spread.partition, []
-    if not isinstance(spread, ByValues):
+    if isinstance(partitioner, SinglePartition):
+        return partitioner.partition + 1, partitioner.partition, []
+    if not isinstance(partitioner, ColumnPartitioner):
         return 1, 0, []
-    places = {column.name: index for index, column in enumerate(table.columns)}
-    found = []
-    for name in spread.names:
-        if name not in places:
+    column_indexes = {column.name: index for index, column in enumerate(table.columns)}
+    columns = []
+    for name in partitioner.names:
+        if name not in column_indexes:
             raise Declined(f"column {name}, which decides about partitions, is spelled otherwise")
-        column, wire = table.columns[places[name]], wires[places[name]]
+        column, wire = table.columns[column_indexes[name]], wires[column_indexes[name]]
         # Of a key that is masked in values, the key's own values decide.
-        if not spread.by_key and options.treatment(column).change is not None:
+        if not partitioner.by_key and options.treatment(column).change is not None:
             raise Declined(f"column {name}, which decides about partitions, is masked")
-        op = deciding_op(Request(column, wire, options, ""))
-        found.append((places[name], crc32(name.encode()), op.name, list(op.numbers), list(op.texts)))
-    return spread.count, table_sum(table), found
+        op = dispatch_op(ColumnRequest(column, wire, options, ""))
+        columns.append((column_indexes[name], crc32(name.encode()), op.name, list(op.numbers), list(op.texts)))
+    return partitioner.count, table_checksum(table), columns
 
 
-class NativeFlat(NativeDecoder, FlatDecoder):
+class NativeTicdcDecoder(NativeRowDecoder, TicdcRowDecoder):
     """Write the flat rows of one table version.
 
     Args:
         table: The table.
         wires: Wire types of its columns.
-        flat: How rows are put together.
+        row_plan: How rows are put together.
         module: The kernel.
         tally: Counts what the kernel decodes and declines.
 
@@ -148,51 +155,55 @@ class NativeFlat(NativeDecoder, FlatDecoder):
     flat_rows = True
 
     def __init__(
-        self, table: Table, wires: tuple[WireType, ...], flat: FlatText, module: Any, tally: Tally | None = None
+        self, table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan, module: Any, tally: Tally | None = None
     ) -> None:
-        self.flat, self._wires = flat, wires
-        super().__init__(table, wires, flat.options, flat.envelope, module, tally, flat.dialect, flat.heads)
+        self.row_plan, self._wires = row_plan, wires
+        super().__init__(
+            table, wires, row_plan.options, row_plan.envelope, module, tally, row_plan.dialect, row_plan.prefixes
+        )
 
-    def _plan(self, module: Any, columns: list[GivenColumn], options: DecoderOptions) -> Any:
-        spread = spread_given(self.flat.spread, self.table, self._wires, options)
-        heads = tuple(text.encode(_BYTES) for text in self.flat.heads)
-        return module.flat_plan(columns, list(self._keys), heads, spread, self._tally.native)
+    def _plan(self, module: Any, columns: list[ColumnPlan], options: DecoderOptions) -> Any:
+        partitioner = kernel_partitioner(self.row_plan.partitioner, self.table, self._wires, options)
+        prefixes = tuple(text.encode(_BYTES) for text in self.row_plan.prefixes)
+        return module.flat_plan(columns, list(self._keys), prefixes, partitioner, self._tally.native)
 
-    def _given(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> GivenColumn:
-        require_unchanged(column, options)
-        request = Request(column, wire, options, "null")
+    def _column_plan(self, column: Column, wire: WireType, code: ColumnCode, options: DecoderOptions) -> ColumnPlan:
+        require_plain_values(column, options)
+        request = ColumnRequest(column, wire, options, "null")
         # Of a column that is in no record only the size matters.
         if code.in_value or code.in_key:
-            modes = self.flat.modes
-            op = flat_op(request, flat_form(column, options, modes), code.null, modes)
+            modes = self.row_plan.modes
+            op = ticdc_op(request, ticdc_column_format(column, options, modes), code.null, modes)
         else:
-            op = op_of(request)
+            op = binlog_op(request)
         if op is None:
-            raise unknown(column)
+            raise unsupported_column(column)
         null = None if code.refuse_null is not None else code.null.encode(_BYTES)
         constant = None if code.constant is None else code.constant.encode(_BYTES)
         return b"", null, code.in_value, constant, op.name, list(op.numbers), list(op.texts)
 
     def natively(self, op: str, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
-        """Append the records of an event; see ``NativeDecoder.natively``."""
+        """Append the records of an event; see ``NativeRowDecoder.natively``."""
         if ctx.stamp < 0:
-            self._tally.left("value")
+            self._tally.count_fallback("value")
             return -1
-        made = len(out)
+        start = len(out)
         rows = super().natively(op, buf, pos, end, ctx, out)
-        if rows > 0 and isinstance(self.flat.spread, ByTransaction):
-            part = self.flat.spread.of_event(ctx.stamp)
-            out[made:] = [(key, value, row, leg, part) for key, value, row, leg, _ in out[made:]]
+        if rows > 0 and isinstance(self.row_plan.partitioner, TransactionPartitioner):
+            partition = self.row_plan.partitioner.event_partition(ctx.stamp)
+            out[start:] = [(key, value, row, leg, partition) for key, value, row, leg, _ in out[start:]]
         return rows
 
 
-def flat_decoder(table: Table, wires: tuple[WireType, ...], flat: FlatText, tally: Tally | None = None) -> FlatDecoder:
+def create_ticdc_decoder(
+    table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan, tally: Tally | None = None
+) -> TicdcRowDecoder:
     """Return what writes a table version's flat rows: the native one where there is a kernel and it knows the table.
 
     Args:
         table: The table.
         wires: Wire types of its columns.
-        flat: How rows are put together.
+        row_plan: How rows are put together.
         tally: Counts what the kernel decodes.
 
     Raises:
@@ -201,7 +212,7 @@ def flat_decoder(table: Table, wires: tuple[WireType, ...], flat: FlatText, tall
     module = kernel().module
     if module is not None:
         try:
-            return NativeFlat(table, wires, flat, module, tally)
+            return NativeTicdcDecoder(table, wires, row_plan, module, tally)
         except Declined as reason:
             log.info("rows of %s are written in TiCDC's protocol in Python: %s", table.id, reason)
-    return PlainFlat(table, wires, flat)
+    return PythonTicdcDecoder(table, wires, row_plan)

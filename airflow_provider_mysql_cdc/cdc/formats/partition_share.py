@@ -16,17 +16,17 @@ class TopicShare:
     Args:
         topic: Topic name.
         partitions: The topic's partition count in this batch.
-        mine: Partitions this writer produces; empty means it skips the topic's tables.
-        whole: Whether all partitions are its own, so that no key has to be hashed to find out.
+        assigned: Partitions this writer produces; empty means it skips the topic's tables.
+        all_assigned: Whether all partitions are its own, so that no key has to be hashed to find out.
     """
 
     topic: str
     partitions: int
-    mine: frozenset[int]
-    whole: bool
+    assigned: frozenset[int]
+    all_assigned: bool
 
 
-def share_of(plan: BatchPlan, writer: int, topic: str, default_partitions: int) -> TopicShare:
+def topic_share(plan: BatchPlan, writer: int, topic: str, default_partitions: int) -> TopicShare:
     """Return one writer's share of a topic.
 
     Args:
@@ -37,11 +37,11 @@ def share_of(plan: BatchPlan, writer: int, topic: str, default_partitions: int) 
         default_partitions: Partition count of topics the plan does not know.
     """
     count = plan.partitions.get(topic, default_partitions)
-    owners = plan.assignment.get(topic)
-    if owners is None:
-        owners = (zlib.crc32(topic.encode()) % plan.writers,) * count
-    mine = frozenset(p for p in range(count) if owners[p % len(owners)] == writer)
-    return TopicShare(topic, count, mine, len(mine) == count)
+    assignment = plan.assignment.get(topic)
+    if assignment is None:
+        assignment = (zlib.crc32(topic.encode()) % plan.writers,) * count
+    assigned = frozenset(p for p in range(count) if assignment[p % len(assignment)] == writer)
+    return TopicShare(topic, count, assigned, len(assigned) == count)
 
 
 def partition_of(key: bytes | None, count: int) -> int:

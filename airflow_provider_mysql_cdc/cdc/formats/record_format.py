@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.config import fields as F
-from airflow_provider_mysql_cdc.cdc.config.fields import Part
-from airflow_provider_mysql_cdc.cdc.emit.headers import Header
+from airflow_provider_mysql_cdc.cdc.config.fields import ConverterPart
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
+from airflow_provider_mysql_cdc.cdc.model.records import Header, RowRecord
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, Row
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 
 MAGIC = "\x00"
 """What Confluent's wire format begins with; four bytes of the schema's id follow."""
-Bytes = bytes | None
+OptionalBytes = bytes | None
 
 
-def head_of(schema_id: SchemaId) -> str:
+def wire_prefix(schema_id: SchemaId) -> str:
     """Return what a record's bytes begin with, as byte text: nothing where a GUID stands in a header.
 
     Args:
@@ -31,7 +31,7 @@ def head_of(schema_id: SchemaId) -> str:
     return "" if schema_id.guid is not None else MAGIC + schema_id.number.to_bytes(4, "big").decode("latin-1")
 
 
-def id_header(part: Part, schema_id: SchemaId) -> Header | None:
+def guid_header(part: ConverterPart, schema_id: SchemaId) -> Header | None:
     """Return the header with a schema's GUID, or None where its id stands before the bytes.
 
     Source: io.confluent.kafka.serializers.schema.id.HeaderSchemaIdSerializer and SchemaId.guidToBytes (release 8).
@@ -58,7 +58,7 @@ class IdHeaders:
     def __bool__(self) -> bool:
         return self.key is not None or self.value is not None
 
-    def behind(self, headers: Headers, key: Bytes, value: Bytes) -> Headers:
+    def append_to(self, headers: Headers, key: OptionalBytes, value: OptionalBytes) -> Headers:
         """Return a record's headers; null has no schema (AbstractKafkaAvroSerializer).
 
         Args:
@@ -66,25 +66,25 @@ class IdHeaders:
             key: Its key.
             value: Its value.
         """
-        found = [*headers]
+        all_headers = [*headers]
         if key is not None and self.key is not None:
-            found.append(self.key)
+            all_headers.append(self.key)
         if value is not None and self.value is not None:
-            found.append(self.value)
-        return found
+            all_headers.append(self.value)
+        return all_headers
 
 
 # What encoders raise for a value that does not fit its schema.
-UNFIT = (ValueError, TypeError, KeyError, OverflowError, AttributeError)
+ENCODE_ERRORS = (ValueError, TypeError, KeyError, OverflowError, AttributeError)
 
 
-class TableForm(ABC):
+class RecordFormat(ABC):
     """Form the records of one table version."""
 
     __slots__ = ()
 
     @abstractmethod
-    def key_bytes(self, key: Bytes) -> Bytes:
+    def key_bytes(self, key: OptionalBytes) -> OptionalBytes:
         """Return a record's key.
 
         Args:
@@ -92,7 +92,7 @@ class TableForm(ABC):
         """
 
     @abstractmethod
-    def value_bytes(self, value: Bytes) -> Bytes:
+    def value_bytes(self, value: OptionalBytes) -> OptionalBytes:
         """Return a record's value.
 
         Args:
@@ -100,17 +100,17 @@ class TableForm(ABC):
         """
 
     @abstractmethod
-    def partition(self, name: Bytes, key: Bytes, value: Bytes, count: int) -> int:
+    def partition(self, record_key: OptionalBytes, key: OptionalBytes, value: OptionalBytes, count: int) -> int:
         """Return a record's partition.
 
         Args:
-            name: The record's key.
+            record_key: The record's key.
             key: The event's key, JSON.
             value: The event, JSON.
             count: Partitions of the topic.
         """
 
-    def heads(self, *, keyed: bool) -> tuple[str, str] | None:
+    def prefixes(self, *, keyed: bool) -> tuple[str, str] | None:
         """Return what keys and values begin with, or None where decoders do not write them at once.
 
         Args:
@@ -118,11 +118,11 @@ class TableForm(ABC):
         """
         return None
 
-    def ids(self) -> IdHeaders | None:
+    def id_headers(self) -> IdHeaders | None:
         """Return the headers that records get beside their other ones, or None."""
         return None
 
-    def records(self, rows: Iterable[Row], where: str = "", *, numbered: bool = True) -> Iterator[Row]:
+    def records(self, rows: Iterable[RowRecord], where: str = "", *, numbered: bool = True) -> Iterator[RowRecord]:
         """Yield the records of a row event.
 
         Args:
@@ -133,15 +133,15 @@ class TableForm(ABC):
         Raises:
             ValueDecodeError: A record cannot be written.
         """
-        for key, value, row, leg, header in rows:
+        for key, value, row, record_number, header in rows:
             try:
-                made = self.key_bytes(key), self.value_bytes(value)
+                key_and_value = self.key_bytes(key), self.value_bytes(value)
             except ValueDecodeError as error:
-                raise at_row(error, where, row if numbered else None, key) from error
-            yield *made, row, leg, header
+                raise error_with_row(error, where, row if numbered else None, key) from error
+            yield *key_and_value, row, record_number, header
 
 
-def not_written(about: str, error: Exception) -> ValueDecodeError:
+def encode_error(about: str, error: Exception) -> ValueDecodeError:
     """Return the error for a record that does not fit its schema.
 
     Args:
@@ -155,7 +155,7 @@ def not_written(about: str, error: Exception) -> ValueDecodeError:
     )
 
 
-def at_row(error: ValueDecodeError, where: str, row: int | None, key: Bytes) -> ValueDecodeError:
+def error_with_row(error: ValueDecodeError, where: str, row: int | None, key: OptionalBytes) -> ValueDecodeError:
     """Return an error that names the row.
 
     Args:
@@ -164,16 +164,16 @@ def at_row(error: ValueDecodeError, where: str, row: int | None, key: Bytes) -> 
         row: Number of the row in it; None for a row of a snapshot.
         key: The event's key, JSON.
     """
-    place = [where] if row is None else [where, f"row {int(row)}"]
+    location = [where] if row is None else [where, f"row {int(row)}"]
     if key is not None:
-        found = payload_of(key)
-        place.append(f"key {_words(found.get('payload', found))}")
-    return ValueDecodeError(error.what, where=", ".join(filter(None, place)), why=error.why, remedy=error.remedy)
+        document = parse_payload(key)
+        location.append(f"key {_key_text(document.get('payload', document))}")
+    return ValueDecodeError(error.what, where=", ".join(filter(None, location)), why=error.why, remedy=error.remedy)
 
 
-def _words(key: Mapping[str, Any]) -> str:
+def _key_text(key: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in key.items())
 
 
-AskId = Callable[[F.Part, str, str, str], SchemaId]
+LookupSchemaId = Callable[[F.ConverterPart, str, str, str], SchemaId]
 """From key or value, subject, schema text, and whose records they are, to the schema's id."""

@@ -6,15 +6,22 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import WHERE, rule_for
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.emit import envelope
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.record_format import UNFIT, AskId, Bytes, TableForm, head_of, not_written
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.record_format import (
+    ENCODE_ERRORS,
+    LookupSchemaId,
+    OptionalBytes,
+    RecordFormat,
+    encode_error,
+    wire_prefix,
+)
 from airflow_provider_mysql_cdc.cdc.model.partition_rule import PartitionRule
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs, commit_ts
@@ -27,15 +34,15 @@ _NO_TS = CommitTs(0)
 _OPERATIONS = {"c": "c", "r": "c", "u": "u"}
 
 
-class TicdcForm(TableForm):
+class TicdcFormat(RecordFormat):
     """Write the records of one table version; its schemas are registered when it is made.
 
     Args:
         cfg: The connector's configuration.
         table: The table.
-        options: From ``wiring.table_options``.
+        options: From ``table_options.table_options``.
         topic: Its topic.
-        ask: Gives the id of a schema.
+        lookup_id: Gives the id of a schema.
 
     Attributes:
         modes: How values are written.
@@ -51,8 +58,10 @@ class TicdcForm(TableForm):
         RegistryError: The registry does not give an id.
     """
 
-    def __init__(self, cfg: ConnectorConfig, table: Table, options: DecoderOptions, topic: str, ask: AskId) -> None:
-        modes, about = wiring.ticdc_modes(cfg), f"table {table.id}"
+    def __init__(
+        self, cfg: ConnectorConfig, table: Table, options: DecoderOptions, topic: str, lookup_id: LookupSchemaId
+    ) -> None:
+        modes, about = table_options.ticdc_modes(cfg), f"table {table.id}"
         keys = sorted(envelope.key_columns(table, options), key=lambda column: column.position)
         values = envelope.value_columns(table, options)
         rules = cfg[F.DISPATCHERS]
@@ -61,38 +70,38 @@ class TicdcForm(TableForm):
         self.modes, self.rule = modes, rule
         self.by_key = rule.name in ("default", "table") or (rule.name == "index-value" and not rule.index)
         # What is not in the value cannot decide either.
-        seen = table if self.by_key else replace(table, columns=tuple(values))
+        dispatch_table = table if self.by_key else replace(table, columns=tuple(values))
         self.keys = tuple(column.name for column in keys)
-        self.dispatch = dispatcher(seen, self.keys, rule, WHERE)
-        self.deciding = dispatch_columns(seen, self.keys, rule, WHERE)
+        self.dispatch = dispatcher(dispatch_table, self.keys, rule, WHERE)
+        self.dispatch_names = dispatch_columns(dispatch_table, self.keys, rule, WHERE)
         schema = key_schema(table, keys, modes)
-        self._key_head = None if schema is None else head_of(ask("key", f"{topic}-key", schema, about))
-        self._key = columns_encoder(keys, modes)
+        self._key_prefix = None if schema is None else wire_prefix(lookup_id("key", f"{topic}-key", schema, about))
+        self._encode_key = columns_encoder(keys, modes)
         text = value_schema(table, values, modes)
-        self._head = head_of(ask("value", f"{topic}-value", text, about))
-        self._value = columns_encoder(values, modes)
-        self._key_of, self._event_of = _Last(), _Last()
-        self._last_at: tuple[Any, ...] | None = None
-        self._last_text = ""
+        self._value_prefix = wire_prefix(lookup_id("value", f"{topic}-value", text, about))
+        self._encode_value = columns_encoder(values, modes)
+        self._parse_key, self._parse_event = _LastPayload(), _LastPayload()
+        self._last_transaction: tuple[Any, ...] | None = None
+        self._last_extension = ""
 
-    def flat_heads(self) -> tuple[str, str]:
+    def row_prefixes(self) -> tuple[str, str]:
         """Return what keys and values begin with."""
-        return self._key_head or "", self._head
+        return self._key_prefix or "", self._value_prefix
 
-    def key_bytes(self, key: Bytes) -> Bytes:
+    def key_bytes(self, key: OptionalBytes) -> OptionalBytes:
         """Return a record's key; that of a table without one is null.
 
         Args:
             key: The event's key, JSON.
         """
-        if key is None or self._key_head is None:
+        if key is None or self._key_prefix is None:
             return None
         try:
-            return (self._key_head + self._key(self._key_of(key))).encode("latin-1")
-        except UNFIT as error:
-            raise not_written(self._about, error) from error
+            return (self._key_prefix + self._encode_key(self._parse_key(key))).encode("latin-1")
+        except ENCODE_ERRORS as error:
+            raise encode_error(self._about, error) from error
 
-    def value_bytes(self, value: Bytes) -> Bytes:
+    def value_bytes(self, value: OptionalBytes) -> OptionalBytes:
         """Return a record's value: the row, or null for a row that was deleted.
 
         Args:
@@ -101,25 +110,25 @@ class TicdcForm(TableForm):
         if value is None:
             return None
         try:
-            event = self._event_of(value)
+            event = self._parse_event(value)
             if event["op"] == "d":
                 return None
-            text = self._head + self._value(event["after"])
+            text = self._value_prefix + self._encode_value(event["after"])
             if self._extension:
-                text += self._extended(event)
+                text += self._extension_text(event)
             return text.encode("latin-1")
-        except UNFIT as error:
-            raise not_written(self._about, error) from error
+        except ENCODE_ERRORS as error:
+            raise encode_error(self._about, error) from error
 
-    def _extended(self, event: Mapping[str, Any]) -> str:
+    def _extension_text(self, event: Mapping[str, Any]) -> str:
         """Return what stands behind the columns, which is the same for all rows of an event."""
-        at = event["op"], event["source"]["ts_us"], event["transaction"]
-        if at != self._last_at:
-            self._last_text = extension_text(_OPERATIONS[at[0]], _transaction(event))
-            self._last_at = at
-        return self._last_text
+        transaction = event["op"], event["source"]["ts_us"], event["transaction"]
+        if transaction != self._last_transaction:
+            self._last_extension = extension_text(_OPERATIONS[transaction[0]], _event_commit_ts(event))
+            self._last_transaction = transaction
+        return self._last_extension
 
-    def partition(self, name: Bytes, key: Bytes, value: Bytes, count: int) -> int:
+    def partition(self, record_key: OptionalBytes, key: OptionalBytes, value: OptionalBytes, count: int) -> int:
         """Return the partition that the table's dispatcher gives the row.
 
         Raises:
@@ -128,37 +137,37 @@ class TicdcForm(TableForm):
         if count == 1:
             return 0
         if self.by_key:
-            return self.dispatch({} if key is None else self._key_of(key), _NO_TS, count)
-        event = self._event_of(value or b"")
+            return self.dispatch({} if key is None else self._parse_key(key), _NO_TS, count)
+        event = self._parse_event(value or b"")
         row = event["before"] if event["op"] == "d" else event["after"]
         try:
-            return self.dispatch(row, _transaction(event), count)
+            return self.dispatch(row, _event_commit_ts(event), count)
         except AbsentValueError as error:
             raise ValueDecodeError(
                 f"a deleted row of {self._about} has no partition",
                 why="its row image leaves out a column that the dispatcher looks at (binlog_row_image is not FULL)",
                 remedy="SET PERSIST binlog_row_image = 'FULL' and reconnect the writing sessions, or dispatch by key",
             ) from error
-        except UNFIT as error:
-            raise not_written(self._about, error) from error
+        except ENCODE_ERRORS as error:
+            raise encode_error(self._about, error) from error
 
 
-class _Last:
+class _LastPayload:
     """Read JSON; what was read last is not read again: a record's partition is asked for as well as its bytes."""
 
-    __slots__ = ("_data", "_found")
+    __slots__ = ("_data", "_payload")
 
     def __init__(self) -> None:
         self._data: bytes | None = None
-        self._found: Any = None
+        self._payload: Any = None
 
     def __call__(self, data: bytes) -> Any:
         if data is not self._data:
-            self._found = payload_of(data)
+            self._payload = parse_payload(data)
             self._data = data
-        return self._found
+        return self._payload
 
 
-def _transaction(event: Mapping[str, Any]) -> CommitTs:
+def _event_commit_ts(event: Mapping[str, Any]) -> CommitTs:
     """Return the timestamp of an event's transaction; its number in the binlog file stands where its metadata would."""
     return commit_ts(event["source"]["ts_us"], event["transaction"] or 0)

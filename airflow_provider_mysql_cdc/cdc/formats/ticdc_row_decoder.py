@@ -8,113 +8,121 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import DirectDecoder, NotDirect
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import AvroRowDecoder, FallbackToJson
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import ROW_ERRORS
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import Buffer
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import Spread
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import RowPartitioner
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import flat_dialect
+from airflow_provider_mysql_cdc.cdc.ticdc.flat_columns import ticdc_dialect
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes
 
-_OPERATIONS = {op: binary.text(op) for op in "cu"}
+_OPERATIONS = {op: avro_binary.text(op) for op in "cu"}
 
 
 @dataclass(frozen=True, slots=True)
-class FlatText:
+class TicdcRowPlan:
     """Say how a table version's flat rows are put together.
 
     Args:
-        options: From ``wiring.table_options``, with the key's columns in the table's order.
-        envelope: From ``wiring.envelope_text``.
+        options: From ``table_options.table_options``, with the key's columns in the table's order.
+        envelope: From ``table_options.envelope_text``.
         modes: How values are written.
-        heads: What keys and values begin with.
-        spread: To which partitions rows go.
+        prefixes: What keys and values begin with.
+        partitioner: To which partitions rows go.
     """
 
     options: DecoderOptions
     envelope: EnvelopeText
     modes: TicdcModes
-    heads: tuple[str, str]
-    spread: Spread
+    prefixes: tuple[str, str]
+    partitioner: RowPartitioner
 
     @property
     def dialect(self) -> Dialect:
         """Return how columns are written."""
-        return flat_dialect(self.modes)
+        return ticdc_dialect(self.modes)
 
 
-class FlatDecoder(DirectDecoder):
-    """Decode complete row images whose keys stay the same; others raise ``NotDirect``.
+class TicdcRowDecoder(AvroRowDecoder):
+    """Decode complete row images whose keys stay the same; others raise ``FallbackToJson``.
 
     Attributes:
-        flat: How rows are put together.
+        row_plan: How rows are put together.
     """
 
-    flat: FlatText
+    row_plan: TicdcRowPlan
 
     def write(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of a WRITE_ROWS event; arguments as for ``RowDecoder.write``.
 
         Raises:
-            NotDirect: It goes by way of JSON.
+            FallbackToJson: It goes by way of JSON.
         """
-        return self._each("c", 1, buf, pos, end, ctx, out)
+        return self._append_rows("c", 1, buf, pos, end, ctx, out)
 
     def update(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of an UPDATE_ROWS event; arguments and errors as for ``write``."""
-        return self._each("u", 2, buf, pos, end, ctx, out)
+        return self._append_rows("u", 2, buf, pos, end, ctx, out)
 
     def delete(self, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
         """Append the records of a DELETE_ROWS event; arguments and errors as for ``write``."""
-        return self._each("d", 1, buf, pos, end, ctx, out)
+        return self._append_rows("d", 1, buf, pos, end, ctx, out)
 
-    def _around(self, ctx: EventContext, op: str) -> tuple[str, str]:
+    def _row_texts(self, ctx: EventContext, op: str) -> tuple[str, str]:
         """Return what stands behind a value's columns: operation and commit time."""
-        if not self.flat.modes.extension or op == "d":
+        if not self.row_plan.modes.extension or op == "d":
             return "", ""
         return _OPERATIONS[op], ctx.tail
 
-    def _each(self, op: str, images: int, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
+    def _append_rows(
+        self, op: str, images: int, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+    ) -> int:
         if op in self._options.skipped_ops:
             return 0
-        if not self._complete(buf, pos, images):
-            raise NotDirect
+        if not self._images_complete(buf, pos, images):
+            raise FallbackToJson
         if ctx.stamp < 0:
-            raise NotDirect
+            raise FallbackToJson
         data = bytes(buf[pos:end])
-        made = len(out)
+        start = len(out)
         try:
             self._rows(op, data, ctx, out)
         except ROW_ERRORS as error:
-            raise NotDirect(error) from error
-        return len(out) - made
+            raise FallbackToJson(error) from error
+        return len(out) - start
 
     def _rows(self, op: str, data: bytes, ctx: EventContext, out: list[Any]) -> None:
-        text, last, size, image = data.decode("latin-1"), len(data), self._size, self._images
-        (key_head, _), head, tail = self._key_wrap, self._value_wrap[0], "".join(self._around(ctx, op))
-        keyed, alive, update = bool(self._keys), op != "d", op == "u"
-        spread, row, p = self.flat.spread, ctx.first_row, 0
-        all_of_it = spread.of_event(ctx.stamp)
+        text, last, bitmap_size, images = data.decode("latin-1"), len(data), self._size, self._images
+        (key_prefix, _), value_prefix, tail = (
+            self._key_wrapper,
+            self._value_wrapper[0],
+            "".join(self._row_texts(ctx, op)),
+        )
+        keyed, has_value, update = bool(self._keys), op != "d", op == "u"
+        partitioner, row, p = self.row_plan.partitioner, ctx.first_row, 0
+        event_partition = partitioner.event_partition(ctx.stamp)
         while p < last:
             if update:
-                p, old_key, _ = image[data[p : p + size]](data, text, p)
-            at = p
-            p, key, value = image[data[p : p + size]](data, text, p)
+                p, old_key, _ = images[data[p : p + bitmap_size]](data, text, p)
+            image_start = p
+            p, key, value = images[data[p : p + bitmap_size]](data, text, p)
             if update and key != old_key:
-                raise NotDirect
-            part = spread.of_row(data, text, at) if all_of_it is None else all_of_it
+                raise FallbackToJson
+            partition = (
+                partitioner.row_partition(data, text, image_start) if event_partition is None else event_partition
+            )
             out.append(
                 (
-                    f"{key_head}{key}".encode("latin-1") if keyed else None,
-                    f"{head}{value}{tail}".encode("latin-1") if alive else None,
+                    f"{key_prefix}{key}".encode("latin-1") if keyed else None,
+                    f"{value_prefix}{value}{tail}".encode("latin-1") if has_value else None,
                     row,
                     0,
-                    part,
+                    partition,
                 )
             )
             row += 1
@@ -122,18 +130,18 @@ class FlatDecoder(DirectDecoder):
             raise ValueError("the rows do not end where the event ends")
 
 
-class PlainFlat(FlatDecoder):
+class PythonTicdcDecoder(TicdcRowDecoder):
     """Decode in Python alone.
 
     Args:
         table: The table.
         wires: Wire types of its columns.
-        flat: How rows are put together.
+        row_plan: How rows are put together.
 
     Raises:
         Declined: The dialect has no code for the table.
     """
 
-    def __init__(self, table: Table, wires: tuple[WireType, ...], flat: FlatText) -> None:
-        super().__init__(table, wires, flat.options, flat.envelope, flat.dialect, flat.heads)
-        self.flat = flat
+    def __init__(self, table: Table, wires: tuple[WireType, ...], row_plan: TicdcRowPlan) -> None:
+        super().__init__(table, wires, row_plan.options, row_plan.envelope, row_plan.dialect, row_plan.prefixes)
+        self.row_plan = row_plan

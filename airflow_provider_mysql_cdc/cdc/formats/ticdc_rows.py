@@ -15,70 +15,72 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally
 from airflow_provider_mysql_cdc.cdc.decode.row_functions import AppendRows, Buffer
 from airflow_provider_mysql_cdc.cdc.decode.table_check import require_width
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import AvroRows
-from airflow_provider_mysql_cdc.cdc.formats.native_ticdc_rows import flat_decoder
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcForm
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import FlatText
-from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import spread_of
+from airflow_provider_mysql_cdc.cdc.formats.native_ticdc_rows import create_ticdc_decoder
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_format import TicdcFormat
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_decoder import TicdcRowPlan
+from airflow_provider_mysql_cdc.cdc.formats.ticdc_row_partition import row_partitioner
 from airflow_provider_mysql_cdc.cdc.model.table import Table
-from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import in_json
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import json_context
 
 log = logging.getLogger(__name__)
 
 
-class FlatRows(AvroRows):
+class TicdcRows(AvroRows):
     """Turn row events of one table version into flat records that know their partition; or into JSON for the form.
 
     The form, which then writes the event's records, tells errors and dead letters; arguments are those of ``AvroRows``.
     """
 
-    def _slowly(self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]) -> int:
-        return decode(buf, pos, end, in_json(ctx), out)
+    def _append_via_json(
+        self, decode: AppendRows, buf: Buffer, pos: int, end: int, ctx: EventContext, out: list[Any]
+    ) -> int:
+        return decode(buf, pos, end, json_context(ctx), out)
 
 
-def flat_text(
-    form: TicdcForm,
+def ticdc_row_plan(
+    record_format: TicdcFormat,
     table: Table,
     wires: tuple[WireType, ...],
     options: DecoderOptions,
     envelope: EnvelopeText,
     count: int,
-) -> FlatText:
+) -> TicdcRowPlan:
     """Return how a table version's flat rows are put together.
 
     Args:
-        form: The form of the table's records.
+        record_format: The form of the table's records.
         table: The table.
         wires: Wire types of its columns.
-        options: From ``wiring.table_options``.
-        envelope: From ``wiring.envelope_text``.
+        options: From ``table_options.table_options``.
+        envelope: From ``table_options.envelope_text``.
         count: Partitions of the topic.
     """
-    return FlatText(
-        options=replace(options, key_columns=form.keys),
+    return TicdcRowPlan(
+        options=replace(options, key_columns=record_format.keys),
         envelope=envelope,
-        modes=form.modes,
-        heads=form.flat_heads(),
-        spread=spread_of(form, table, wires, options, envelope, count),
+        modes=record_format.modes,
+        prefixes=record_format.row_prefixes(),
+        partitioner=row_partitioner(record_format, table, wires, options, envelope, count),
     )
 
 
-def flat_rows(
-    form: TicdcForm,
+def create_ticdc_rows(
+    record_format: TicdcFormat,
     table: Table,
     table_map: TableMapLike,
     options: DecoderOptions,
     envelope: EnvelopeText,
     count: int,
     tally: Tally | None = None,
-) -> FlatRows | None:
+) -> TicdcRows | None:
     """Return what writes the rows of a table version at once, or None where they go by way of JSON.
 
     Args:
-        form: The form of the table's records.
+        record_format: The form of the table's records.
         table: The table.
         table_map: The TABLE_MAP event that announced the rows.
-        options: From ``wiring.table_options``.
-        envelope: From ``wiring.envelope_text``.
+        options: From ``table_options.table_options``.
+        envelope: From ``table_options.envelope_text``.
         count: Partitions of the topic.
         tally: Counts what the native kernel decodes.
 
@@ -88,9 +90,9 @@ def flat_rows(
     require_width(table, len(table_map.column_types))
     wires = wire_types(table_map)
     try:
-        flat = flat_text(form, table, wires, options, envelope, count)
-        direct = flat_decoder(table, wires, flat, tally)
+        row_plan = ticdc_row_plan(record_format, table, wires, options, envelope, count)
+        ticdc_decoder = create_ticdc_decoder(table, wires, row_plan, tally)
     except Declined as reason:
         log.info("rows of %s are written in TiCDC's protocol by way of JSON: %s", table.id, reason)
         return None
-    return FlatRows(direct, lambda: compile_decoder(table, table_map, options, envelope), form)
+    return TicdcRows(ticdc_decoder, lambda: compile_decoder(table, table_map, options, envelope), record_format)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from airflow_provider_mysql_cdc.cdc.drain import drain_driver
-from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import work_waits
-from airflow_provider_mysql_cdc.cdc.incremental.window_loop import run_rounds
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import has_pending_work
+from airflow_provider_mysql_cdc.cdc.incremental.window_loop import run_windows
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.job.task_runner import TaskRunner
 from airflow_provider_mysql_cdc.cdc.model.log import Log
@@ -21,4 +21,4 @@ def run_drain(spec: JobSpec, runner: TaskRunner, log: Log) -> dict[str, int]:
     Raises:
         CdcError: A batch or a round could not be completed.
     """
-    return drain_driver.run_drain(spec, runner, log, drain_driver.OtherWork(run_rounds, work_waits))
+    return drain_driver.run_drain(spec, runner, log, drain_driver.OtherWork(run_windows, has_pending_work))

@@ -5,106 +5,112 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books
-from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneStretch, TableScan
-from airflow_provider_mysql_cdc.cdc.signals import notification_record as notify
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import DoneKeyRange, TableScan
+from airflow_provider_mysql_cdc.cdc.signals import notification_record
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType, ScanStatus
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
 
 
-class Notice(NamedTuple):
+class Notification(NamedTuple):
     """Hold one notification before it is written.
 
     Args:
         type: What happened.
         id: Id of the signal that led to it.
-        additional: Members of ``additional_data`` beside the connector's name.
-        aggregate: What it speaks of.
+        additional_data: Members of ``additional_data`` beside the connector's name.
+        aggregate_type: What it speaks of.
     """
 
     type: NotificationType
     id: str
-    additional: Mapping[str, str] = {}
-    aggregate: str = notify.INCREMENTAL
+    additional_data: Mapping[str, str] = {}
+    aggregate_type: str = notification_record.INCREMENTAL
 
 
-def started(books: Books, request: str) -> Notice:
+def started(state: IncrementalState, request_id: str) -> Notification:
     """Return the notice that a request was accepted.
 
     Args:
-        books: The books with its scans.
-        request: Its id.
+        state: The books with its scans.
+        request_id: Its id.
     """
-    return Notice(NotificationType.STARTED, request, {notify.DATA_COLLECTIONS: _tables(_of(books, request))})
+    return Notification(
+        NotificationType.STARTED,
+        request_id,
+        {notification_record.DATA_COLLECTIONS: _table_list(_scans_of(state, request_id))},
+    )
 
 
-def progress(books: Books, done: Iterable[DoneStretch]) -> Iterator[Notice]:
+def progress(state: IncrementalState, done_ranges: Iterable[DoneKeyRange]) -> Iterator[Notification]:
     """Yield a notice for each stretch that was read.
 
     Args:
-        books: The books.
-        done: The stretches.
+        state: The books.
+        done_ranges: The stretches.
     """
-    left: dict[str, str] = {}
-    for stretch in (d.stretch for d in done):
-        scan = books.scans.get(stretch.scan)
+    tables_left: dict[str, str] = {}
+    for key_range in (d.key_range for d in done_ranges):
+        scan = state.scans.get(key_range.scan)
         if scan is not None:
-            if scan.request not in left:
-                left[scan.request] = _tables(s for s in _of(books, scan.request) if not s.ended)
-            yield Notice(
+            if scan.request not in tables_left:
+                tables_left[scan.request] = _table_list(s for s in _scans_of(state, scan.request) if not s.ended)
+            yield Notification(
                 NotificationType.IN_PROGRESS,
                 scan.request,
                 {
-                    notify.DATA_COLLECTIONS: left[scan.request],
-                    notify.CURRENT_COLLECTION: str(scan.table),
-                    notify.MAXIMUM_KEY: _key(scan.last),
-                    notify.LAST_PROCESSED_KEY: _key(stretch.high),
+                    notification_record.DATA_COLLECTIONS: tables_left[scan.request],
+                    notification_record.CURRENT_COLLECTION: str(scan.table),
+                    notification_record.MAXIMUM_KEY: _key_text(scan.last_key),
+                    notification_record.LAST_PROCESSED_KEY: _key_text(key_range.high),
                 },
             )
 
 
-def ended(before: Books, after: Books) -> Iterator[Notice]:
+def ended(before: IncrementalState, after: IncrementalState) -> Iterator[Notification]:
     """Yield notices for scans that have ended, and for requests that have nothing left.
 
     Args:
         before: The books before.
         after: The books now.
     """
-    over = [
+    newly_ended = [
         s for o, s in sorted(after.scans.items()) if s.ended and (o not in before.scans or not before.scans[o].ended)
     ]
-    for scan in over:
-        yield Notice(
+    for scan in newly_ended:
+        yield Notification(
             NotificationType.TABLE_SCAN_COMPLETED,
             scan.request,
             {
-                notify.SCANNED_COLLECTION: str(scan.table),
-                notify.TOTAL_ROWS: str(scan.rows),
-                notify.STATUS: _status(scan).value,
-                **({notify.REASON: scan.reason} if scan.reason else {}),
+                notification_record.SCANNED_COLLECTION: str(scan.table),
+                notification_record.TOTAL_ROWS: str(scan.rows),
+                notification_record.STATUS: _status(scan).value,
+                **({notification_record.REASON: scan.reason} if scan.reason else {}),
             },
         )
-    for request in dict.fromkeys(scan.request for scan in over):
-        scans = _of(after, request)
+    for request_id in dict.fromkeys(scan.request for scan in newly_ended):
+        scans = _scans_of(after, request_id)
         if all(scan.ended for scan in scans):
-            stopped = all(scan.state == "aborted" for scan in scans)
-            kind = NotificationType.ABORTED if stopped else NotificationType.COMPLETED
-            yield Notice(kind, request, {notify.DATA_COLLECTIONS: _tables(scans)} if stopped else {})
+            all_aborted = all(scan.state == "aborted" for scan in scans)
+            kind = NotificationType.ABORTED if all_aborted else NotificationType.COMPLETED
+            yield Notification(
+                kind, request_id, {notification_record.DATA_COLLECTIONS: _table_list(scans)} if all_aborted else {}
+            )
 
 
 def _status(scan: TableScan) -> ScanStatus:
     if scan.state == "done":
-        return ScanStatus.SUCCEEDED if scan.rows or scan.last is not None else ScanStatus.EMPTY
+        return ScanStatus.SUCCEEDED if scan.rows or scan.last_key is not None else ScanStatus.EMPTY
     return ScanStatus.SKIPPED
 
 
-def _of(books: Books, request: str) -> list[TableScan]:
-    return [scan for _, scan in sorted(books.scans.items()) if scan.request == request]
+def _scans_of(state: IncrementalState, request_id: str) -> list[TableScan]:
+    return [scan for _, scan in sorted(state.scans.items()) if scan.request == request_id]
 
 
-def _tables(scans: Iterable[TableScan]) -> str:
+def _table_list(scans: Iterable[TableScan]) -> str:
     return ", ".join(dict.fromkeys(str(scan.table) for scan in scans))
 
 
-def _key(bound: Bound | None) -> str:
+def _key_text(bound: Bound | None) -> str:
     return "" if bound is None else ", ".join(map(str, bound))

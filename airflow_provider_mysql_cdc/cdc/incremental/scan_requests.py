@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, Request
-from airflow_provider_mysql_cdc.cdc.incremental.table_scan import ScanKind, TableScan
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, RequestRecord
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.actions import SnapshotKind
 
-STOPPED = "stopped by a signal"
+STOP_REASON = "stopped by a signal"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ScanRequest:
     """Say which tables are to be read, and how.
 
     Args:
@@ -21,76 +22,86 @@ class Wanted:
         kind: ``incremental`` or ``blocking``.
         tables: The tables, in the order of the signal.
         conditions: SQL by table.
-        surrogate: Column by which tables are cut instead of their keys, or None.
+        surrogate_key: Column by which tables are cut instead of their keys, or None.
         chunk_size: Rows of a chunk; 0 takes incremental.snapshot.chunk.size.
     """
 
     id: str
-    kind: ScanKind
+    kind: SnapshotKind
     tables: Sequence[TableId]
     conditions: Mapping[TableId, str]
-    surrogate: str | None = None
+    surrogate_key: str | None = None
     chunk_size: int = 0
 
 
-def ask(books: Books, wanted: Wanted, now_ms: int) -> Books:
+def queue_scans(state: IncrementalState, scan_request: ScanRequest, now_ms: int) -> IncrementalState:
     """Queue a scan for each table; a request whose id is known is the same request and asks for nothing new.
 
     Args:
-        books: The books.
-        wanted: What is asked for.
+        state: The books.
+        scan_request: What is asked for.
         now_ms: Now, milliseconds since 1970.
     """
-    if wanted.id in books.requests:
-        return books
-    first = books.next_order
+    if scan_request.id in state.requests:
+        return state
+    first = state.next_order
     scans = [
         TableScan(
-            table, wanted.id, order, wanted.kind, wanted.conditions.get(table), wanted.surrogate, wanted.chunk_size
+            table,
+            scan_request.id,
+            order,
+            scan_request.kind,
+            scan_request.conditions.get(table),
+            scan_request.surrogate_key,
+            scan_request.chunk_size,
         )
-        for order, table in enumerate(wanted.tables, first)
+        for order, table in enumerate(scan_request.tables, first)
     ]
-    request = Request(wanted.id, "accepted", first, len(scans), "", now_ms)
-    asked = replace(books.with_scans(scans).with_request(request), next_order=first + len(scans))
-    return asked.pruned()
+    request_record = RequestRecord(scan_request.id, "accepted", first, len(scans), "", now_ms)
+    queued = replace(state.with_scans(scans).with_request(request_record), next_order=first + len(scans))
+    return queued.pruned()
 
 
-def refuse(books: Books, request: str, reason: str, now_ms: int) -> Books:
+def record_refusal(state: IncrementalState, request_id: str, reason: str, now_ms: int) -> IncrementalState:
     """Write down that a request was refused; one that is known keeps what it was told.
 
     Args:
-        books: The books.
-        request: The signal's id.
+        state: The books.
+        request_id: The signal's id.
         reason: Why.
         now_ms: Now, milliseconds since 1970.
     """
-    if request in books.requests:
-        return books
-    return books.with_request(Request(request, "refused", reason=reason, ts_ms=now_ms))
+    if request_id in state.requests:
+        return state
+    return state.with_request(RequestRecord(request_id, "refused", reason=reason, ts_ms=now_ms))
 
 
-def stop(books: Books, tables: Collection[TableId] | None, kind: ScanKind = "incremental") -> Books:
+def stop_scans(
+    state: IncrementalState, tables: Collection[TableId] | None, kind: SnapshotKind = "incremental"
+) -> IncrementalState:
     """Give scans up.
 
     Args:
-        books: The books.
+        state: The books.
         tables: Which; None for all.
         kind: The kind of snapshot that is stopped.
     """
-    ended = [s.abort(STOPPED) for s in books.active if s.kind == kind and (tables is None or s.table in tables)]
-    return books.with_scans(ended).folded()
+    stopped = [
+        s.abort(STOP_REASON) for s in state.active_scans if s.kind == kind and (tables is None or s.table in tables)
+    ]
+    return state.with_scans(stopped).with_advanced_cursors()
 
 
-def anew(books: Books) -> Books:
+def restart_scans(state: IncrementalState) -> IncrementalState:
     """Let all scans begin anew that are not ended: the stream has left something out.
 
     Args:
-        books: The books.
+        state: The books.
     """
-    scans = [scan.anew() for scan in books.active]
-    return books.without_stretches({scan.order for scan in scans}).with_scans(scans)
+    scans = [scan.restart() for scan in state.active_scans]
+    return state.without_ranges({scan.order for scan in scans}).with_scans(scans)
 
 
-def pause(books: Books, *, paused: bool) -> Books:
+def set_paused(state: IncrementalState, *, paused: bool) -> IncrementalState:
     """Stop reading, or go on; an incremental snapshot that is not there cannot be paused."""
-    return replace(books, paused=paused and bool(books.active))
+    return replace(state, paused=paused and bool(state.active_scans))

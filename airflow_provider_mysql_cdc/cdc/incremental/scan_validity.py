@@ -16,90 +16,102 @@ from dataclasses import dataclass, field
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Group
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import SOURCE_OF, pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import SOURCE_TEXT_PREFIX, property_pins
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import TableScan
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import effects
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import statement_effects
 
-_ELSEWHERE = frozenset({Group.CONNECTOR, Group.FILTERS, Group.HISTORY, Group.SIGNALS, Group.TOPICS})
+_RECORD_NEUTRAL_GROUPS = frozenset({Group.CONNECTOR, Group.FILTERS, Group.HISTORY, Group.SIGNALS, Group.TOPICS})
 """Groups of properties that decide what is captured and where side records go, not how the record of a row looks."""
-_SHOWN = 200
+_MAX_DDL_CHARS = 200
 
 
-def form_of(cfg: ConnectorConfig) -> str:
+def record_format_digest(cfg: ConnectorConfig) -> str:
     """Return a digest of the properties that decide how the records of a row look and where they go.
 
     Args:
         cfg: The connector's configuration.
     """
-    found = {name: pin for name, pin in pins(cfg, snapshot=False).items() if _decides_form(name)}
-    return hashlib.sha256(json.dumps(found, sort_keys=True).encode()).hexdigest()[:16]
+    record_pins = {name: pin for name, pin in property_pins(cfg, snapshot=False).items() if _affects_records(name)}
+    return hashlib.sha256(json.dumps(record_pins, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _decides_form(name: str) -> bool:
-    declared = F.BY_NAME.get(name)
-    if declared is None:  # members of families: transforms, converters, rules for columns
-        return not name.startswith(SOURCE_OF)
-    return declared.group not in _ELSEWHERE or name == F.TRANSFORMS.name
+def _affects_records(name: str) -> bool:
+    declared_field = F.BY_NAME.get(name)
+    if declared_field is None:  # members of families: transforms, converters, rules for columns
+        return not name.startswith(SOURCE_TEXT_PREFIX)
+    return declared_field.group not in _RECORD_NEUTRAL_GROUPS or name == F.TRANSFORMS.name
 
 
 @dataclass(slots=True)
-class Basis:
+class ScanValidity:
     """Hold what scans rest on now.
 
     Args:
-        at: Where the stream stands.
-        form: Digest of what decides how records look (``form_of``).
+        stream_offset: Where the stream stands.
+        format_digest: Digest of what decides how records look (``record_format_digest``).
         scans: The scans that may go on.
-        found: Why scans cannot go on, by their orders.
+        invalid_reasons: Why scans cannot go on, by their orders.
     """
 
-    at: BinlogOffset
-    form: str
+    stream_offset: BinlogOffset
+    format_digest: str
     scans: Iterable[TableScan]
-    found: dict[int, str] = field(default_factory=dict)
+    invalid_reasons: dict[int, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.scans = [scan for scan in self.scans if scan.state == "running"]
         for scan in self.scans:
-            if scan.form != self.form:
-                self.found[scan.order] = "the configuration that decides how its records look is another one by now"
-            elif scan.since is None or not comparable(scan.since, self.at) or order(scan.since, self.at) > 0:
-                self.found[scan.order] = f"the stream goes on at {self.at}, elsewhere than when it began"
+            if scan.format_digest != self.format_digest:
+                self.invalid_reasons[scan.order] = (
+                    "the configuration that decides how its records look is another one by now"
+                )
+            elif (
+                scan.start_offset is None
+                or not comparable(scan.start_offset, self.stream_offset)
+                or compare_offsets(scan.start_offset, self.stream_offset) > 0
+            ):
+                self.invalid_reasons[scan.order] = (
+                    f"the stream goes on at {self.stream_offset}, elsewhere than when it began"
+                )
 
-    def look(self, record: HistoryRecord) -> None:
+    def check_record(self, record: HistoryRecord) -> None:
         """Take note of a record of the schema history.
 
         Args:
             record: The record.
         """
-        if record.snapshot and not record.describes:
+        if record.snapshot and not record.starts_description:
             return
-        behind = [scan for scan in self.scans if scan.order not in self.found and self._behind(scan, record)]
-        if not behind:
+        affected_scans = [
+            scan for scan in self.scans if scan.order not in self.invalid_reasons and self._is_after_start(scan, record)
+        ]
+        if not affected_scans:
             return
-        tables = None if record.describes else _moved(record)
-        for scan in behind:
+        tables = None if record.starts_description else _replaced_tables(record)
+        for scan in affected_scans:
             if tables is None or {scan.table, TableId(scan.table.db, "")} & tables:
-                what = "the structures were described anew" if record.describes else record.ddl[:_SHOWN]
-                self.found[scan.order] = f"its rows are others since {record.position}: {what}"
+                cause = (
+                    "the structures were described anew" if record.starts_description else record.ddl[:_MAX_DDL_CHARS]
+                )
+                self.invalid_reasons[scan.order] = f"its rows are others since {record.position}: {cause}"
 
-    def _behind(self, scan: TableScan, record: HistoryRecord) -> bool:
-        at, since = record.position, scan.since
-        if since is None or not comparable(at, since) or not comparable(at, self.at):
+    def _is_after_start(self, scan: TableScan, record: HistoryRecord) -> bool:
+        position, since = record.position, scan.start_offset
+        if since is None or not comparable(position, since) or not comparable(position, self.stream_offset):
             return False
-        return order(at, since) > 0 and order(at, self.at) <= 0
+        return compare_offsets(position, since) > 0 and compare_offsets(position, self.stream_offset) <= 0
 
 
-def _moved(record: HistoryRecord) -> frozenset[TableId] | None:
+def _replaced_tables(record: HistoryRecord) -> frozenset[TableId] | None:
     """Return the tables whose rows are others behind a statement; None when nobody knows which."""
     try:
-        found = effects(record.ddl, record.context)
+        ddl_effects = statement_effects(record.ddl, record.context)
     except DdlParseError:
         return None
     # Rows that TRUNCATE takes away leave nothing behind that would have to be read.
-    moves = [effect for effect in found if effect.kind != "truncate" and not effect.unless_exists]
-    return frozenset(table for e in moves for table in (e.table, e.other) if table is not None)
+    replacing = [effect for effect in ddl_effects if effect.kind != "truncate" and not effect.unless_exists]
+    return frozenset(table for e in replacing for table in (e.table, e.new_name) if table is not None)

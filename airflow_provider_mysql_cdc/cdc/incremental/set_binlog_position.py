@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, SignalsTaken
-from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNALS_TAKEN_KEY, BatchPlan, reset_plan
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PROCESSED_SIGNALS_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, reset_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import place_at, place_of_gtids
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import known_at, structure_records
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at, position_of_gtids
+from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, schema_records
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogCorruptError,
     BinlogPurgedError,
@@ -26,59 +27,69 @@ from airflow_provider_mysql_cdc.cdc.errors import (
 )
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, moves_back, order, same_place
+from airflow_provider_mysql_cdc.cdc.model.offset import (
+    BinlogOffset,
+    comparable,
+    compare_offsets,
+    moves_back,
+    same_position,
+)
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals.actions import SetBinlogPosition
-from airflow_provider_mysql_cdc.cdc.signals.signal import waiting
+from airflow_provider_mysql_cdc.cdc.signals.signal import pending_signals
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
-_REFUSED = (ConfigError, BinlogPurgedError, SchemaError, BinlogCorruptError, UnsupportedEventError)
+_REFUSED_ERRORS = (ConfigError, BinlogPurgedError, SchemaError, BinlogCorruptError, UnsupportedEventError)
 """What is wrong with the place, not with the surroundings: the signal is refused, and the drain goes on."""
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class PositionMove:
     """Hold where the stream goes on.
 
     Args:
         origin: Where it stands.
         target: Where it goes on; the place where it stands means nothing to do.
-        records: Descriptions for the schema history, where it does not know the structures at the target.
+        history_records: Descriptions for the schema history, where it does not know the structures at the target.
     """
 
     origin: BinlogOffset
     target: BinlogOffset
-    records: tuple[SideRecord, ...] = ()
+    history_records: tuple[SideRecord, ...] = ()
 
     @property
     def needed(self) -> bool:
         """Whether the target is another place."""
-        return not same_place(self.origin, self.target)
+        return not same_position(self.origin, self.target)
 
     @property
-    def back(self) -> bool:
+    def moves_back(self) -> bool:
         """Whether changes come once more, instead of being left out."""
         return moves_back(self.origin, self.target)
 
-    def line(self) -> str:
+    def log_line(self) -> str:
         """Return what the move does, for the log."""
         if not self.needed:
-            return f"the stream stands at {shown(self.target)} already"
-        what = "changes between come once more" if self.back else "changes between are left out"
-        return f"the stream goes on at {shown(self.target)} instead of {shown(self.origin)}; {what}"
+            return f"the stream stands at {describe_offset(self.target)} already"
+        effect = "changes between come once more" if self.moves_back else "changes between are left out"
+        return (
+            f"the stream goes on at {describe_offset(self.target)} instead of {describe_offset(self.origin)}; {effect}"
+        )
 
-    def told(self) -> dict[str, str]:
+    def notification_data(self) -> dict[str, str]:
         """Return the members of the notification."""
-        way = ("back" if self.back else "forward") if self.needed else "none"
-        return {"from": shown(self.origin), "to": shown(self.target), "direction": way}
+        direction = ("back" if self.moves_back else "forward") if self.needed else "none"
+        return {"from": describe_offset(self.origin), "to": describe_offset(self.target), "direction": direction}
 
 
-def shown(offset: BinlogOffset) -> str:
+def describe_offset(offset: BinlogOffset) -> str:
     """Return a place for people: file and position, and the GTID set where it is known."""
     return f"{offset} ({offset.gtids})" if offset.gtids else str(offset)
 
 
-def find_move(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, action: SetBinlogPosition) -> Move:
+def find_move(
+    cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, action: SetBinlogPosition
+) -> PositionMove:
     """Return the move that a signal asks for, once it is certain that the stream can go on there.
 
     Args:
@@ -98,22 +109,22 @@ def find_move(cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerSta
         raise SignalRefused("the stream stands nowhere yet")
     settings = cfg.connection_settings()
     try:
-        here = end_of_binlog(conn, settings)
+        binlog_end = end_of_binlog(conn, settings)
         if action.gtids is not None:
-            target = place_of_gtids(cfg, conn, here, GtidSet.parse(action.gtids))
+            target = position_of_gtids(cfg, conn, binlog_end, GtidSet.parse(action.gtids))
         else:
             assert action.file is not None and action.pos is not None  # read_action
-            target = place_at(conn, settings, here, action.file, action.pos)
-        move = Move(origin, target)
-        if not move.needed or known_at(cfg, conn, target, origin):
+            target = position_at(conn, settings, binlog_end, action.file, action.pos)
+        move = PositionMove(origin, target)
+        if not move.needed or history_covers(cfg, conn, target, origin):
             return move
-        records, _ = structure_records(cfg, job, target, _epoch(ledger))
-        return Move(origin, target, tuple(records))
-    except _REFUSED as error:
+        records, _ = schema_records(cfg, job, target, _next_epoch(ledger))
+        return PositionMove(origin, target, tuple(records))
+    except _REFUSED_ERRORS as error:
         raise SignalRefused(error.message()) from error
 
 
-def move_plan(ledger: LedgerState, move: Move, owner: str) -> BatchPlan:
+def move_plan(ledger: LedgerState, move: PositionMove, owner: str) -> BatchPlan:
     """Return the plan that moves the stream.
 
     Args:
@@ -121,14 +132,14 @@ def move_plan(ledger: LedgerState, move: Move, owner: str) -> BatchPlan:
         move: The move.
         owner: Who runs.
     """
-    return reset_plan(_epoch(ledger), move.target, owner, time.time_ns() // 1_000_000)
+    return reset_plan(_next_epoch(ledger), move.target, owner, time.time_ns() // 1_000_000)
 
 
-def _epoch(ledger: LedgerState) -> int:
+def _next_epoch(ledger: LedgerState) -> int:
     return ledger.plan_in_force().epoch + 1
 
 
-def taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> list[SideRecord]:
+def signals_taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> list[SideRecord]:
     """Return the records that say how far rows of the signal table were handed over, when the stream is moved.
 
     Behind an earlier place the same rows come again; what they ask for is done, or waits in the ledger.
@@ -138,18 +149,22 @@ def taken_records(job: JobLedger, ledger: LedgerState, epoch: int) -> list[SideR
         ledger: What it holds.
         epoch: Epoch of the move.
     """
-    reached, before = ledger.signals_reached(), ledger.signals_taken
-    if reached is None or (before and comparable(before.offset, reached) and order(before.offset, reached) >= 0):
+    reached, before = ledger.signal_table_offset(), ledger.processed_signals
+    if reached is None or (
+        before and comparable(before.offset, reached) and compare_offsets(before.offset, reached) >= 0
+    ):
         return []
-    found = [job.record(SIGNALS_TAKEN_KEY, SignalsTaken(reached, epoch).to_json())]
+    records = [job.record(PROCESSED_SIGNALS_KEY, ProcessedSignals(reached, epoch).to_json())]
     if before is not None:
         # What was found again behind an earlier move, and waits, would seem to be new.
-        topic = found[0][0]
-        found += [(topic, k.encode(), None) for k, s in waiting(ledger.signals) if before.covers(s.place, s.epoch)]
-    return found
+        topic = records[0][0]
+        records += [
+            (topic, k.encode(), None) for k, s in pending_signals(ledger.signals) if before.covers(s.position, s.epoch)
+        ]
+    return records
 
 
-def taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> SignalsTaken | None:
+def signals_taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> ProcessedSignals | None:
     """Return which rows of the signal table were handed over before the stream was moved; None when all count.
 
     Args:
@@ -160,7 +175,7 @@ def taken_before(cfg: ConnectorConfig, conn: Any, ledger: LedgerState) -> Signal
     Raises:
         SourceError: The server cannot be asked.
     """
-    taken = ledger.signals_taken
+    taken = ledger.processed_signals
     if taken is None:
         return None
     try:

@@ -11,57 +11,68 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, SignalsTaken
-from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_OFFSET_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_OFFSET_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState, ProcessedSignals
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.drain.ddl_events import between_batches
+from airflow_provider_mysql_cdc.cdc.drain.ddl_events import records_between_batches
 from airflow_provider_mysql_cdc.cdc.emit.headers import new_run_id
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.incremental import notifications as notices
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notice
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import Wanted, anew, ask, pause, refuse, stop
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import (
+    IncrementalState,
+    read_incremental_state,
+    state_changes,
+)
+from airflow_provider_mysql_cdc.cdc.incremental.notifications import Notification
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import (
+    ScanRequest,
+    queue_scans,
+    record_refusal,
+    restart_scans,
+    set_paused,
+    stop_scans,
+)
 from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import (
-    Move,
+    PositionMove,
     find_move,
     move_plan,
-    taken_before,
-    taken_records,
+    signals_taken_before,
+    signals_taken_records,
 )
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.history import load_state
+from airflow_provider_mysql_cdc.cdc.schema.history import load_schema_state
 from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
-from airflow_provider_mysql_cdc.cdc.signals import notification_record as notify
+from airflow_provider_mysql_cdc.cdc.signals import notification_record
 from airflow_provider_mysql_cdc.cdc.signals.actions import (
-    Action,
     ExecuteSnapshot,
     LogMessage,
     PauseSnapshot,
     ResumeSnapshot,
     SchemaChanges,
     SetBinlogPosition,
+    SignalAction,
     StopSnapshot,
 )
 from airflow_provider_mysql_cdc.cdc.signals.conditions import quoting_mode, require_contained
-from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import poll, signals_wait
+from airflow_provider_mysql_cdc.cdc.signals.kafka_channel import has_new_signals, poll_signals
 from airflow_provider_mysql_cdc.cdc.signals.notification_record import NotificationType
-from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, read_action, waiting
-from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
+from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, pending_signals, read_action
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
 from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
-MAX_CONDITIONS = 16 * 2**20
+MAX_CONDITION_BYTES = 16 * 2**20
 """Bytes of the conditions of all scans at work: the record of each scan holds its own, and each run reads them all."""
 
 
 @dataclass(slots=True)
-class Taking:
+class SignalProcessor:
     """Carry signals out on the books.
 
     Args:
@@ -70,11 +81,11 @@ class Taking:
         job: The ledger, to which nothing is written here.
         ledger: What it holds.
         log: Takes one line of text.
-        books: The books, which go on changing.
-        notices: What is to be told.
+        state: The books, which go on changing.
+        notifications: What is to be told.
         refused: Signals that cannot be carried out, with the reasons.
         move: Where the stream goes on instead of behind its last batch.
-        records: Structures for the schema history and the schema change topic.
+        schema_records: Structures for the schema history and the schema change topic.
     """
 
     cfg: ConnectorConfig
@@ -82,16 +93,16 @@ class Taking:
     job: JobLedger
     ledger: LedgerState
     log: Log
-    books: Books
-    notices: list[Notice] = field(default_factory=list)
+    state: IncrementalState
+    notifications: list[Notification] = field(default_factory=list)
     refused: list[tuple[Signal, str]] = field(default_factory=list)
-    move: Move | None = None
-    records: list[SideRecord] = field(default_factory=list)
-    _state: SchemaState | None = None
-    _taken: list[SignalsTaken | None] = field(default_factory=list)
-    _captured: tuple[TableId, ...] | None = None
+    move: PositionMove | None = None
+    schema_records: list[SideRecord] = field(default_factory=list)
+    _schema_state: SchemaState | None = None
+    _taken_before: list[ProcessedSignals | None] = field(default_factory=list)
+    _captured_tables: tuple[TableId, ...] | None = None
 
-    def take(self, signal: Signal) -> None:
+    def process(self, signal: Signal) -> None:
         """Carry one signal out, or write down why not.
 
         Args:
@@ -100,49 +111,52 @@ class Taking:
         Raises:
             CdcError: The source or Kafka cannot be asked; the signal waits on.
         """
-        if (taken := self._done_before(signal)) is not None:
+        if (taken := self._taken_before_move(signal)) is not None:
             if signal.applied:  # as a statement of the binlog, which comes again too
                 return
             self.log(
-                f"signal {signal.id} ({signal.type}) stands at {signal.place}, before {taken.offset}, where the stream "
+                f"signal {signal.id} ({signal.type}) stands at {signal.position}, before {taken.offset}, where "
+                "the stream "
                 "was before it was moved: it is not carried out again; send it anew if the stream had skipped it then"
             )
             return
         try:
             action = read_action(signal, self.cfg[F.SIGNAL_TRUSTED_CHANNELS])
             if signal.applied:
-                self._applied(action, f"from {signal.place} on")
+                self._report_applied(action, f"from {signal.position} on")
                 return
             _HANDLERS[type(action)](self, action)
         except SignalRefused as error:
             self.log(f"signal {signal.id} ({signal.type}, channel {signal.channel}) is refused: {error}")
             self.refused.append((signal, str(error)))
             if signal.id:
-                self.books = refuse(self.books, signal.id, str(error), _now())
+                self.state = record_refusal(self.state, signal.id, str(error), _now_ms())
 
-    def execute(self, action: Action) -> None:
+    def execute_snapshot(self, action: SignalAction) -> None:
         """Queue the scans of a signal."""
-        wanted = cast(ExecuteSnapshot, action)
-        self._require_new(wanted)
-        tables, nothing = match_tables(wanted.collections, self._tables())
-        for entry in nothing:
-            self.log(f"signal {wanted.signal_id}: no captured table is {entry}")
-        if wanted.collections and not tables:
-            raise SignalRefused("no captured table matches " + ", ".join(wanted.collections)[:1000])
-        if (reason := unfit(self.conn, self.cfg)) is not None:
+        snapshot = cast(ExecuteSnapshot, action)
+        self._require_new(snapshot)
+        tables, unmatched = match_tables(snapshot.collections, self._list_captured())
+        for entry in unmatched:
+            self.log(f"signal {snapshot.signal_id}: no captured table is {entry}")
+        if snapshot.collections and not tables:
+            raise SignalRefused("no captured table matches " + ", ".join(snapshot.collections)[:1000])
+        if (reason := watermark_obstacle(self.conn, self.cfg)) is not None:
             raise SignalRefused(reason)
-        conditions = {t: sql for t in tables if (sql := wanted.condition(t)) is not None}
-        if wanted.kind == "blocking" and any(sql.lstrip().upper().startswith("SELECT") for sql in conditions.values()):
+        conditions = {t: sql for t in tables if (sql := snapshot.condition(t)) is not None}
+        if snapshot.kind == "blocking" and any(
+            sql.lstrip().upper().startswith("SELECT") for sql in conditions.values()
+        ):
             raise SignalRefused("a blocking snapshot takes a condition for WHERE, not a statement of its own")
-        self._require_sound(conditions)
-        request = Wanted(wanted.signal_id, wanted.kind, tables, conditions, wanted.surrogate_key)
-        self.books = ask(self.books, request, _now())
-        self.log(f"signal {wanted.signal_id}: {wanted.kind} snapshot of {len(tables)} table(s)")
-        self.notices.append(notices.started(self.books, wanted.signal_id))
+        self._check_conditions(conditions)
+        scan_request = ScanRequest(snapshot.signal_id, snapshot.kind, tables, conditions, snapshot.surrogate_key)
+        self.state = queue_scans(self.state, scan_request, _now_ms())
+        self.log(f"signal {snapshot.signal_id}: {snapshot.kind} snapshot of {len(tables)} table(s)")
+        self.notifications.append(notices.started(self.state, snapshot.signal_id))
         if not tables:
-            self.notices.append(Notice(NotificationType.COMPLETED, wanted.signal_id))
+            self.notifications.append(Notification(NotificationType.COMPLETED, snapshot.signal_id))
 
-    def _require_sound(self, conditions: Mapping[TableId, str]) -> None:
+    def _check_conditions(self, conditions: Mapping[TableId, str]) -> None:
         """Refuse conditions that reach beyond their place in a query, or that the ledger would have to hold too often.
 
         Args:
@@ -153,107 +167,114 @@ class Taking:
         mode = quoting_mode(self.conn)
         for sql in set(conditions.values()):
             require_contained(sql, mode)
-        held = [scan.condition or "" for scan in self.books.active]
-        size = sum(len(sql.encode()) for sql in (*held, *conditions.values()))
-        if size > MAX_CONDITIONS:
+        active_conditions = [scan.condition or "" for scan in self.state.active_scans]
+        size = sum(len(sql.encode()) for sql in (*active_conditions, *conditions.values()))
+        if size > MAX_CONDITION_BYTES:
             raise SignalRefused(
                 f"its conditions, one for each of {len(conditions)} table(s), and those of the snapshots at work have "
-                f"{size} bytes; {MAX_CONDITIONS} are taken"
+                f"{size} bytes; {MAX_CONDITION_BYTES} are taken"
             )
 
-    def stop(self, action: Action) -> None:
+    def stop_snapshot(self, action: SignalAction) -> None:
         """Give up scans."""
         entries = cast(StopSnapshot, action).collections
-        active = [scan.table for scan in self.books.active]
-        tables = match_tables(entries, active)[0] if entries else None
-        before = self.books
-        self.books = stop(before, tables)
-        self.notices += notices.ended(before, self.books)
-        self.log(f"signal {action.signal_id}: {len(before.active) - len(self.books.active)} table(s) are not read on")
+        active_tables = [scan.table for scan in self.state.active_scans]
+        tables = match_tables(entries, active_tables)[0] if entries else None
+        before = self.state
+        self.state = stop_scans(before, tables)
+        self.notifications += notices.ended(before, self.state)
+        self.log(
+            f"signal {action.signal_id}: {len(before.active_scans) - len(self.state.active_scans)} table(s) are "
+            "not read on"
+        )
 
-    def rest(self, action: Action) -> None:
+    def pause_or_resume(self, action: SignalAction) -> None:
         """Let scans rest, or go on."""
         paused = isinstance(action, PauseSnapshot)
-        before, self.books = self.books, pause(self.books, paused=paused)
-        if before.paused != self.books.paused:
+        before, self.state = self.state, set_paused(self.state, paused=paused)
+        if before.paused != self.state.paused:
             kind = NotificationType.PAUSED if paused else NotificationType.RESUMED
-            tables = ", ".join(dict.fromkeys(str(scan.table) for scan in self.books.active))
-            self.notices.append(Notice(kind, action.signal_id, {notify.DATA_COLLECTIONS: tables}))
-        self.log(f"signal {action.signal_id}: ad-hoc snapshots {'rest' if self.books.paused else 'go on'}")
+            tables = ", ".join(dict.fromkeys(str(scan.table) for scan in self.state.active_scans))
+            self.notifications.append(
+                Notification(kind, action.signal_id, {notification_record.DATA_COLLECTIONS: tables})
+            )
+        self.log(f"signal {action.signal_id}: ad-hoc snapshots {'rest' if self.state.paused else 'go on'}")
 
-    def say(self, action: Action) -> None:
+    def log_message(self, action: SignalAction) -> None:
         """Write a line into the log."""
-        self.log(cast(LogMessage, action).line(self.ledger.end()))
+        self.log(cast(LogMessage, action).render(self.ledger.end()))
 
-    def go_to(self, action: Action) -> None:
+    def set_binlog_position(self, action: SignalAction) -> None:
         """Let the stream go on elsewhere; of several such signals the last counts."""
         self._require_new(action)
-        if self.records:
+        if self.schema_records:
             raise SignalRefused("another signal tells structures where the stream stands; send it again behind that")
         move = find_move(self.cfg, self.conn, self.job, self.ledger, cast(SetBinlogPosition, action))
-        self.log(f"signal {action.signal_id}: {move.line()}")
+        self.log(f"signal {action.signal_id}: {move.log_line()}")
         self.move = move
-        self._done(action, move.told())
+        self._complete(action, move.notification_data())
 
-    def structures(self, action: Action) -> None:
+    def apply_schema_changes(self, action: SignalAction) -> None:
         """Put structures in force that a signal tells which has no place of its own: behind the last batch."""
         self._require_new(action)
-        changes, here = cast(SchemaChanges, action).told(self.cfg), self.ledger.end()
-        if here is None or self.move is not None:
+        changes, stream_offset = cast(SchemaChanges, action).parse_changes(self.cfg), self.ledger.end()
+        if stream_offset is None or self.move is not None:
             raise SignalRefused("the stream is moved by another signal; send it again behind that")
         epoch = self.ledger.plan_in_force().epoch
-        if self._state is None:
-            self._state = load_state(self.cfg, until=here, epoch=epoch + 1)
-        self._state, done = apply_all(self._state, changes)
-        self.records += between_batches(self.cfg, changes, done, here, epoch)
-        self._applied(action, f"from {here} on")
+        if self._schema_state is None:
+            self._schema_state = load_schema_state(self.cfg, until=stream_offset, epoch=epoch + 1)
+        self._schema_state, applied_changes = apply_all(self._schema_state, changes)
+        self.schema_records += records_between_batches(self.cfg, changes, applied_changes, stream_offset, epoch)
+        self._report_applied(action, f"from {stream_offset} on")
 
-    def _applied(self, action: Action, where: str) -> None:
+    def _report_applied(self, action: SignalAction, where: str) -> None:
         """Write down that structures are in force."""
         changes = cast(SchemaChanges, action).changes
         tables = ", ".join(str(change.get("id", "")) for change in changes)
         self.log(f"signal {action.signal_id}: the structures that it tells hold {where}: {tables}")
-        self._done(action, {notify.DATA_COLLECTIONS: tables})
+        self._complete(action, {notification_record.DATA_COLLECTIONS: tables})
 
-    def _done(self, action: Action, told: Mapping[str, str]) -> None:
+    def _complete(self, action: SignalAction, additional_data: Mapping[str, str]) -> None:
         """Write down that a signal that is no snapshot is carried out."""
         if action.signal_id:
-            self.books = ask(self.books, Wanted(action.signal_id, "incremental", (), {}), _now())
-        self.notices.append(Notice(NotificationType.COMPLETED, action.signal_id, told, notify.SIGNAL))
+            self.state = queue_scans(self.state, ScanRequest(action.signal_id, "incremental", (), {}), _now_ms())
+        self.notifications.append(
+            Notification(NotificationType.COMPLETED, action.signal_id, additional_data, notification_record.SIGNAL)
+        )
 
-    def _require_new(self, action: Action) -> None:
-        if action.signal_id in self.books.requests:
+    def _require_new(self, action: SignalAction) -> None:
+        if action.signal_id in self.state.requests:
             raise SignalRefused("a signal of this id has been carried out before; nothing is done again")
 
-    def _done_before(self, signal: Signal) -> SignalsTaken | None:
+    def _taken_before_move(self, signal: Signal) -> ProcessedSignals | None:
         """Return what says that a row of the signal table was carried out before the stream was moved."""
-        if signal.place is None or self.ledger.signals_taken is None:
+        if signal.position is None or self.ledger.processed_signals is None:
             return None
-        if not self._taken:
-            self._taken.append(taken_before(self.cfg, self.conn, self.ledger))
-        taken = self._taken[0]
-        return taken if taken is not None and taken.covers(signal.place, signal.epoch) else None
+        if not self._taken_before:
+            self._taken_before.append(signals_taken_before(self.cfg, self.conn, self.ledger))
+        taken = self._taken_before[0]
+        return taken if taken is not None and taken.covers(signal.position, signal.epoch) else None
 
-    def _tables(self) -> tuple[TableId, ...]:
-        if self._captured is None:
-            self._captured = tuple(captured_tables(self.conn, self.cfg))
-        return self._captured
+    def _list_captured(self) -> tuple[TableId, ...]:
+        if self._captured_tables is None:
+            self._captured_tables = tuple(captured_tables(self.conn, self.cfg))
+        return self._captured_tables
 
 
-_HANDLERS: Mapping[type[Action], Callable[[Taking, Action], None]] = {
-    ExecuteSnapshot: Taking.execute,
-    StopSnapshot: Taking.stop,
-    PauseSnapshot: Taking.rest,
-    ResumeSnapshot: Taking.rest,
-    LogMessage: Taking.say,
-    SetBinlogPosition: Taking.go_to,
-    SchemaChanges: Taking.structures,
+_HANDLERS: Mapping[type[SignalAction], Callable[[SignalProcessor, SignalAction], None]] = {
+    ExecuteSnapshot: SignalProcessor.execute_snapshot,
+    StopSnapshot: SignalProcessor.stop_snapshot,
+    PauseSnapshot: SignalProcessor.pause_or_resume,
+    ResumeSnapshot: SignalProcessor.pause_or_resume,
+    LogMessage: SignalProcessor.log_message,
+    SetBinlogPosition: SignalProcessor.set_binlog_position,
+    SchemaChanges: SignalProcessor.apply_schema_changes,
 }
 
 
-def take_signals(
+def process_signals(
     cfg: ConnectorConfig, conn: Any, job: JobLedger, ledger: LedgerState, log: Log, owner: str = ""
-) -> tuple[Books, bool]:
+) -> tuple[IncrementalState, bool]:
     """Carry out all signals that wait.
 
     Args:
@@ -270,35 +291,41 @@ def take_signals(
     Raises:
         CdcError: The source or Kafka fails; what waits goes on waiting.
     """
-    before = books_of(ledger)
-    taking = Taking(cfg, conn, job, ledger, log, before.folded())
-    waits = waiting(ledger.signals)
-    polled = poll(cfg, ledger)
-    for line in polled.notes:
+    before = read_incremental_state(ledger)
+    processor = SignalProcessor(cfg, conn, job, ledger, log, before.with_advanced_cursors())
+    pending = pending_signals(ledger.signals)
+    polled = poll_signals(cfg, ledger)
+    for line in polled.log_lines:
         log(line)
-    for _, signal in (*waits, *polled.signals):
-        taking.take(signal)
-    move = taking.move
+    for _, signal in (*pending, *polled.signals):
+        processor.process(signal)
+    move = processor.move
     if move is not None and move.needed:
-        taking.books = anew(taking.books)
-    told = [notify.refusal(cfg, signal, reason, _now()) for signal, reason in taking.refused]
-    records = [*taking.records, *book_records(cfg, job, before, taking.books, taking.notices)]
-    records += [record for record in told if record is not None]
-    records += [(cfg.ledger_topic, key.encode(), None) for key, _ in waits]
-    if polled.place is not None:
-        records.append(job.record(SIGNAL_OFFSET_KEY, polled.place))
+        processor.state = restart_scans(processor.state)
+    refusals = [
+        notification_record.refusal_record(cfg, signal, reason, _now_ms()) for signal, reason in processor.refused
+    ]
+    records = [*processor.schema_records, *state_records(cfg, job, before, processor.state, processor.notifications)]
+    records += [record for record in refusals if record is not None]
+    records += [(cfg.ledger_topic, key.encode(), None) for key, _ in pending]
+    if polled.new_offset is not None:
+        records.append(job.record(SIGNAL_OFFSET_KEY, polled.new_offset))
     fault_point("signals.before_commit")
     if move is not None and move.needed:
         plan = move_plan(ledger, move, owner)
-        job.begin(plan, [*move.records, *taken_records(job, ledger, plan.epoch), *records])
-        return taking.books, True
+        job.begin(plan, [*move.history_records, *signals_taken_records(job, ledger, plan.epoch), *records])
+        return processor.state, True
     if records:
-        job.commit(records, {wiring.schema_topic(cfg): wiring.headers(cfg, new_run_id())})
-    return taking.books, False
+        job.commit(records, {topic_routing.schema_change_topic(cfg): table_options.headers(cfg, new_run_id())})
+    return processor.state, False
 
 
-def book_records(
-    cfg: ConnectorConfig, job: JobLedger, before: Books, after: Books, told: list[Notice]
+def state_records(
+    cfg: ConnectorConfig,
+    job: JobLedger,
+    before: IncrementalState,
+    after: IncrementalState,
+    notifications: list[Notification],
 ) -> list[SideRecord]:
     """Return the records of a step of the books, with what is told of it.
 
@@ -307,30 +334,37 @@ def book_records(
         job: The ledger.
         before: The books in the ledger.
         after: The books from now on.
-        told: The notices.
+        notifications: The notices.
     """
     records: list[SideRecord] = [
         (cfg.ledger_topic, key.encode(), None) if value is None else job.record(key, value)
-        for key, value in changes(before, after)
+        for key, value in state_changes(before, after)
     ]
-    for notice in told:
-        found = notify.notification(cfg, notice.aggregate, notice.type, notice.id, notice.additional, _now())
-        if found is not None:
-            records.append(found)
+    for notification in notifications:
+        record = notification_record.notification_record(
+            cfg,
+            notification.aggregate_type,
+            notification.type,
+            notification.id,
+            notification.additional_data,
+            _now_ms(),
+        )
+        if record is not None:
+            records.append(record)
     return records
 
 
-def _now() -> int:
+def _now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def work_waits(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
+def has_pending_work(cfg: ConnectorConfig, ledger: LedgerState) -> bool:
     """Return whether a drain has something to do although nothing is new in the binlog.
 
     Args:
         cfg: The connector's configuration.
         ledger: The ledger.
     """
-    if ledger.signals or books_of(ledger).work:
+    if ledger.signals or read_incremental_state(ledger).runnable_scans:
         return True
-    return signals_wait(cfg, ledger)
+    return has_new_signals(cfg, ledger)

@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import Books, books_of
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import IncrementalState, read_incremental_state
 from airflow_provider_mysql_cdc.cdc.incremental.table_scan import ScanState, TableScan
 
-State = Literal["unknown", "waiting", "running", "paused", "done", "aborted"]
+SnapshotState = Literal["unknown", "waiting", "running", "paused", "done", "aborted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +38,12 @@ class SnapshotStatus:
         reason: Why it was refused or aborted.
     """
 
-    state: State
+    state: SnapshotState
     tables: dict[str, TableStatus] = field(default_factory=dict)
     reason: str = ""
 
 
-def status_in(ledger: LedgerState, signal_id: str | None) -> SnapshotStatus:
+def snapshot_status(ledger: LedgerState, signal_id: str | None) -> SnapshotStatus:
     """Return how the snapshot stands that a signal asked for, or all that are not ended.
 
     Args:
@@ -53,31 +53,31 @@ def status_in(ledger: LedgerState, signal_id: str | None) -> SnapshotStatus:
     Raises:
         DamagedRecordError: A record of the ledger is not of its form.
     """
-    books = books_of(ledger).folded()
-    waits = any(signal_id in (None, record.get("id")) for record in ledger.signals.values())
+    incremental = read_incremental_state(ledger).with_advanced_cursors()
+    signal_pending = any(signal_id in (None, record.get("id")) for record in ledger.signals.values())
     if signal_id is None:
-        scans = books.active
+        scans = incremental.active_scans
         if not scans:
-            return SnapshotStatus("waiting" if waits else "done")
-        return SnapshotStatus(_state(books, scans), _tables(scans))
-    request = books.requests.get(signal_id)
+            return SnapshotStatus("waiting" if signal_pending else "done")
+        return SnapshotStatus(_snapshot_state(incremental, scans), _table_statuses(scans))
+    request = incremental.requests.get(signal_id)
     if request is None:
-        return SnapshotStatus("waiting" if waits else "unknown")
+        return SnapshotStatus("waiting" if signal_pending else "unknown")
     if request.verdict == "refused":
         return SnapshotStatus("aborted", reason=request.reason)
-    scans = [scan for _, scan in sorted(books.scans.items()) if scan.request == signal_id]
+    scans = [scan for _, scan in sorted(incremental.scans.items()) if scan.request == signal_id]
     reasons = [f"{scan.table}: {scan.reason}" for scan in scans if scan.reason]
-    return SnapshotStatus(_state(books, scans), _tables(scans), "; ".join(reasons))
+    return SnapshotStatus(_snapshot_state(incremental, scans), _table_statuses(scans), "; ".join(reasons))
 
 
-def _state(books: Books, scans: list[TableScan]) -> State:
+def _snapshot_state(incremental: IncrementalState, scans: list[TableScan]) -> SnapshotState:
     states = {scan.state for scan in scans}
     if states <= {"done", "aborted"}:
         return "aborted" if "aborted" in states else "done"
-    if books.paused:
+    if incremental.paused:
         return "paused"
     return "waiting" if states == {"waiting"} else "running"
 
 
-def _tables(scans: list[TableScan]) -> dict[str, TableStatus]:
+def _table_statuses(scans: list[TableScan]) -> dict[str, TableStatus]:
     return {str(scan.table): TableStatus(scan.state, scan.rows, scan.reason) for scan in scans}

@@ -3,8 +3,8 @@
 A table is read in **stretches**: ranges ``low < key <= high`` that follow each other from its first key to the one that
 was its last when the scan began (INC-09, INC-19). ``cursor`` is the key up to which everything is done. Several
 stretches are read at once, so some behind the cursor may be done already; each of these has a record of its own until
-the cursor has passed it (``fold``). So a scan's record does not grow, and whatever ends a run, the next one goes on at
-the first key that is missing (INC-17).
+the cursor has passed it (``advance_cursor``). So a scan's record does not grow, and whatever ends a run, the next one
+goes on at the first key that is missing (INC-17).
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, is_text, is_whole, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, is_integer, is_text
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.signals.actions import SnapshotKind
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_kind_of
 
-ScanKind = Literal["incremental", "blocking"]
 ScanState = Literal["waiting", "running", "done", "aborted"]
-ENDED: frozenset[str] = frozenset({"done", "aborted"})
+ENDED_STATES: frozenset[str] = frozenset({"done", "aborted"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,70 +34,79 @@ class TableScan:
         order: Its number and its place in the queue; no two scans of a stream ever have the same.
         kind: ``incremental``, or ``blocking``: the stream waits until all tables of the request are read.
         condition: SQL that rows have to fulfil, or None; it came from a channel that is trusted.
-        surrogate: Column by which the table is cut instead of its key, or None.
+        surrogate_key: Column by which the table is cut instead of its key, or None.
         chunk_size: Rows of a chunk that the request asked for; 0 takes incremental.snapshot.chunk.size.
         state: ``waiting`` until its first and last key are known, ``running``, ``done`` or ``aborted``.
         columns: The columns that bound stretches; empty for a table that is one stretch.
         kinds: What each of them is (``snapshot.key_kinds``).
-        last: The last key when the scan began; None for a table that is one stretch.
+        last_key: The last key when the scan began; None for a table that is one stretch.
         cursor: Everything up to this key is done; None before the first stretch.
-        number: Number of the first stretch behind the cursor.
+        next_number: Number of the first stretch behind the cursor.
         rows: Rows written.
         reason: Why it was aborted.
-        begun_ms: When it began, milliseconds since 1970; 0 while it waits.
-        since: Where the stream stood when it began; None while it waits.
-        form: Digest of what decides how its records look (``basis.form_of``).
+        started_ms: When it began, milliseconds since 1970; 0 while it waits.
+        start_offset: Where the stream stood when it began; None while it waits.
+        format_digest: Digest of what decides how its records look (``basis.form_of``).
     """
 
     table: TableId
     request: str
     order: int
-    kind: ScanKind = "incremental"
+    kind: SnapshotKind = "incremental"
     condition: str | None = None
-    surrogate: str | None = None
+    surrogate_key: str | None = None
     chunk_size: int = 0
     state: ScanState = "waiting"
     columns: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
-    last: Bound | None = None
+    last_key: Bound | None = None
     cursor: Bound | None = None
-    number: int = 0
+    next_number: int = 0
     rows: int = 0
     reason: str = ""
-    begun_ms: int = 0
-    since: BinlogOffset | None = None
-    form: str = ""
+    started_ms: int = 0
+    start_offset: BinlogOffset | None = None
+    format_digest: str = ""
 
     @property
     def ended(self) -> bool:
         """Whether nothing is left to do."""
-        return self.state in ENDED
+        return self.state in ENDED_STATES
 
-    def begin(self, columns: tuple[str, ...], kinds: tuple[str, ...], last: Bound | None, now_ms: int) -> TableScan:
+    def begin(self, columns: tuple[str, ...], kinds: tuple[str, ...], last_key: Bound | None, now_ms: int) -> TableScan:
         """Return the scan with its range, from the start.
 
         Args:
             columns: The columns that bound stretches.
             kinds: Their kinds.
-            last: The last key; None without columns.
+            last_key: The last key; None without columns.
             now_ms: Now, milliseconds since 1970.
         """
         return replace(
-            self, state="running", columns=columns, kinds=kinds, last=last, cursor=None, number=0, begun_ms=now_ms
+            self,
+            state="running",
+            columns=columns,
+            kinds=kinds,
+            last_key=last_key,
+            cursor=None,
+            next_number=0,
+            started_ms=now_ms,
         )
 
-    def resting_on(self, since: BinlogOffset, form: str) -> TableScan:
+    def with_validity(self, start_offset: BinlogOffset, format_digest: str) -> TableScan:
         """Return the scan with what it rests on from its beginning.
 
         Args:
-            since: Where the stream stands.
-            form: Digest of what decides how its records look.
+            start_offset: Where the stream stands.
+            format_digest: Digest of what decides how its records look.
         """
-        return replace(self, since=since, form=form)
+        return replace(self, start_offset=start_offset, format_digest=format_digest)
 
-    def anew(self) -> TableScan:
+    def restart(self) -> TableScan:
         """Return the scan as one that waits: what it has read counts for nothing any more."""
-        return replace(self, state="waiting", columns=(), kinds=(), last=None, cursor=None, number=0, since=None)
+        return replace(
+            self, state="waiting", columns=(), kinds=(), last_key=None, cursor=None, next_number=0, start_offset=None
+        )
 
     def abort(self, reason: str) -> TableScan:
         """Return the scan given up."""
@@ -116,19 +125,19 @@ class TableScan:
             "order": self.order,
             "kind": self.kind,
             "condition": None if self.ended else self.condition,
-            "surrogate": self.surrogate,
+            "surrogate": self.surrogate_key,
             "chunk_size": self.chunk_size,
             "state": self.state,
             "columns": list(self.columns),
             "kinds": list(self.kinds),
-            "last": _listed(self.last),
-            "cursor": _listed(self.cursor),
-            "number": self.number,
+            "last": _as_list(self.last_key),
+            "cursor": _as_list(self.cursor),
+            "number": self.next_number,
             "rows": self.rows,
             "reason": self.reason,
-            "begun_ms": self.begun_ms,
-            "since": None if self.since is None else self.since.to_json(),
-            "form": self.form,
+            "begun_ms": self.started_ms,
+            "since": None if self.start_offset is None else self.start_offset.to_json(),
+            "form": self.format_digest,
         }
 
     @classmethod
@@ -138,32 +147,32 @@ class TableScan:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        columns, kinds = bounded_by(given)
+        record = as_members(data)
+        columns, kinds = read_key_columns(record)
         return cls(
-            TableId(given.text("db"), given.text("table")),
-            given.text("request"),
-            given.whole("order"),
-            cast(ScanKind, given.one_of("kind", get_args(ScanKind))),
-            given.text_or_none("condition"),
-            given.text_or_none("surrogate"),
-            given.whole("chunk_size", 0),
-            cast(ScanState, given.one_of("state", get_args(ScanState))),
+            TableId(record.text("db"), record.text("table")),
+            record.text("request"),
+            record.integer("order"),
+            cast(SnapshotKind, record.one_of("kind", get_args(SnapshotKind))),
+            record.text_or_none("condition"),
+            record.text_or_none("surrogate"),
+            record.integer("chunk_size", 0),
+            cast(ScanState, record.one_of("state", get_args(ScanState))),
             columns,
             kinds,
-            bound(given, "last", kinds),
-            bound(given, "cursor", kinds),
-            given.whole("number", 0),
-            given.whole("rows", 0),
-            given.text("reason", ""),
-            given.whole("begun_ms", 0),
-            BinlogOffset.from_json(given.object("since")) if given.value("since", None) is not None else None,
-            given.text("form", ""),
+            read_bound(record, "last", kinds),
+            read_bound(record, "cursor", kinds),
+            record.integer("number", 0),
+            record.integer("rows", 0),
+            record.text("reason", ""),
+            record.integer("begun_ms", 0),
+            BinlogOffset.from_json(record.object("since")) if record.value("since", None) is not None else None,
+            record.text("form", ""),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Stretch:
+class KeyRange:
     """Describe one range of a table: the rows with ``low < key <= high``.
 
     Args:
@@ -203,62 +212,62 @@ class Stretch:
             "number": self.number,
             "columns": list(self.columns),
             "kinds": list(self.kinds),
-            "low": _listed(self.low),
-            "high": _listed(self.high),
+            "low": _as_list(self.low),
+            "high": _as_list(self.high),
             "final": self.final,
         }
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> Stretch:
+    def from_json(cls, data: Mapping[str, Any] | Members) -> KeyRange:
         """Read what ``to_json`` wrote.
 
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        columns, kinds = bounded_by(given)
+        record = as_members(data)
+        columns, kinds = read_key_columns(record)
         return cls(
-            TableId(given.text("db"), given.text("table")),
-            given.whole("scan"),
-            given.whole("number"),
+            TableId(record.text("db"), record.text("table")),
+            record.integer("scan"),
+            record.integer("number"),
             columns,
             kinds,
-            bound(given, "low", kinds),
-            bound(given, "high", kinds),
-            given.flag("final"),
+            read_bound(record, "low", kinds),
+            read_bound(record, "high", kinds),
+            record.flag("final"),
         )
 
 
 @dataclass(frozen=True, slots=True)
-class DoneStretch:
+class DoneKeyRange:
     """Say that the rows of a stretch are committed; its record is part of their Kafka transaction.
 
     Args:
-        stretch: The stretch.
+        key_range: The stretch.
         rows: Rows written.
         left_out: Rows left out, because an event told of them in the meantime.
     """
 
-    stretch: Stretch
+    key_range: KeyRange
     rows: int
     left_out: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        return {"stretch": self.stretch.to_json(), "rows": self.rows, "left_out": self.left_out}
+        return {"stretch": self.key_range.to_json(), "rows": self.rows, "left_out": self.left_out}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> DoneStretch:
+    def from_json(cls, data: Mapping[str, Any] | Members) -> DoneKeyRange:
         """Read what ``to_json`` wrote.
 
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        return cls(Stretch.from_json(given.object("stretch")), given.whole("rows"), given.whole("left_out", 0))
+        record = as_members(data)
+        return cls(KeyRange.from_json(record.object("stretch")), record.integer("rows"), record.integer("left_out", 0))
 
 
-def fold(scan: TableScan, done: Iterable[DoneStretch]) -> tuple[TableScan, list[DoneStretch]]:
+def advance_cursor(scan: TableScan, done: Iterable[DoneKeyRange]) -> tuple[TableScan, list[DoneKeyRange]]:
     """Move a scan's cursor over the stretches that follow it without a gap.
 
     Args:
@@ -268,68 +277,72 @@ def fold(scan: TableScan, done: Iterable[DoneStretch]) -> tuple[TableScan, list[
     Returns:
         The scan, ``done`` when its last stretch was among them, and the stretches behind the first gap, in order.
     """
-    mine = (scan.order, scan.columns, scan.kinds)
-    cut_so = [d for d in done if (d.stretch.scan, d.stretch.columns, d.stretch.kinds) == mine]
-    rest = sorted(cut_so, key=lambda d: d.stretch.number)
-    while rest and not scan.ended and rest[0].stretch.low == scan.cursor:
-        here = rest.pop(0)
+    scan_identity = (scan.order, scan.columns, scan.kinds)
+    own_ranges = [d for d in done if (d.key_range.scan, d.key_range.columns, d.key_range.kinds) == scan_identity]
+    pending = sorted(own_ranges, key=lambda d: d.key_range.number)
+    while pending and not scan.ended and pending[0].key_range.low == scan.cursor:
+        next_range = pending.pop(0)
         scan = replace(
             scan,
-            cursor=here.stretch.high,
-            number=here.stretch.number + 1,
-            rows=scan.rows + here.rows,
-            state="done" if here.stretch.final else "running",
+            cursor=next_range.key_range.high,
+            next_number=next_range.key_range.number + 1,
+            rows=scan.rows + next_range.rows,
+            state="done" if next_range.key_range.final else "running",
         )
-    return scan, rest
+    return scan, pending
 
 
-def gaps(scan: TableScan, done: Iterable[DoneStretch]) -> list[Stretch]:
+def missing_ranges(scan: TableScan, done: Iterable[DoneKeyRange]) -> list[KeyRange]:
     """Return the ranges between the cursor and the stretches behind it that are done already.
 
     Args:
-        scan: The scan after ``fold``.
-        done: The stretches that ``fold`` returned, in order.
+        scan: The scan after ``advance_cursor``.
+        done: The stretches that ``advance_cursor`` returned, in order.
     """
-    found, low, number = [], scan.cursor, scan.number
-    for there in done:
-        stretch = there.stretch
-        if stretch.low != low:
-            found.append(Stretch(scan.table, scan.order, number, scan.columns, scan.kinds, low, stretch.low, False))
-        low, number = stretch.high, stretch.number + 1
-    return found
+    missing, low, number = [], scan.cursor, scan.next_number
+    for done_range in done:
+        key_range = done_range.key_range
+        if key_range.low != low:
+            missing.append(
+                KeyRange(scan.table, scan.order, number, scan.columns, scan.kinds, low, key_range.low, False)
+            )
+        low, number = key_range.high, key_range.number + 1
+    return missing
 
 
-def bounded_by(given: Members) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def read_key_columns(record: Members) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns and kinds of a record, checked.
 
     Raises:
         DamagedRecordError: A kind is not known, or they are not as many.
     """
-    columns, kinds = given.texts("columns"), given.texts("kinds")
+    columns, kinds = record.texts("columns"), record.texts("kinds")
     if not all(columns) or len(kinds) != len(columns):
-        raise given.refuse("columns", "a list of column names, with a kind for each")
+        raise record.member_error("columns", "a list of column names, with a kind for each")
     if None in map(key_kind_of, kinds):
-        raise given.refuse("kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation")
+        raise record.member_error(
+            "kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation"
+        )
     return columns, kinds
 
 
-def bound(given: Members, name: str, kinds: tuple[str, ...]) -> Bound | None:
+def read_bound(record: Members, name: str, kinds: tuple[str, ...]) -> Bound | None:
     """Return a bound of a record: one value for each column, of the column's kind.
 
     Raises:
         DamagedRecordError: It is something else.
     """
-    if given.value(name, None) is None:
+    if record.value(name, None) is None:
         return None
-    values = given.values(name)
-    known = [kind for kind in map(key_kind_of, kinds) if kind is not None]
-    plain = all(is_whole(v) or is_text(v) for v in values)
-    if not known or len(values) != len(known) or not plain:
-        raise given.refuse(name, "a whole number or a text for each column")
-    if not all(kind.form(value) for value, kind in zip(values, known, strict=True)):
-        raise given.refuse(name, "a value of its column's kind")
+    values = record.values(name)
+    key_kinds = [kind for kind in map(key_kind_of, kinds) if kind is not None]
+    all_scalar = all(is_integer(v) or is_text(v) for v in values)
+    if not key_kinds or len(values) != len(key_kinds) or not all_scalar:
+        raise record.member_error(name, "a whole number or a text for each column")
+    if not all(kind.is_written_form(value) for value, kind in zip(values, key_kinds, strict=True)):
+        raise record.member_error(name, "a value of its column's kind")
     return values
 
 
-def _listed(values: Bound | None) -> list[Any] | None:
+def _as_list(values: Bound | None) -> list[Any] | None:
     return None if values is None else list(values)

@@ -22,7 +22,7 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on, settled_offset
+from airflow_provider_mysql_cdc.cdc.binlog.position import gtids_on, visible_offset
 from airflow_provider_mysql_cdc.cdc.binlog.server_errors import from_exception
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
@@ -30,8 +30,8 @@ from airflow_provider_mysql_cdc.cdc.errors import SourceConnectionError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
-OPEN, CLOSE = "snapshot-window-open", "snapshot-window-close"
-SETTLE_S = 10.0
+WINDOW_OPEN, WINDOW_CLOSE = "snapshot-window-open", "snapshot-window-close"
+SETTLE_TIMEOUT_S = 10.0
 """Longest wait in seconds for commits under way; semi-synchronous replication stretches them."""
 
 
@@ -41,18 +41,18 @@ class LowWatermark:
 
     Args:
         offset: A place before which every transaction can be seen; None where it is a row.
-        row: Id of the row of the signal table; None where it is a place.
+        row_id: Id of the row of the signal table; None where it is a place.
     """
 
     offset: BinlogOffset | None
-    row: str | None
+    row_id: str | None
 
 
-class NoWatermark(Exception):
+class WatermarkUnavailable(Exception):
     """Say why no low watermark could be taken now."""
 
 
-def signal_table(cfg: ConnectorConfig) -> TableId | None:
+def watermark_table(cfg: ConnectorConfig) -> TableId | None:
     """Return the signal table that watermark rows go into; None where nothing is written to the source.
 
     Args:
@@ -61,7 +61,7 @@ def signal_table(cfg: ConnectorConfig) -> TableId | None:
     return None if cfg[F.READ_ONLY] else cfg[F.SIGNAL_DATA_COLLECTION]
 
 
-def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
+def take_low_watermark(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
     """Take the low watermark.
 
     Args:
@@ -72,31 +72,33 @@ def take_low(cfg: ConnectorConfig, conn: Any) -> LowWatermark:
         NoWatermark: Commits under way did not end in time, or the signal table cannot be written to.
         SourceError: What the server says.
     """
-    table = signal_table(cfg)
+    table = watermark_table(cfg)
     if table is None:
         if not gtids_on(conn):
-            raise NoWatermark(
+            raise WatermarkUnavailable(
                 "without a signal table (signal.data.collection) only GTIDs tell what a view can see, and gtid_mode is "
                 "not ON"
             )
-        offset, settled = settled_offset(conn, SETTLE_S)
+        offset, settled = visible_offset(conn, SETTLE_TIMEOUT_S)
         if not settled:
-            raise NoWatermark(f"transactions before {offset} were still being committed after {SETTLE_S:.0f} s")
+            raise WatermarkUnavailable(
+                f"transactions before {offset} were still being committed after {SETTLE_TIMEOUT_S:.0f} s"
+            )
         return LowWatermark(offset, None)
-    row = f"{uuid.uuid4()}-open"
+    row_id = f"{uuid.uuid4()}-open"
     try:
-        _write(conn, table, row, OPEN, {"openWindowTimestamp": _now()})
+        _insert_watermark(conn, table, row_id, WINDOW_OPEN, {"openWindowTimestamp": _now_text()})
     except pymysql.MySQLError as error:
-        named = from_exception(error, f"signal table {table}")
-        if isinstance(named, SourceConnectionError):
-            raise named from error
-        raise NoWatermark(
+        source_error = from_exception(error, f"signal table {table}")
+        if isinstance(source_error, SourceConnectionError):
+            raise source_error from error
+        raise WatermarkUnavailable(
             f"the low watermark cannot be written into {table}: {' '.join(map(str, error.args))}"
         ) from error
-    return LowWatermark(None, row)
+    return LowWatermark(None, row_id)
 
 
-def take_high(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
+def close_window(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
     """Write the row that closes the window, as Debezium does; with insert_delete take the first one away.
 
     Args:
@@ -107,28 +109,32 @@ def take_high(cfg: ConnectorConfig, conn: Any, low: LowWatermark) -> None:
     Raises:
         SourceError: What the server says.
     """
-    table = signal_table(cfg)
-    if table is None or low.row is None:
+    table = watermark_table(cfg)
+    if table is None or low.row_id is None:
         return
     if str(cfg[F.INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY]) == "insert_delete":
         with conn.cursor() as cursor:
-            cursor.execute(f"DELETE FROM {table.quoted()} WHERE {_columns(conn, table)[0]} = %s", (low.row,))
+            cursor.execute(f"DELETE FROM {table.quoted()} WHERE {_column_names(conn, table)[0]} = %s", (low.row_id,))
         return
-    _write(conn, table, low.row.removesuffix("-open") + "-close", CLOSE, {"closeWindowTimestamp": _now()})
+    _insert_watermark(
+        conn, table, low.row_id.removesuffix("-open") + "-close", WINDOW_CLOSE, {"closeWindowTimestamp": _now_text()}
+    )
 
 
-def _write(conn: Any, table: TableId, row: str, kind: str, data: dict[str, str]) -> None:
-    names = ", ".join(_columns(conn, table))
+def _insert_watermark(conn: Any, table: TableId, row_id: str, kind: str, data: dict[str, str]) -> None:
+    column_list = ", ".join(_column_names(conn, table))
     with conn.cursor() as cursor:
-        cursor.execute(f"INSERT INTO {table.quoted()} ({names}) VALUES (%s, %s, %s)", (row, kind, json.dumps(data)))
+        cursor.execute(
+            f"INSERT INTO {table.quoted()} ({column_list}) VALUES (%s, %s, %s)", (row_id, kind, json.dumps(data))
+        )
 
 
-def _columns(conn: Any, table: TableId) -> list[str]:
+def _column_names(conn: Any, table: TableId) -> list[str]:
     """Return the first three columns, whatever their names, as SQL."""
     sql = "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s"
-    found = fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 3", (table.db, table.table))
-    return [quote_name(str(name)) for (name,) in found]
+    columns = fetch_all(conn, f"{sql} ORDER BY ordinal_position LIMIT 3", (table.db, table.table))
+    return [quote_name(str(name)) for (name,) in columns]
 
 
-def _now() -> str:
+def _now_text() -> str:
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence, Set
 from typing import TypeVar
 
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.native_keys import native_keys
+from airflow_provider_mysql_cdc.cdc.decode.native_keys import native_key_reader
 from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
@@ -14,8 +14,8 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 T = TypeVar("T")
 
 
-class OwnKeys:
-    """Read rows' own keys, in the form of ``TouchedKeys``.
+class RowKeyReader:
+    """Read rows' own keys, in the form of ``WindowKeys``.
 
     Args:
         table: The table.
@@ -24,10 +24,10 @@ class OwnKeys:
     """
 
     def __init__(self, table: Table, options: DecoderOptions, columns: tuple[Column, ...]) -> None:
-        self._one = compile_key_reader(table, options, columns)
-        self._many = native_keys(table, options, columns)
+        self._read_row_key = compile_key_reader(table, options, columns)
+        self._read_block_keys = native_key_reader(table, options, columns)
 
-    def of(self, block: RowBlock) -> list[bytes]:
+    def keys_of(self, block: RowBlock) -> list[bytes]:
         """Return the keys of all rows.
 
         Args:
@@ -36,44 +36,44 @@ class OwnKeys:
         Raises:
             ValueDecodeError: A key cannot be read.
         """
-        if self._many is None or block.large:
-            return [self._one(packet) for packet in block]
-        keys, at = self._many(block.data, 0, block.rows)
+        if self._read_block_keys is None or block.large:
+            return [self._read_row_key(packet) for packet in block]
+        keys, pos = self._read_block_keys(block.data, 0, block.rows)
         while len(keys) < block.rows:
-            packet, at = block.row_at(at)
-            keys.append(self._one(packet))
-            more, at = self._many(block.data, at, block.rows - len(keys))
-            keys += more
+            packet, pos = block.row_at(pos)
+            keys.append(self._read_row_key(packet))
+            more_keys, pos = self._read_block_keys(block.data, pos, block.rows - len(keys))
+            keys += more_keys
         return keys
 
 
-def untouched(blocks: Iterable[RowBlock], keys: OwnKeys, touched: Set[bytes]) -> Iterator[RowBlock]:
+def untouched_rows(blocks: Iterable[RowBlock], key_reader: RowKeyReader, touched: Set[bytes]) -> Iterator[RowBlock]:
     """Yield the rows whose keys no event had.
 
     Args:
         blocks: The rows.
-        keys: Reads their keys.
+        key_reader: Reads their keys.
         touched: The keys of events.
     """
     for block in blocks:
-        found = keys.of(block)
-        left = block if touched.isdisjoint(found) else _without(block, found, touched)
-        if left.rows:
-            yield left
+        row_keys = key_reader.keys_of(block)
+        remaining = block if touched.isdisjoint(row_keys) else _without_touched(block, row_keys, touched)
+        if remaining.rows:
+            yield remaining
 
 
-def _without(block: RowBlock, keys: Sequence[bytes], touched: Collection[bytes]) -> RowBlock:
+def _without_touched(block: RowBlock, keys: Sequence[bytes], touched: Collection[bytes]) -> RowBlock:
     """Return the rows of a block whose keys are not among others."""
     if block.large:
         return RowBlock(0, b"")
-    kept, at, rows = list[bytes](), 0, 0
+    packets, pos, rows = list[bytes](), 0, 0
     for key in keys:
-        _, stop = block.row_at(at)
+        _, stop = block.row_at(pos)
         if key not in touched:
-            kept.append(block.data[at:stop])
+            packets.append(block.data[pos:stop])
             rows += 1
-        at = stop
-    return RowBlock(rows, b"".join(kept))
+        pos = stop
+    return RowBlock(rows, b"".join(packets))
 
 
 def with_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
@@ -82,10 +82,10 @@ def with_last(items: Iterable[T]) -> Iterator[tuple[T, bool]]:
     Args:
         items: The items.
     """
-    held: list[T] = []
+    pending: list[T] = []
     for item in items:
-        if held:
-            yield held.pop(), False
-        held.append(item)
-    if held:
-        yield held.pop(), True
+        if pending:
+            yield pending.pop(), False
+        pending.append(item)
+    if pending:
+        yield pending.pop(), True

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from airflow_provider_mysql_cdc.cdc.drain.drain_driver import Behind
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import books_of
-from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import take_signals
-from airflow_provider_mysql_cdc.cdc.incremental.window_driver import Round
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import BatchContext
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import process_signals
+from airflow_provider_mysql_cdc.cdc.incremental.window_driver import WindowDriver
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 
-IDLE_ROUNDS = 3
+MAX_IDLE_WINDOWS = 3
 """Rounds in which no scan came further after which the rest is left to the next drain."""
 
 
-def run_rounds(behind: Behind) -> dict[str, int]:
+def run_windows(context: BatchContext) -> dict[str, int]:
     """Carry out signals and read what ad-hoc snapshots have left, until all is read, paused, or cannot be read now.
 
     Args:
-        behind: The drain, behind a batch.
+        context: The drain, behind a batch.
 
     Returns:
         Records by topic of all rounds.
@@ -24,25 +24,31 @@ def run_rounds(behind: Behind) -> dict[str, int]:
     Raises:
         CdcError: A round failed; what its stretches committed is kept.
     """
-    cfg, conn, job, log = behind.cfg, behind.conn, behind.job, behind.log
+    cfg, conn, job, log = context.cfg, context.conn, context.job, context.log
     totals: dict[str, int] = {}
-    idle, late = 0, frozenset[int]()
+    idle_windows, deferred_scans = 0, frozenset[int]()
     ledger = job.latest()
     while True:
-        behind.require()
+        context.require_lock()
         with named_errors(cfg):
-            books, moved = take_signals(cfg, conn, job, ledger, log, behind.owner)
-        if moved or not books.work:
+            state, moved = process_signals(cfg, conn, job, ledger, log, context.owner)
+        if moved or not state.runnable_scans:
             return totals
-        at_work = {scan.order for scan in books.active}
-        end = Round(cfg, conn, job, behind.runner, behind.owner, log, behind.weights, late).run(ledger, books)
-        late |= end.blocked
-        for topic, n in end.counts.items():
+        active_orders = {scan.order for scan in state.active_scans}
+        result = WindowDriver(cfg, conn, job, context.runner, context.owner, log, context.weights, deferred_scans).run(
+            ledger, state
+        )
+        deferred_scans |= result.blocked_scans
+        for topic, n in result.counts.items():
             totals[topic] = totals.get(topic, 0) + n
-        left = set[int]() if end.stretches else {scan.order for scan in books_of(job.read()).active}
+        remaining_orders = (
+            set[int]()
+            if result.ranges_read
+            else {scan.order for scan in read_incremental_state(job.read()).active_scans}
+        )
         # Tables without a row, and those that are given up, take no stretch.
-        idle = 0 if end.stretches or left != at_work else idle + 1
-        if idle == IDLE_ROUNDS and left:
-            log(f"the next drain goes on with the ad-hoc snapshots: {end.why}")
+        idle_windows = 0 if result.ranges_read or remaining_orders != active_orders else idle_windows + 1
+        if idle_windows == MAX_IDLE_WINDOWS and remaining_orders:
+            log(f"the next drain goes on with the ad-hoc snapshots: {result.reason}")
             return totals
         ledger = job.read()

@@ -7,19 +7,20 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.drain.batch_run import write_batch
-from airflow_provider_mysql_cdc.cdc.drain.window_keys import TouchedKeys
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError, SourceConnectionError, SourceError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import HOLD_S, passes
-from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import StretchReader
+from airflow_provider_mysql_cdc.cdc.formats import table_options
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import LOCK_WAIT_S, is_transient
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config
+from airflow_provider_mysql_cdc.cdc.job.task_config import load_task_config
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
@@ -27,7 +28,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_serv
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_rows
 
 
-def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
+def run_window_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     """Run one task of a round; called in a Spark task of a barrier stage.
 
     Args:
@@ -37,18 +38,18 @@ def round_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     Returns:
         Records per topic that the stretches gave; those of the batch stand in the writer's marker.
     """
-    faults.set_driver(arguments["driver"])
+    faults.set_driver_pids(arguments["driver"])
     with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
-        cfg = handed_config(channel, arguments)
+        cfg = load_task_config(channel, arguments)
         with (
-            contextlib.closing(wiring.record_writer(cfg, index)) as sink,
+            contextlib.closing(kafka_clients.record_writer(cfg, index)) as sink,
             named_errors(cfg),
             connect(cfg.connection_settings()) as conn,
         ):
-            return _carry_out(cfg, index, sink, channel, conn, arguments)
+            return _run_task(cfg, index, sink, channel, conn, arguments)
 
 
-def _carry_out(
+def _run_task(
     cfg: ConnectorConfig,
     index: int,
     sink: TransactionalWriter,
@@ -56,23 +57,32 @@ def _carry_out(
     conn: Any,
     arguments: dict[str, Any],
 ) -> dict[str, int]:
-    touched = _open_view(conn, channel, wiring.decoder_options(cfg).skipped_ops)
-    if touched is None:
+    touched_keys = _open_view(conn, channel, table_options.decoder_options(cfg).skipped_ops)
+    if touched_keys is None:
         return {}
-    begun = channel.call("opened", stage="opened")
-    written = write_batch(cfg, index, sink, channel, {**arguments, "plan": begun["plan"]}, touched)
+    opened_reply = channel.call("opened", stage="opened")
+    written = write_batch(cfg, index, sink, channel, {**arguments, "plan": opened_reply["plan"]}, touched_keys)
     channel.call("drained", stage="drained")
     if written.state is None:
         return {}
-    plan = BatchPlan.from_json(begun["plan"])
-    reader = StretchReader(
-        cfg, plan, index, conn, sink, channel, written.state, touched, str(arguments["run_id"]), written.last
+    plan = BatchPlan.from_json(opened_reply["plan"])
+    reader = KeyRangeReader(
+        cfg,
+        plan,
+        index,
+        conn,
+        sink,
+        channel,
+        written.state,
+        touched_keys,
+        str(arguments["run_id"]),
+        written.last_transaction,
     )
-    reader.forms = Forms.wanted(cfg, ask_driver(channel))
+    reader.avro_formats = RecordFormats.from_config(cfg, ask_driver(channel))
     return reader.run()
 
 
-def _open_view(conn: Any, channel: CoordinatorClient, skipped: frozenset[str]) -> TouchedKeys | None:
+def _open_view(conn: Any, channel: CoordinatorClient, skipped_ops: frozenset[str]) -> WindowKeys | None:
     """Open this task's view behind the low watermark and hold its tables; None when there is no round.
 
     The first query of a table takes a metadata lock that keeps statements from changing it until the view is closed, so
@@ -81,15 +91,15 @@ def _open_view(conn: Any, channel: CoordinatorClient, skipped: frozenset[str]) -
     """
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION time_zone = '+00:00', wait_timeout = 2147483, net_write_timeout = 3600")
-        cursor.execute(f"SET SESSION lock_wait_timeout = {HOLD_S}")
+        cursor.execute(f"SET SESSION lock_wait_timeout = {LOCK_WAIT_S}")
         cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-    low = channel.call("ready", stage="ready")
-    if low.get("over"):
+    low_watermark = channel.call("ready", stage="ready")
+    if low_watermark.get("over"):
         return None
-    require_server(conn, str(low["server"]))
-    tables = [TableId(db, name) for db, name in low["tables"]]
-    offset = None if low["offset"] is None else BinlogOffset.from_json(low["offset"])
-    touched = TouchedKeys(frozenset(tables), offset, low["row"], skipped=skipped)
+    require_server(conn, str(low_watermark["server"]))
+    tables = [TableId(db, name) for db, name in low_watermark["tables"]]
+    offset = None if low_watermark["offset"] is None else BinlogOffset.from_json(low_watermark["offset"])
+    touched_keys = WindowKeys(frozenset(tables), offset, low_watermark["row"], skipped_ops=skipped_ops)
     with conn.cursor() as cursor:
         cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
     for table in tables:
@@ -97,8 +107,8 @@ def _open_view(conn: Any, channel: CoordinatorClient, skipped: frozenset[str]) -
             for _ in stream_rows(conn, f"SELECT 1 FROM {table.quoted()} LIMIT 0", f"table {table}"):
                 pass
         except (SchemaMismatchError, SourceError) as error:
-            if isinstance(error, SourceConnectionError) and not passes(error.__cause__):
+            if isinstance(error, SourceConnectionError) and not is_transient(error.__cause__):
                 raise
-            touched.spoiled[table] = error.why
+            touched_keys.unreadable[table] = error.why
     faults.fault_point("incremental.view_open")
-    return touched
+    return touched_keys

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.takeover import join
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 
 
-def gather_less(sink: TransactionalWriter, index: int, error: RecordTooLargeError) -> str:
+def reduce_batch_size(sink: TransactionalWriter, index: int, error: RecordTooLargeError) -> str:
     """Have a writer write smaller batches, and return the line that says so; it joins its plan next.
 
     Args:
@@ -21,12 +21,12 @@ def gather_less(sink: TransactionalWriter, index: int, error: RecordTooLargeErro
     Raises:
         RecordTooLargeError: The same; smaller batches would not help.
     """
-    if (size := sink.gather_less()) is None:
+    if (size := sink.shrink_batches()) is None:
         raise error
     return f"writer {index} goes on with batches of {size:,} bytes: {error}"
 
 
-def join_with_less(
+def reduce_and_rejoin(
     cfg: ConnectorConfig, plan: BatchPlan, sink: TransactionalWriter, index: int, error: RecordTooLargeError
 ) -> str:
     """Have a writer of chunks write smaller batches and join its plan again; return the line that says so.
@@ -45,7 +45,7 @@ def join_with_less(
         FencedError: Another plan or attempt is in force.
         SinkError: Kafka refuses.
     """
-    line = gather_less(sink, index, error)
-    with wiring.ledger(cfg) as ledger:
-        join(ledger, plan, sink, index)
-    return line
+    message = reduce_batch_size(sink, index, error)
+    with kafka_clients.ledger(cfg) as ledger:
+        join_plan(ledger, plan, sink, index)
+    return message

@@ -8,12 +8,12 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import FORM, changes, pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import RECORD_FORMAT_LABEL, changed_pins, property_pins
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 
 
-def begin_pinned(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> tuple[LedgerState, BatchPlan]:
+def begin_pinned_plan(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> tuple[LedgerState, BatchPlan]:
     """Put a plan in force; afterwards nobody but its writers can add anything, and its pins are today's.
 
     A plan of which nothing is committed takes today's settings.
@@ -32,19 +32,19 @@ def begin_pinned(cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan) -> tuple
     """
     ledger = job.begin(plan)
     plan = ledger.plan_in_force()
-    now = pins(cfg, snapshot=plan.kind == "snapshot")
-    if ledger.begun():
+    current_pins = property_pins(cfg, snapshot=plan.kind == "snapshot")
+    if ledger.has_commits():
         if not ledger.complete():
-            require_same_pins(plan, now)
+            require_same_pins(plan, current_pins)
         return ledger, plan
-    if dict(plan.pins) != now:
-        plan = replace(plan, pins=now)
+    if dict(plan.pins) != current_pins:
+        plan = replace(plan, pins=current_pins)
         job.replace_plan(plan)
         ledger = replace(ledger, plan=plan)
     return ledger, plan
 
 
-def require_same_mode(cfg: ConnectorConfig, plan: BatchPlan) -> None:
+def require_same_snapshot_mode(cfg: ConnectorConfig, plan: BatchPlan) -> None:
     """Refuse to go on with a snapshot under a mode that means another kind of work.
 
     Nothing of it needs to be committed: where the stream goes on behind it was decided when it was planned.
@@ -57,11 +57,12 @@ def require_same_mode(cfg: ConnectorConfig, plan: BatchPlan) -> None:
         ConfigError: ``snapshot.mode`` has become or was ``never`` or ``recovery``.
     """
     name = F.SNAPSHOT_MODE.name
-    then, now = ({name: p[name]} if name in p else {} for p in (plan.pins, pins(cfg, snapshot=True)))
-    if then == now or not plan.pins or not {"=never", "=recovery"} & {*then.values(), *now.values()}:
+    planned, current = ({name: p[name]} if name in p else {} for p in (plan.pins, property_pins(cfg, snapshot=True)))
+    if planned == current or not plan.pins or not {"=never", "=recovery"} & {*planned.values(), *current.values()}:
         return
     raise ConfigError(
-        "the mode was changed inside a snapshot: " + "; ".join(changes({FORM: ""} | then, {FORM: ""} | now)),
+        "the mode was changed inside a snapshot: "
+        + "; ".join(changed_pins({RECORD_FORMAT_LABEL: ""} | planned, {RECORD_FORMAT_LABEL: ""} | current)),
         where=f"snapshot {plan.epoch}, planned by {plan.owner or 'unknown'}",
         why="it would be finished without its rows, or with rows that nobody asked for",
         remedy="set it back until the snapshot is done, then change it; or give the snapshot up with DAG "
@@ -69,26 +70,28 @@ def require_same_mode(cfg: ConnectorConfig, plan: BatchPlan) -> None:
     )
 
 
-def require_same_pins(plan: BatchPlan, now: dict[str, str]) -> None:
+def require_same_pins(plan: BatchPlan, current_pins: dict[str, str]) -> None:
     """Refuse to go on with what was begun under other settings.
 
     Args:
         plan: The plan in the ledger.
-        now: Pins of today's configuration.
+        current_pins: Pins of today's configuration.
 
     Raises:
         ConfigError: A property that decides about records has another value.
     """
-    found = changes(plan.pins, now)
-    if not found:
+    changed = changed_pins(plan.pins, current_pins)
+    if not changed:
         return
-    what = "a snapshot" if plan.kind == "snapshot" else "a batch"
-    again = ", then take the snapshot again (mysql_cdc_snapshot with again=true)" if plan.kind == "snapshot" else ""
+    work = "a snapshot" if plan.kind == "snapshot" else "a batch"
+    snapshot_remedy = (
+        ", then take the snapshot again (mysql_cdc_snapshot with again=true)" if plan.kind == "snapshot" else ""
+    )
     raise ConfigError(
-        f"what decides about records was changed inside {what}: " + "; ".join(found),
+        f"what decides about records was changed inside {work}: " + "; ".join(changed),
         where=f"{plan.kind} {plan.epoch}, {plan.start} to {plan.end}",
         why="a part is committed under the values it was begun with; under others, records could be written twice or "
         "not at all",
         remedy="set it back until this is done, then change it; or give the rest up with DAG mysql_cdc_reset_offset"
-        + (again or " (offset=stored: then what is already committed comes again)"),
+        + (snapshot_remedy or " (offset=stored: then what is already committed comes again)"),
     )

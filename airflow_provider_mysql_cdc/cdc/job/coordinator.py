@@ -20,23 +20,23 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import keep_alive
+from airflow_provider_mysql_cdc.cdc.binlog.query_deadline import enable_keepalive
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ConfigError, StateError, from_json
 
 HELLO_S = 10.0
 """Seconds within which a connection shows the token."""
-HELLO_BYTES = 1024
+MAX_HELLO_BYTES = 1024
 """Longest first line."""
-LINE_BYTES = 16 << 20
+MAX_LINE_BYTES = 16 << 20
 """Longest line of a task that has shown the token: an error with its texts, a view's position with its GTID set."""
-STRANGERS = 64
+MAX_UNAUTHENTICATED = 64
 """Connections at once that have not shown the token yet."""
 KEEPALIVE_S = 60.0
 """Seconds after which the host of a task that does not answer counts as gone."""
-PORTS = 16
+MAX_PORT_TRIES = 16
 """Ports that are tried from the one that was asked for, as Spark does for its own (``spark.port.maxRetries``)."""
-Handler = Callable[[int, dict[str, Any]], dict[str, Any]]
-Lost = Callable[[int, CdcError | None], None]
+RequestHandler = Callable[[int, dict[str, Any]], dict[str, Any]]
+LostHandler = Callable[[int, CdcError | None], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +74,15 @@ class Coordinator:
 
     def __init__(
         self,
-        handlers: dict[str, Handler],
+        handlers: dict[str, RequestHandler],
         endpoint: Endpoint = Endpoint(),
-        on_lost: Lost | None = None,
+        on_lost: LostHandler | None = None,
         hello_s: float = HELLO_S,
     ) -> None:
         self._handlers = handlers
         self._on_lost = on_lost
         self._hello_s = hello_s
-        self._strangers = threading.BoundedSemaphore(STRANGERS)
+        self._unauthenticated = threading.BoundedSemaphore(MAX_UNAUTHENTICATED)
         self._server = _listen(endpoint)
         self.address: tuple[str, int] = (endpoint.host, self._server.getsockname()[1])
         self.token = secrets.token_hex(16)
@@ -99,55 +99,55 @@ class Coordinator:
                 time.sleep(0.05)  # a connection that was reset while it waited, or no file descriptor left
                 continue
             # Tasks that find no room wait in the backlog; a stranger holds his place for a few seconds.
-            self._strangers.acquire()
+            self._unauthenticated.acquire()
             try:
                 threading.Thread(target=self._serve, args=(conn,), daemon=True).start()
             except RuntimeError:  # no thread can be started
-                self._strangers.release()
+                self._unauthenticated.release()
                 conn.close()
 
     def _serve(self, conn: socket.socket) -> None:
         with conn:
             try:
-                task = self._greet(conn)
+                task = self._authenticate(conn)
             except (OSError, ValueError, RecursionError):
                 task = None
             finally:
-                self._strangers.release()
+                self._unauthenticated.release()
             if task is not None:
                 self._serve_task(conn, task)
 
-    def _greet(self, conn: socket.socket) -> int | None:
+    def _authenticate(self, conn: socket.socket) -> int | None:
         """Return the task that a connection belongs to, or None when it does not show the token in time."""
         deadline, line = time.monotonic() + self._hello_s, b""
         while not line.endswith(b"\n"):
             # Byte by byte: a task sends its first request without waiting for an answer to this line.
             conn.settimeout(max(deadline - time.monotonic(), 0.001))
-            piece = conn.recv(1)
-            if not piece or len(line) == HELLO_BYTES:
+            byte = conn.recv(1)
+            if not byte or len(line) == MAX_HELLO_BYTES:
                 return None
-            line += piece
+            line += byte
         hello = json.loads(line)
         if not isinstance(hello, dict):
             return None
-        shown, task = hello.get("token"), hello.get("task")
+        token, task = hello.get("token"), hello.get("task")
         # Bytes: compare_digest refuses text beyond ASCII with a TypeError.
-        if not isinstance(shown, str) or not hmac.compare_digest(shown.encode("utf-8", "replace"), self.token.encode()):
+        if not isinstance(token, str) or not hmac.compare_digest(token.encode("utf-8", "replace"), self.token.encode()):
             return None
         if not isinstance(task, int) or isinstance(task, bool) or task < 0:
             return None
         conn.settimeout(None)
         conn.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # A task may compute for hours between two calls; that its host is gone, the network has to tell.
-        keep_alive(conn, KEEPALIVE_S)
+        enable_keepalive(conn, KEEPALIVE_S)
         return task
 
     def _serve_task(self, conn: socket.socket, task: int) -> None:
         done, cause = False, None
         try:
             with conn.makefile("rwb") as stream:
-                while line := stream.readline(LINE_BYTES + 1):
-                    request = _request(line, task)
+                while line := stream.readline(MAX_LINE_BYTES + 1):
+                    request = _parse_request(line, task)
                     if request["op"] == "bye":
                         done = True
                         return
@@ -170,7 +170,7 @@ class Coordinator:
         except CdcError as error:
             return {"error": error.to_json()}
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            return {"error": _not_understood(task, f"{request['op']!r}: {type(error).__name__}: {error}").to_json()}
+            return {"error": _protocol_error(task, f"{request['op']!r}: {type(error).__name__}: {error}").to_json()}
 
     def close(self) -> None:
         """Stop accepting calls."""
@@ -198,12 +198,12 @@ class CoordinatorClient:
             self._sock = socket.create_connection((address[0].strip("[]"), address[1]), timeout=30)
             self._sock.settimeout(None)
             self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            keep_alive(self._sock, KEEPALIVE_S)
+            enable_keepalive(self._sock, KEEPALIVE_S)
             self._stream = self._sock.makefile("rwb")
             self._stream.write(json.dumps({"token": token, "task": task}).encode() + b"\n")
             self._stream.flush()
         except OSError as error:
-            raise _gone(f"{address[0]}:{address[1]}: {error}") from error
+            raise _driver_gone_error(f"{address[0]}:{address[1]}: {error}") from error
 
     def call(self, op: str, **arguments: Any) -> dict[str, Any]:
         """Send one request and return its reply.
@@ -215,16 +215,16 @@ class CoordinatorClient:
         try:
             self._stream.write(json.dumps({"op": op, **arguments}).encode() + b"\n")
             self._stream.flush()
-            line = self._stream.readline(LINE_BYTES + 1)
+            line = self._stream.readline(MAX_LINE_BYTES + 1)
         except (OSError, ValueError) as error:  # ValueError: the stream is closed
-            raise _gone(str(error)) from error
+            raise _driver_gone_error(str(error)) from error
         if not line.endswith(b"\n"):
-            raise _gone("its answer is cut off" if line else "it closed the connection")
+            raise _driver_gone_error("its answer is cut off" if line else "it closed the connection")
         try:
             reply: dict[str, Any] = json.loads(line)
             failed = from_json(reply["error"]) if "error" in reply else None
         except (ValueError, LookupError, TypeError) as error:
-            raise _gone(f"its answer is not understood: {error}") from error
+            raise _driver_gone_error(f"its answer is not understood: {error}") from error
         if failed is not None:
             raise failed
         return reply
@@ -260,43 +260,43 @@ def _listen(endpoint: Endpoint) -> socket.socket:
     """
     address = (endpoint.bind or endpoint.host).strip("[]")
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    ports = range(endpoint.port, min(endpoint.port + PORTS, 65_536)) if endpoint.port else (0,)
+    ports = range(endpoint.port, min(endpoint.port + MAX_PORT_TRIES, 65_536)) if endpoint.port else (0,)
     for port in ports:
         try:
             return socket.create_server((address, port), family=family)
         except OSError as error:
-            failure = error
+            last_error = error
             if error.errno != errno.EADDRINUSE:
                 break
     raise ConfigError(
         "the driver cannot listen for its tasks",
         where=f"{address}, port {ports[0] or 'any'}" + (f" to {ports[-1]}" if len(ports) > 1 else ""),
-        why=str(failure),
+        why=str(last_error),
         remedy="name an address of the driver's own host and a free port: spark.mysqlcdc.coordinator.bindAddress and"
         " .port, or spark.driver.bindAddress (docs/spark.md)",
-    ) from failure
+    ) from last_error
 
 
-def _request(line: bytes, task: int) -> dict[str, Any]:
+def _parse_request(line: bytes, task: int) -> dict[str, Any]:
     """Read one line of a task.
 
     Raises:
         StateError: It is too long, or no request.
     """
-    if len(line) > LINE_BYTES:
-        raise _not_understood(task, f"a line has more than {LINE_BYTES} bytes")
+    if len(line) > MAX_LINE_BYTES:
+        raise _protocol_error(task, f"a line has more than {MAX_LINE_BYTES} bytes")
     if not line.endswith(b"\n"):
         raise ConnectionError("the connection ended within a line")
     try:
         request = json.loads(line)
     except (ValueError, RecursionError) as error:
-        raise _not_understood(task, str(error)) from error
+        raise _protocol_error(task, str(error)) from error
     if not isinstance(request, dict) or not isinstance(request.get("op"), str):
-        raise _not_understood(task, "it is not an object with an operation")
+        raise _protocol_error(task, "it is not an object with an operation")
     return request
 
 
-def _not_understood(task: int, why: str) -> StateError:
+def _protocol_error(task: int, why: str) -> StateError:
     return StateError(
         "what a task sent to the driver is not understood",
         where=f"task {task}",
@@ -306,5 +306,5 @@ def _not_understood(task: int, why: str) -> StateError:
     )
 
 
-def _gone(why: str) -> StateError:
+def _driver_gone_error(why: str) -> StateError:
     return StateError("the driver of this job is gone", why=why, remedy="run the task again", retriable=True)

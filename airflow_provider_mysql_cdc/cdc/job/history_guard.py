@@ -6,23 +6,23 @@ table is unknown. Rows of unknown tables stop a drain, or are left out where the
 
 from __future__ import annotations
 
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import HISTORY_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.plan import HISTORY_KEY
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
-from airflow_provider_mysql_cdc.cdc.sink.topics import describe_made, describe_topics, end_offsets
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
+from airflow_provider_mysql_cdc.cdc.sink.topics import describe_created, describe_topics, end_offsets
 
-_REBUILD = "rebuild the history: snapshot.mode=recovery and mysql_cdc_snapshot"
-_SNAPSHOT_ANEW = (
+_REBUILD_REMEDY = "rebuild the history: snapshot.mode=recovery and mysql_cdc_snapshot"
+_RESTART_SNAPSHOT_REMEDY = (
     "give the snapshot up (mysql_cdc_reset_offset with current) and take it again (mysql_cdc_snapshot with again=true)"
 )
 
 
-def difference(cfg: ConnectorConfig, ledger: LedgerState | None) -> str:
+def history_difference(cfg: ConnectorConfig, ledger: LedgerState | None) -> str:
     """Return what is wrong with the history topic, compared with what the ledger remembers; empty when nothing is.
 
     Args:
@@ -32,21 +32,21 @@ def difference(cfg: ConnectorConfig, ledger: LedgerState | None) -> str:
     Raises:
         SinkError: Kafka refuses or does not answer.
     """
-    known = ledger.others.get(HISTORY_KEY) if ledger is not None else None
-    if known is None:
+    recorded = ledger.other_records.get(HISTORY_KEY) if ledger is not None else None
+    if recorded is None:
         return ""
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
-    found = describe_topics(admin, [topic], brokers(cfg.kafka_settings())).get(topic)
-    if found is None:
+    current = describe_topics(admin, [topic], broker_addresses(cfg.kafka_settings())).get(topic)
+    if current is None:
         return "it was deleted"
-    if known["topic"] == topic:
-        changed = None not in (known["id"], found.id) and known["id"] != found.id
+    if recorded["topic"] == topic:
+        changed = None not in (recorded["id"], current.id) and recorded["id"] != current.id
         return "it was deleted and made anew" if changed else ""
     first, end = end_offsets(admin, topic, [0])[0]
-    return "" if end > first else f"it is empty, and the stream has written {known['topic']} until now"
+    return "" if end > first else f"it is empty, and the stream has written {recorded['topic']} until now"
 
 
-def require_known_history(cfg: ConnectorConfig, ledger: LedgerState | None, *, snapshot: bool = False) -> None:
+def require_recorded_history(cfg: ConnectorConfig, ledger: LedgerState | None, *, snapshot: bool = False) -> None:
     """Check that the history topic is the one that the stream has written.
 
     Args:
@@ -58,12 +58,12 @@ def require_known_history(cfg: ConnectorConfig, ledger: LedgerState | None, *, s
         SchemaError: It is another one.
         SinkError: Kafka refuses or does not answer.
     """
-    if what := difference(cfg, ledger):
+    if problem := history_difference(cfg, ledger):
         raise SchemaError(
             "the schema history is lost",
             where=f"topic {cfg.history_topic}",
-            why=f"{what}; the structures of the tables stood in it",
-            remedy="find out who did it; then " + (_SNAPSHOT_ANEW if snapshot else _REBUILD),
+            why=f"{problem}; the structures of the tables stood in it",
+            remedy="find out who did it; then " + (_RESTART_SNAPSHOT_REMEDY if snapshot else _REBUILD_REMEDY),
         )
 
 
@@ -78,11 +78,11 @@ def history_id_record(cfg: ConnectorConfig, job: JobLedger) -> SideRecord:
         SinkError: Kafka refuses or does not answer.
     """
     topic, settings = cfg.history_topic, cfg.kafka_settings()
-    found = describe_made(make_admin(settings), [topic], brokers(settings))[topic]
-    return job.record(HISTORY_KEY, {"topic": topic, "id": found.id})
+    info = describe_created(make_admin(settings), [topic], broker_addresses(settings))[topic]
+    return job.record(HISTORY_KEY, {"topic": topic, "id": info.id})
 
 
-def learn_history(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> None:
+def record_history_id(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> None:
     """Write down which topic is the history, where the ledger does not say so yet.
 
     Args:
@@ -93,6 +93,6 @@ def learn_history(cfg: ConnectorConfig, job: JobLedger, ledger: LedgerState) -> 
     Raises:
         SinkError: Kafka refuses or does not answer.
     """
-    known = ledger.others.get(HISTORY_KEY)
-    if known is None or known["topic"] != cfg.history_topic:
+    recorded = ledger.other_records.get(HISTORY_KEY)
+    if recorded is None or recorded["topic"] != cfg.history_topic:
         job.commit([history_id_record(cfg, job)])

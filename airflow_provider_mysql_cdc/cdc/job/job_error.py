@@ -24,34 +24,36 @@ from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
-SLOTS = 64
+JOB_ERROR_KEYS = 64
 """Keys of the ledger that hold last words: it does not grow with the number of runs that failed."""
-TELL_S = 20.0
+WRITE_TIMEOUT_S = 20.0
 """Seconds for which a job that has failed tries to say so."""
-_SHOWN = 2000
+_MAX_ERROR_CHARS = 2000
 # The frames of an exception of Java; they stand in the driver's log.
-_FRAMES = re.compile(r"\n\s+at [\w.$/<>]+\([^\n]*")
+_JAVA_FRAMES = re.compile(r"\n\s+at [\w.$/<>]+\([^\n]*")
 # What a configuration must have to find the ledger; the rest may be what cannot be read on the driver's host.
-_NEEDED = ("kafka.", "database.", "topic.prefix", "ledger.", "producer.override.", "admin.override.")
+_LEDGER_PROPERTIES = ("kafka.", "database.", "topic.prefix", "ledger.", "producer.override.", "admin.override.")
 
 
-def words_key(owner: str) -> str:
+def job_error_key(owner: str) -> str:
     """Return the ledger key of a run's last words.
 
     Args:
         owner: ``dag_id/run_id/task_id/map_index``.
     """
-    return f"error/{zlib.crc32(owner.encode()) % SLOTS}"
+    return f"error/{zlib.crc32(owner.encode()) % JOB_ERROR_KEYS}"
 
 
 @contextmanager
-def last_words(spec: JobSpec, log: Log, named: Callable[[BaseException], CdcError | None]) -> Iterator[None]:
+def reporting_job_error(
+    spec: JobSpec, log: Log, to_named_error: Callable[[BaseException], CdcError | None]
+) -> Iterator[None]:
     """Write the error that the job inside ends with into the ledger, and let it pass, named.
 
     Args:
         spec: The job.
         log: Takes one line of text.
-        named: Returns the named error behind another one, or None when there is none.
+        to_named_error: Returns the named error behind another one, or None when there is none.
 
     Raises:
         CdcError: Whatever the job ended with.
@@ -59,17 +61,17 @@ def last_words(spec: JobSpec, log: Log, named: Callable[[BaseException], CdcErro
     try:
         yield
     except Exception as error:
-        found = named(error)
-        if found is None:
+        named_error = to_named_error(error)
+        if named_error is None:
             log(scrub(traceback.format_exc(), spec.properties))
-            found = unexpected(error, spec)
-        tell(spec, found, log)
-        if found is error:
+            named_error = unexpected_error(error, spec)
+        write_job_error(spec, named_error, log)
+        if named_error is error:
             raise
-        raise found from None
+        raise named_error from None
 
 
-def unexpected(error: BaseException, spec: JobSpec) -> CdcError:
+def unexpected_error(error: BaseException, spec: JobSpec) -> CdcError:
     """Return the named error of what nobody foresaw: an executor lost, a bug.
 
     Args:
@@ -79,13 +81,13 @@ def unexpected(error: BaseException, spec: JobSpec) -> CdcError:
     return StateError(
         "the job ended with an error that has no name",
         where=f"{spec.mode} of {spec.owner}",
-        why=scrub(_FRAMES.sub("", f"{type(error).__name__}: {error}"), spec.properties)[:_SHOWN],
+        why=scrub(_JAVA_FRAMES.sub("", f"{type(error).__name__}: {error}"), spec.properties)[:_MAX_ERROR_CHARS],
         remedy="read the driver's log; a retry goes on from the last committed marker",
         retriable=True,
     )
 
 
-def tell(spec: JobSpec, error: CdcError, log: Log) -> None:
+def write_job_error(spec: JobSpec, error: CdcError, log: Log) -> None:
     """Write an error as the last words of a submission; what keeps it from being written is logged only.
 
     Args:
@@ -96,15 +98,15 @@ def tell(spec: JobSpec, error: CdcError, log: Log) -> None:
     if not spec.id:
         return
     try:
-        cfg = _configuration(spec.properties)
+        cfg = _ledger_config(spec.properties)
         value = {"job": spec.id, "owner": spec.owner, "error": error.to_json(), "ts_ms": time.time_ns() // 1_000_000}
-        record = (cfg.ledger_topic, words_key(spec.owner).encode(), encode(value))
-        write_plain(cfg.kafka_settings(), [record], timeout_s=TELL_S)
-    except CdcError as failed:
-        log(f"the error could not be written into the ledger: {type(failed).__name__}: {failed.message()}")
+        record = (cfg.ledger_topic, job_error_key(spec.owner).encode(), encode(value))
+        write_plain(cfg.kafka_settings(), [record], timeout_s=WRITE_TIMEOUT_S)
+    except CdcError as write_error:
+        log(f"the error could not be written into the ledger: {type(write_error).__name__}: {write_error.message()}")
 
 
-def told(ledger: LedgerState | None, owner: str, job: str) -> CdcError | None:
+def read_job_error(ledger: LedgerState | None, owner: str, job: str) -> CdcError | None:
     """Return what a submission ended with, or None when it has said nothing.
 
     Args:
@@ -112,13 +114,15 @@ def told(ledger: LedgerState | None, owner: str, job: str) -> CdcError | None:
         owner: ``dag_id/run_id/task_id/map_index``.
         job: The submission's id.
     """
-    record = (ledger.others if ledger is not None else {}).get(words_key(owner), {})
+    record = (ledger.other_records if ledger is not None else {}).get(job_error_key(owner), {})
     return from_json(record.get("error")) if job and record.get("job") == job else None
 
 
-def _configuration(properties: Mapping[str, Any]) -> ConnectorConfig:
+def _ledger_config(properties: Mapping[str, Any]) -> ConnectorConfig:
     """Return the configuration, or, where the driver's host cannot read it, as much of it as leads to the ledger."""
     try:
         return ConnectorConfig.from_properties(dict(properties))
     except CdcError:
-        return ConnectorConfig.from_properties({n: v for n, v in properties.items() if n.startswith(_NEEDED)})
+        return ConnectorConfig.from_properties(
+            {n: v for n, v in properties.items() if n.startswith(_LEDGER_PROPERTIES)}
+        )

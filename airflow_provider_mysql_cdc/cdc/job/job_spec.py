@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.job.sealed_properties import seal, unseal
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, parse, stored_at
+from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties, encrypt_properties
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json, record_location
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class JobSpec:
         plan: The batch plan as JSON (``BatchPlan.to_json``).
         owner: Who runs: ``dag_id/run_id/task_id/map_index``. A retry has the same owner and may take over.
         run_for_s: Seconds to go on draining batch after batch; 0 drains one batch.
-        id: Random id of this submission; empty when nobody asks how it ended (``last_words``).
+        id: Random id of this submission; empty when nobody asks how it ended (``reporting_job_error``).
         run: Id of the run whose batches are counted together (``commit.run_tally``); empty for a run of its own.
     """
 
@@ -55,34 +55,34 @@ class JobSpec:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = Members(data)
-        properties, plan = given.object("properties"), given.object("plan")
+        members = Members(data)
+        properties, plan = members.object("properties"), members.object("plan")
         for name in properties.names():
             if not isinstance(properties.value(name), (str, int)):
-                raise damaged(
+                raise damaged_record(
                     f"properties.{name} is neither a text nor a number"
                 )  # without the value: it may be secret
         return cls(
-            given.text("mode"),
+            members.text("mode"),
             properties.as_dict(),
             plan.as_dict(),
-            given.text("owner"),
-            given.number("run_for_s", 0),
-            given.text("id", ""),
-            given.text("run", ""),
+            members.text("owner"),
+            members.number("run_for_s", 0),
+            members.text("id", ""),
+            members.text("run", ""),
         )
 
     def write(self, path: Path) -> None:
         """Write the spec, secrets and all, to a new file that only this account can read."""
         _write(path, self.to_json())
 
-    def write_sealed(self, path: Path) -> str:
+    def write_encrypted(self, path: Path) -> str:
         """Write the spec with sealed properties to a new file of this account, and return the key that opens them.
 
         Args:
             path: The file; what is left of it, or of copies of it, tells no secret.
         """
-        text, key = seal(self.properties)
+        text, key = encrypt_properties(self.properties)
         _write(path, {**self.to_json(), "properties": {}, "sealed": text})
         return key
 
@@ -101,12 +101,12 @@ class JobSpec:
         try:
             text = path.read_bytes()
         except OSError as error:
-            raise damaged(error.strerror or "it cannot be read", f"job spec {path}") from error
-        with stored_at(f"job spec {path}"):
-            data = parse(text)
-            sealed = Members(data).text("sealed", "")
-            if sealed:
-                data = {**data, "properties": unseal(sealed, _required(key(), path))}
+            raise damaged_record(error.strerror or "it cannot be read", f"job spec {path}") from error
+        with record_location(f"job spec {path}"):
+            data = parse_json(text)
+            encrypted = Members(data).text("sealed", "")
+            if encrypted:
+                data = {**data, "properties": decrypt_properties(encrypted, _require_key(key(), path))}
             return cls.from_json(data)
 
 
@@ -116,7 +116,7 @@ def _write(path: Path, data: dict[str, Any]) -> None:
         json.dump(data, out)
 
 
-def _required(key: str | None, path: Path) -> str:
+def _require_key(key: str | None, path: Path) -> str:
     if key is None:
         raise ConfigError(
             "the properties of the job are sealed, and their key has not come along",

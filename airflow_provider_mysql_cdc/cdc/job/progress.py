@@ -10,7 +10,7 @@ from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import file_number
 
-LINE_SECONDS = 5.0
+LOG_INTERVAL_S = 5.0
 
 
 class JobLog:
@@ -21,7 +21,7 @@ class JobLog:
     """
 
     def __init__(self, log: Log) -> None:
-        self._log, self._said = log, set[str]()
+        self._log, self._logged = log, set[str]()
 
     def __call__(self, line: str) -> None:
         """Write a line."""
@@ -29,8 +29,8 @@ class JobLog:
 
     def once(self, line: str) -> None:
         """Write a line unless the job has said it before."""
-        if line not in self._said:
-            self._said.add(line)
+        if line not in self._logged:
+            self._logged.add(line)
             self._log(line)
 
 
@@ -45,7 +45,7 @@ class DrainProgress:
     def __init__(self, plan: BatchPlan, log: JobLog) -> None:
         self._plan, self._log = plan, log
         self._reports: dict[int, dict[str, Any]] = {}
-        self._began = self._said = time.monotonic()
+        self._started = self._last_logged = time.monotonic()
         self._lock = threading.Lock()
 
     def update(self, task: int, report: dict[str, Any]) -> dict[str, Any]:
@@ -61,23 +61,23 @@ class DrainProgress:
             if line := report.pop("once", None):
                 self._log.once(line)
             self._reports[task] = report
-            if time.monotonic() - self._said >= LINE_SECONDS:
-                self._said = time.monotonic()
-                self._log(self._line())
+            if time.monotonic() - self._last_logged >= LOG_INTERVAL_S:
+                self._last_logged = time.monotonic()
+                self._log(self._progress_line())
         return {}
 
-    def _line(self) -> str:
+    def _progress_line(self) -> str:
         records = sum(int(r["records"]) for r in self._reports.values())
-        slowest = min((str(r["at"]) for r in self._reports.values()), key=_key)
-        seconds = time.monotonic() - self._began
+        slowest = min((str(r["at"]) for r in self._reports.values()), key=_position_key)
+        seconds = time.monotonic() - self._started
         return (
             f"batch {self._plan.epoch}: {records:,} records, {records / seconds:,.0f}/s, "
-            f"at {slowest} of {self._plan.end}{self._left(slowest, seconds)}"
+            f"at {slowest} of {self._plan.end}{self._time_left(slowest, seconds)}"
         )
 
-    def _left(self, at: str, seconds: float) -> str:
+    def _time_left(self, position: str, seconds: float) -> str:
         start, end = self._plan.start, self._plan.end
-        file, pos = _key(at)
+        file, pos = _position_key(position)
         if not file_number(start.file) == file == file_number(end.file) or pos <= start.pos:
             return ""
         share = (pos - start.pos) / max(1, end.pos - start.pos)
@@ -90,7 +90,7 @@ class DrainProgress:
             totals: Records by topic.
             native: What the native kernel has decoded, as text.
         """
-        seconds = time.monotonic() - self._began
+        seconds = time.monotonic() - self._started
         records = sum(totals.values())
         return (
             f"batch {self._plan.epoch} done: {records:,} records in {seconds:.1f} s "
@@ -98,6 +98,6 @@ class DrainProgress:
         )
 
 
-def _key(at: str) -> tuple[int, int]:
-    file, _, pos = at.rpartition(":")
+def _position_key(position: str) -> tuple[int, int]:
+    file, _, pos = position.rpartition(":")
     return file_number(file), int(pos)

@@ -25,11 +25,11 @@ from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 
 LEASE_S = 60.0
 """Seconds without a sign of life after which the server frees the lock."""
-_FREED_S = 1
+_RELEASE_WAIT_S = 1
 """Seconds to wait for the lock of a run that may have ended just now."""
-SIGNS = 4
+HEARTBEATS_PER_LEASE = 4
 """Signs of life within a lease."""
-LOST = "this run has lost its lock on the topic.prefix"
+LOCK_LOST = "this run has lost its lock on the topic.prefix"
 
 
 class RunLock:
@@ -42,10 +42,10 @@ class RunLock:
     """
 
     def __init__(self, conn: Any, prefix: str, lease_s: float) -> None:
-        self._conn, self._prefix, self._every = conn, prefix, lease_s / SIGNS
-        self._lost: str | None = None
-        self._end = threading.Event()
-        self._thread = threading.Thread(target=self._signs_of_life, name="cdc-run-lock", daemon=True)
+        self._conn, self._prefix, self._interval_s = conn, prefix, lease_s / HEARTBEATS_PER_LEASE
+        self._lost_reason: str | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._send_heartbeats, name="cdc-run-lock", daemon=True)
         self._thread.start()
 
     def require(self) -> None:
@@ -54,11 +54,11 @@ class RunLock:
         Raises:
             RunInProgressError: It is lost.
         """
-        if self._lost is not None:
+        if self._lost_reason is not None:
             raise RunInProgressError(
-                LOST,
+                LOCK_LOST,
                 where=f"topic.prefix={self._prefix}",
-                why=self._lost,
+                why=self._lost_reason,
                 remedy="nothing if another run is at work; otherwise run the task again: it goes on from the markers",
             )
 
@@ -69,30 +69,30 @@ class RunLock:
         refused, or would give way, beside one that has ended. A server that does not answer is waited for no longer
         than a sign of life lasts.
         """
-        self._end.set()
-        self._thread.join(self._every)
+        self._stopped.set()
+        self._thread.join(self._interval_s)
         if self._thread.is_alive():
             # pymysql's close waits for a read that another thread has begun: that one is woken.
             with contextlib.suppress(OSError, AttributeError):
                 self._conn._sock.shutdown(socket.SHUT_RDWR)
-            self._thread.join(_FREED_S)
+            self._thread.join(_RELEASE_WAIT_S)
 
-    def _signs_of_life(self) -> None:
-        question = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
-        while not self._end.wait(self._every):
+    def _send_heartbeats(self) -> None:
+        query = "SELECT IS_USED_LOCK(%s) = CONNECTION_ID()"
+        while not self._stopped.wait(self._interval_s):
             try:
-                if fetch_all(self._conn, question, (lock_name(self._prefix),))[0][0] == 1:
+                if fetch_all(self._conn, query, (lock_name(self._prefix),))[0][0] == 1:
                     continue
-                self._lost = "the server no longer counts it as the holder"
+                self._lost_reason = "the server no longer counts it as the holder"
             except (CdcError, pymysql.MySQLError, OSError, ValueError) as error:
-                self._lost = getattr(error, "why", "") or str(error)
+                self._lost_reason = getattr(error, "why", "") or str(error)
             return
         with contextlib.suppress(CdcError, pymysql.MySQLError, OSError, ValueError):
             fetch_all(self._conn, "SELECT RELEASE_ALL_LOCKS()")
 
 
 @contextlib.contextmanager
-def held(settings: ConnectionSettings, prefix: str, owner: str) -> Iterator[RunLock]:
+def hold_run_lock(settings: ConnectionSettings, prefix: str, owner: str) -> Iterator[RunLock]:
     """Hold the lock of a prefix on a connection of its own.
 
     Args:
@@ -114,7 +114,7 @@ def held(settings: ConnectionSettings, prefix: str, owner: str) -> Iterator[RunL
             lock.close()
 
 
-def require_no_other(conn: Any, prefix: str, owner: str) -> None:
+def require_no_other_run(conn: Any, prefix: str, owner: str) -> None:
     """Refuse when a run of another owner is at work; nothing is taken and nobody is disturbed.
 
     Args:
@@ -126,13 +126,13 @@ def require_no_other(conn: Any, prefix: str, owner: str) -> None:
         RunInProgressError: Another owner holds the lock.
         SourceError: What the server says.
     """
-    question = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
-    holder, mine = fetch_all(conn, question, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
-    if holder is not None and holder != mine:
+    query = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
+    holder, own_holder = fetch_all(conn, query, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
+    if holder is not None and holder != own_holder:
         raise _in_progress(prefix, holder)
 
 
-def held_by(conn: Any, prefix: str, owner: str) -> int | None:
+def lock_connection(conn: Any, prefix: str, owner: str) -> int | None:
     """Return the connection by which a run holds the lock; None when it does not hold it.
 
     Args:
@@ -143,13 +143,13 @@ def held_by(conn: Any, prefix: str, owner: str) -> int | None:
     Raises:
         SourceError: What the server says.
     """
-    question = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
-    holder, mine = fetch_all(conn, question, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
-    return None if holder is None or holder != mine else int(holder)
+    query = "SELECT IS_USED_LOCK(%s), IS_USED_LOCK(%s)"
+    holder, own_holder = fetch_all(conn, query, (lock_name(prefix), _owner_lock(prefix, owner)))[0]
+    return None if holder is None or holder != own_holder else int(holder)
 
 
-def require_nobody_else(settings: ConnectionSettings, prefix: str, owner: str) -> None:
-    """Refuse when a run of another owner is at work, over a connection of its own; see ``require_no_other``.
+def require_sole_run(settings: ConnectionSettings, prefix: str, owner: str) -> None:
+    """Refuse when a run of another owner is at work, over a connection of its own; see ``require_no_other_run``.
 
     Args:
         settings: How to reach the source server.
@@ -161,10 +161,10 @@ def require_nobody_else(settings: ConnectionSettings, prefix: str, owner: str) -
         SourceError: The server cannot be asked.
     """
     with connect(settings) as conn:
-        require_no_other(conn, prefix, owner)
+        require_no_other_run(conn, prefix, owner)
 
 
-def stay(conn: Any) -> None:
+def disable_idle_timeout(conn: Any) -> None:
     """Keep the server from closing a connection that idles while the tasks work (SETUP-24).
 
     Raises:
@@ -203,10 +203,10 @@ def acquire(conn: Any, prefix: str, owner: str, lease_s: float = LEASE_S) -> Non
         cursor.execute("SET SESSION wait_timeout = %s", (max(1, math.ceil(lease_s)),))
         # The owner is readable for others through a second lock whose name carries it. The server frees the locks
         # of a closed connection one after the other, some time after the client has closed it: the first is waited for.
-        for patience_s in (0, _FREED_S):
-            cursor.execute("SELECT GET_LOCK(%s, %s), IS_USED_LOCK(%s)", (name, patience_s, name))
-            got, holder = cursor.fetchone()
-            if got == 1:
+        for wait_s in (0, _RELEASE_WAIT_S):
+            cursor.execute("SELECT GET_LOCK(%s, %s), IS_USED_LOCK(%s)", (name, wait_s, name))
+            acquired, holder = cursor.fetchone()
+            if acquired == 1:
                 cursor.execute("SELECT GET_LOCK(%s, 0)", (_owner_lock(prefix, owner),))
                 return
             cursor.execute("SELECT IS_USED_LOCK(%s)", (_owner_lock(prefix, owner),))

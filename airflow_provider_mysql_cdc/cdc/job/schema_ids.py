@@ -11,37 +11,45 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro.schema_registry import Registry
+from airflow_provider_mysql_cdc.cdc.avro.schema_registry import SchemaRegistry
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import KnownSchema, moved_error, schema_name, schema_record
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import (
+    RecordedSchemaId,
+    schema_id_changed_error,
+    schema_id_record,
+    schema_key_name,
+)
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.formats.record_format import AskId
-from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient, Handler
+from airflow_provider_mysql_cdc.cdc.formats.record_format import LookupSchemaId
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient, RequestHandler
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.model.registry_settings import RegistrySettings, SchemaId
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
 log = logging.getLogger(__name__)
 OPERATION = "schema"
 
 
-class SchemaBook:
+class SchemaIds:
     """Keep the ids that a job uses.
 
     Args:
         cfg: The connector's configuration.
         commit: Commits ledger records in a transaction of their own; fails when a newer attempt is at work.
-        load: Reads the ledger, for a job that puts no plan in force.
+        read_ledger: Reads the ledger, for a job that puts no plan in force.
     """
 
     def __init__(
-        self, cfg: ConnectorConfig, commit: Callable[[Sequence[SideRecord]], None], load: Callable[[], LedgerState]
+        self,
+        cfg: ConnectorConfig,
+        commit: Callable[[Sequence[SideRecord]], None],
+        read_ledger: Callable[[], LedgerState],
     ) -> None:
-        self._cfg, self._commit, self._load = cfg, commit, load
-        self._known: dict[str, KnownSchema] | None = None
-        self._epoch, self._takes = 0, False
-        self._ids: dict[tuple[F.Part, str, str], SchemaId] = {}
-        self._registries: dict[RegistrySettings, Registry] = {}
+        self._cfg, self._commit, self._read_ledger = cfg, commit, read_ledger
+        self._recorded: dict[str, RecordedSchemaId] | None = None
+        self._epoch, self._accepts_changes = 0, False
+        self._ids: dict[tuple[F.ConverterPart, str, str], SchemaId] = {}
+        self._registries: dict[RegistrySettings, SchemaRegistry] = {}
         self._lock = threading.Lock()
 
     def begin(self, ledger: LedgerState) -> None:
@@ -54,10 +62,10 @@ class SchemaBook:
         """
         plan = ledger.plan_in_force()
         with self._lock:
-            self._known = dict(ledger.schemas)
-            self._epoch, self._takes = plan.epoch, plan.kind == "snapshot" and not ledger.begun()
+            self._recorded = dict(ledger.schemas)
+            self._epoch, self._accepts_changes = plan.epoch, plan.kind == "snapshot" and not ledger.has_commits()
 
-    def id_of(self, part: F.Part, subject: str, text: str, about: str) -> SchemaId:
+    def id_of(self, part: F.ConverterPart, subject: str, text: str, about: str) -> SchemaId:
         """Return the id of a schema; one that stands in the bytes of keys stands in the ledger then.
 
         Args:
@@ -72,43 +80,45 @@ class SchemaBook:
             FencedError: A newer attempt has taken over.
         """
         with self._lock:
-            found = self._ids.get((part, subject, text))
-            if found is None:
+            schema_id = self._ids.get((part, subject, text))
+            if schema_id is None:
                 settings = self._cfg.registry_settings(part)
                 assert settings is not None  # only Avro has schemas
-                found = self._registry(settings).id_of(subject, text, about)
+                schema_id = self._registry(settings).schema_id(subject, text, about)
                 # A GUID stands beside the bytes, and does not decide where they go.
-                if part == "key" and found.guid is None:
-                    self._pin(subject, text, found.number, about, settings.url)
-                self._ids[part, subject, text] = found
-            return found
+                if part == "key" and schema_id.guid is None:
+                    self._record_id(subject, text, schema_id.number, about, settings.url)
+                self._ids[part, subject, text] = schema_id
+            return schema_id
 
-    def _pin(self, subject: str, text: str, found: int, about: str, url: str) -> None:
-        if self._known is None:
-            self._known = dict(self._load().schemas)
-        name = schema_name(subject, text)
-        known = self._known.get(name)
-        if known is not None and known.id == found:
+    def _record_id(self, subject: str, text: str, number: int, about: str, url: str) -> None:
+        if self._recorded is None:
+            self._recorded = dict(self._read_ledger().schemas)
+        name = schema_key_name(subject, text)
+        recorded = self._recorded.get(name)
+        if recorded is not None and recorded.id == number:
             return
-        if known is not None and not self._takes:
-            raise moved_error(about, subject, url, known, found)
-        if known is not None:
-            log.warning("schema of keys of %s: id %d in place of %d; the new snapshot takes it", about, found, known.id)
-        now = KnownSchema(found, self._epoch)
-        self._commit([schema_record(self._cfg.ledger_topic, name, now)])
-        self._known[name] = now
+        if recorded is not None and not self._accepts_changes:
+            raise schema_id_changed_error(about, subject, url, recorded, number)
+        if recorded is not None:
+            log.warning(
+                "schema of keys of %s: id %d in place of %d; the new snapshot takes it", about, number, recorded.id
+            )
+        new_record = RecordedSchemaId(number, self._epoch)
+        self._commit([schema_id_record(self._cfg.ledger_topic, name, new_record)])
+        self._recorded[name] = new_record
 
-    def _registry(self, settings: RegistrySettings) -> Registry:
+    def _registry(self, settings: RegistrySettings) -> SchemaRegistry:
         if settings not in self._registries:
-            self._registries[settings] = Registry(settings)
+            self._registries[settings] = SchemaRegistry(settings)
         return self._registries[settings]
 
-    def handlers(self) -> Mapping[str, Handler]:
+    def handlers(self) -> Mapping[str, RequestHandler]:
         """Return the coordinator's handlers that tell tasks."""
-        return {OPERATION: self._tell}
+        return {OPERATION: self._handle}
 
-    def _tell(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
-        part: F.Part = "key" if request["part"] == "key" else "value"
+    def _handle(self, task: int, request: dict[str, Any]) -> dict[str, Any]:
+        part: F.ConverterPart = "key" if request["part"] == "key" else "value"
         return self.id_of(part, str(request["subject"]), str(request["text"]), str(request["about"])).to_json()
 
     def close(self) -> None:
@@ -118,14 +128,14 @@ class SchemaBook:
         self._registries.clear()
 
 
-def ask_driver(channel: CoordinatorClient) -> AskId:
+def ask_driver(channel: CoordinatorClient) -> LookupSchemaId:
     """Return the function with which a task asks its driver for the ids of schemas.
 
     Args:
         channel: Calls to the driver.
     """
 
-    def ask(part: F.Part, subject: str, text: str, about: str) -> SchemaId:
+    def ask(part: F.ConverterPart, subject: str, text: str, about: str) -> SchemaId:
         return SchemaId.from_json(channel.call(OPERATION, part=part, subject=subject, text=text, about=about))
 
     return ask

@@ -19,10 +19,10 @@ from typing import Any
 from cryptography.fernet import Fernet, InvalidToken
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.model.stored_record import damaged
+from airflow_provider_mysql_cdc.cdc.model.stored_record import damaged_record
 
 
-def seal(properties: Mapping[str, Any]) -> tuple[str, str]:
+def encrypt_properties(properties: Mapping[str, Any]) -> tuple[str, str]:
     """Return properties as a sealed text, and the key that opens it; both are plain ASCII, the key 44 characters.
 
     Args:
@@ -32,11 +32,11 @@ def seal(properties: Mapping[str, Any]) -> tuple[str, str]:
     return Fernet(key).encrypt(zlib.compress(json.dumps(dict(properties)).encode())).decode(), key.decode()
 
 
-def unseal(text: str, key: str) -> dict[str, Any]:
+def decrypt_properties(text: str, key: str) -> dict[str, Any]:
     """Return the properties of a sealed text.
 
     Args:
-        text: What ``seal`` returned first.
+        text: What ``encrypt_properties`` returned first.
         key: What it returned second.
 
     Raises:
@@ -44,11 +44,11 @@ def unseal(text: str, key: str) -> dict[str, Any]:
         DamagedRecordError: What is given for the key is none.
     """
     try:
-        opener = Fernet(key.encode())
+        fernet = Fernet(key.encode())
     except (ValueError, binascii.Error):
-        raise damaged("the key of its sealed properties is none") from None
+        raise damaged_record("the key of its sealed properties is none") from None
     try:
-        found: dict[str, Any] = json.loads(zlib.decompress(opener.decrypt(text.encode())))
+        properties: dict[str, Any] = json.loads(zlib.decompress(fernet.decrypt(text.encode())))
     except InvalidToken:
         raise ConfigError(
             "the key of the job does not open its properties",
@@ -56,4 +56,4 @@ def unseal(text: str, key: str) -> dict[str, Any]:
             remedy="run the task again; should it happen again, see docs/adr/0015-secrets-on-the-way.md",
             retriable=True,
         ) from None
-    return found
+    return properties

@@ -11,32 +11,32 @@ from __future__ import annotations
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient, Handler
-from airflow_provider_mysql_cdc.cdc.job.sealed_properties import seal, unseal
+from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient, RequestHandler
+from airflow_provider_mysql_cdc.cdc.job.sealed_properties import decrypt_properties, encrypt_properties
 
-_OPERATION = "key"
+_KEY_OPERATION = "key"
 
 
-def sealed_properties(cfg: ConnectorConfig) -> tuple[str, dict[str, Handler]]:
+def encrypted_properties(cfg: ConnectorConfig) -> tuple[str, dict[str, RequestHandler]]:
     """Return the properties for the tasks' arguments, sealed, and the coordinator's handler that hands out the key.
 
     Args:
         cfg: The connector's configuration.
     """
-    text, key = seal(cfg.properties())
-    return text, {_OPERATION: lambda task, request: {"key": key}}
+    text, key = encrypt_properties(cfg.properties())
+    return text, {_KEY_OPERATION: lambda task, request: {"key": key}}
 
 
-def handed_config(channel: CoordinatorClient, arguments: dict[str, Any]) -> ConnectorConfig:
+def load_task_config(channel: CoordinatorClient, arguments: dict[str, Any]) -> ConnectorConfig:
     """Return the configuration in a task.
 
     Args:
         channel: Calls to the driver.
-        arguments: The task's arguments; ``properties`` is what ``sealed_properties`` returned.
+        arguments: The task's arguments; ``properties`` is what ``encrypted_properties`` returned.
 
     Raises:
         ConfigError: This host cannot read it, for example a converter's module is missing.
         StateError: The driver is gone.
     """
-    key = str(channel.call(_OPERATION)["key"])
-    return ConnectorConfig.from_properties(unseal(arguments["properties"], key))
+    key = str(channel.call(_KEY_OPERATION)["key"])
+    return ConnectorConfig.from_properties(decrypt_properties(arguments["properties"], key))

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
 
-Task = Callable[[int, dict[str, Any]], Any]
+TaskFunction = Callable[[int, dict[str, Any]], Any]
 
 
 class TaskRunner(Protocol):
@@ -17,22 +17,22 @@ class TaskRunner(Protocol):
     endpoint: Endpoint
     """Where the driver listens for its tasks."""
 
-    def slots(self, wanted: int = 0) -> int:
+    def slots(self, required: int = 0) -> int:
         """Return how many tasks can run at once.
 
         Args:
-            wanted: As many are waited for, if they may still come; 0 for all that come.
+            required: As many are waited for, if they may still come; 0 for all that come.
         """
         ...
 
-    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
         """Run ``task(index, arguments)`` for index 0 to count - 1 and return the results in order.
 
         Args:
             task: A module-level function.
-            count: Number of tasks, at most ``slots()`` when ``gang`` is set.
+            count: Number of tasks, at most ``slots()`` when ``barrier`` is set.
             arguments: Values that can be pickled.
-            gang: Whether all tasks must be running at once (a barrier stage).
+            barrier: Whether all tasks must be running at once (a barrier stage).
         """
         ...
 
@@ -49,22 +49,22 @@ class ThreadRunner:
     def __init__(self, slots: int = 4) -> None:
         self._slots = slots
 
-    def slots(self, wanted: int = 0) -> int:
+    def slots(self, required: int = 0) -> int:
         """Return how many tasks can run at once."""
         return self._slots
 
-    def run(self, task: Task, count: int, arguments: dict[str, Any], *, gang: bool) -> list[Any]:
+    def run(self, task: TaskFunction, count: int, arguments: dict[str, Any], *, barrier: bool) -> list[Any]:
         """Run the tasks; the first error is raised after all have ended."""
         results: list[Any] = [None] * count
         errors: list[BaseException] = []
 
-        def one(index: int) -> None:
+        def run_one(index: int) -> None:
             try:
                 results[index] = task(index, arguments)
             except BaseException as error:
                 errors.append(error)
 
-        threads = [threading.Thread(target=one, args=(i,)) for i in range(count)]
+        threads = [threading.Thread(target=run_one, args=(i,)) for i in range(count)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -7,21 +7,31 @@ from contextlib import suppress
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.topic_records import KnownTopic, changed_error, differences, topic_record
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import (
+    RecordedTopic,
+    topic_differences,
+    topic_record,
+    topics_changed_error,
+)
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, all_partition_counts, describe_made, describe_topics
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
+from airflow_provider_mysql_cdc.cdc.sink.topics import (
+    TopicInfo,
+    all_partition_counts,
+    describe_created,
+    describe_topics,
+)
 
 
-def ready_topics(
+def prepare_topics(
     cfg: ConnectorConfig, job: JobLedger, plan: BatchPlan, ledger: LedgerState, state: SchemaState, log: Log
 ) -> None:
     """Create the topics that are missing, once it is certain that nobody took away or changed one that was there.
@@ -41,52 +51,52 @@ def ready_topics(
         ConfigError: Two tables would share a topic.
         SinkError: Kafka refuses.
     """
-    needed = job.wanted_topics(state)
-    admin, at = make_admin(cfg.kafka_settings()), brokers(cfg.kafka_settings())
-    found = describe_topics(admin, {*needed, *ledger.topics}, at)
-    changed = differences(ledger.topics, found, needed, plan)
-    takes = plan.kind == "snapshot" and not ledger.begun()
-    if changed and not takes:
-        raise changed_error(changed, plan, begun=ledger.begun())
+    required = job.required_topics(state)
+    admin, broker_list = make_admin(cfg.kafka_settings()), broker_addresses(cfg.kafka_settings())
+    current = describe_topics(admin, {*required, *ledger.topics}, broker_list)
+    changed = topic_differences(ledger.topics, current, required, plan)
+    accepts_changes = plan.kind == "snapshot" and not ledger.has_commits()
+    if changed and not accepts_changes:
+        raise topics_changed_error(changed, plan, has_commits=ledger.has_commits())
     for topic, text in changed.items():
         log(f"topic {topic}: {text}; the new snapshot takes it as it is")
-    missing = [topic for topic in needed if topic not in found]
-    job.create_topics({topic: needed[topic] for topic in missing})
+    missing = [topic for topic in required if topic not in current]
+    job.create_topics({topic: required[topic] for topic in missing})
     if missing:
-        found = {**found, **describe_made(admin, missing, at)}
-        if changed := differences({}, found, missing, plan):
-            raise changed_error(changed, plan, begun=ledger.begun())
-    _learn(job, cfg.ledger_topic, plan, ledger.topics, found, needed, log)
+        current = {**current, **describe_created(admin, missing, broker_list)}
+        if changed := topic_differences({}, current, missing, plan):
+            raise topics_changed_error(changed, plan, has_commits=ledger.has_commits())
+    _record_topics(job, cfg.ledger_topic, plan, ledger.topics, current, required, log)
 
 
-def _learn(
+def _record_topics(
     job: JobLedger,
     ledger_topic: str,
     plan: BatchPlan,
-    known: Mapping[str, KnownTopic],
-    found: Mapping[str, TopicInfo],
-    needed: Mapping[str, object],
+    recorded: Mapping[str, RecordedTopic],
+    current: Mapping[str, TopicInfo],
+    required: Mapping[str, object],
     log: Log,
 ) -> None:
     """Write down the topics that are new or no longer what they were, and forget those that nobody needs or has."""
     records = []
-    for topic in needed:
-        now = KnownTopic(found[topic].partitions, found[topic].id, plan.epoch)
-        if topic not in known or known[topic].difference(found[topic]):
-            records.append(topic_record(ledger_topic, topic, now))
-    for topic in known.keys() - needed.keys():
-        if text := known[topic].difference(found.get(topic)):
+    for topic in required:
+        new_record = RecordedTopic(current[topic].partitions, current[topic].id, plan.epoch)
+        if topic not in recorded or recorded[topic].difference(current[topic]):
+            records.append(topic_record(ledger_topic, topic, new_record))
+    for topic in recorded.keys() - required.keys():
+        if text := recorded[topic].difference(current.get(topic)):
             log(f"topic {topic}, of a table that is gone or no longer captured: {text}")
-            now_is = found.get(topic)
-            after = None if now_is is None else KnownTopic(now_is.partitions, now_is.id, known[topic].epoch)
-            records.append(topic_record(ledger_topic, topic, after))
+            info = current.get(topic)
+            updated = None if info is None else RecordedTopic(info.partitions, info.id, recorded[topic].epoch)
+            records.append(topic_record(ledger_topic, topic, updated))
     if records:
         job.commit(records)
 
 
-def is_elsewhere(cfg: ConnectorConfig) -> bool:
+def has_routed_topics(cfg: ConnectorConfig) -> bool:
     """Return whether tables may have topics whose names do not begin with the prefix: by transforms or dispatchers."""
-    return bool(cfg.families.transforms.routers) or (cfg.ticdc and bool(cfg[F.DISPATCHERS]))
+    return bool(cfg.families.transforms.routers) or (cfg.is_ticdc and bool(cfg[F.DISPATCHERS]))
 
 
 def topic_partitions(cfg: ConnectorConfig, tables: Iterable[TableId] = ()) -> dict[str, int]:
@@ -98,11 +108,11 @@ def topic_partitions(cfg: ConnectorConfig, tables: Iterable[TableId] = ()) -> di
     """
     prefix = cfg[F.TOPIC_PREFIX] + "."
     counts = all_partition_counts(make_admin(cfg.kafka_settings()))
-    others = set(_topics(cfg, tables)) if is_elsewhere(cfg) else set()
-    return {topic: count for topic, count in counts.items() if topic.startswith(prefix) or topic in others}
+    routed_topics = set(_table_topics(cfg, tables)) if has_routed_topics(cfg) else set()
+    return {topic: count for topic, count in counts.items() if topic.startswith(prefix) or topic in routed_topics}
 
 
-def _topics(cfg: ConnectorConfig, tables: Iterable[TableId]) -> Iterator[str]:
+def _table_topics(cfg: ConnectorConfig, tables: Iterable[TableId]) -> Iterator[str]:
     for table in filter(cfg.captures, tables):
         with suppress(ConfigError):  # no dispatcher fits it, which is told when it is read or written
-            yield wiring.topic_of(cfg, table)
+            yield topic_routing.table_topic_name(cfg, table)

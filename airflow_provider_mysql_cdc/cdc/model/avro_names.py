@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_FIRST = {"avro": re.compile("[a-zA-Z_]"), "avro_unicode": re.compile("[a-zA-Z]")}
-_FIELD = {"avro": re.compile("[a-zA-Z0-9_]"), "avro_unicode": re.compile("[a-zA-Z0-9]")}
-_SCHEMA = {"avro": re.compile("[a-zA-Z0-9_.]"), "avro_unicode": re.compile("[a-zA-Z0-9.]")}
+_FIRST_CHARACTER = {"avro": re.compile("[a-zA-Z_]"), "avro_unicode": re.compile("[a-zA-Z]")}
+_FIELD_CHARACTER = {"avro": re.compile("[a-zA-Z0-9_]"), "avro_unicode": re.compile("[a-zA-Z0-9]")}
+_SCHEMA_CHARACTER = {"avro": re.compile("[a-zA-Z0-9_.]"), "avro_unicode": re.compile("[a-zA-Z0-9.]")}
 
 
 def field_name(name: str, mode: str) -> str:
@@ -21,33 +21,33 @@ def field_name(name: str, mode: str) -> str:
         name: The column's name.
         mode: ``field.name.adjustment.mode``: none, avro or avro_unicode.
     """
-    return name if mode == "none" else _adjusted(name, mode, _FIELD[mode])
+    return name if mode == "none" else _adjust(name, mode, _FIELD_CHARACTER[mode])
 
 
-def schema_name(name: str, mode: str, *, keep_digit: bool = True) -> str:
+def schema_name(name: str, mode: str, *, keep_leading_digit: bool = True) -> str:
     """Return the name of a schema; dots stay.
 
     Args:
         name: The name.
         mode: ``schema.name.adjustment.mode``: none, avro or avro_unicode.
-        keep_digit: Whether ``avro`` keeps a leading digit behind its underscore; Debezium 1.9 did not.
+        keep_leading_digit: Whether ``avro`` keeps a leading digit behind its underscore; Debezium 1.9 did not.
     """
     if mode == "none":
         return name
-    if not keep_digit and mode == "avro" and name[:1].isdecimal():
+    if not keep_leading_digit and mode == "avro" and name[:1].isdecimal():
         name = "_" + name[1:]
-    return _adjusted(name, mode, _SCHEMA[mode])
+    return _adjust(name, mode, _SCHEMA_CHARACTER[mode])
 
 
-def _units(name: str) -> Iterator[str]:
+def _utf16_units(name: str) -> Iterator[str]:
     data = name.encode("utf-16-be", "surrogatepass")
     return (chr(int.from_bytes(data[i : i + 2], "big")) for i in range(0, len(data), 2))
 
 
-def _adjusted(name: str, mode: str, allowed: re.Pattern[str]) -> str:
+def _adjust(name: str, mode: str, allowed: re.Pattern[str]) -> str:
     out = []
-    for index, char in enumerate(_units(name)):
-        if (allowed if index else _FIRST[mode]).fullmatch(char):
+    for index, char in enumerate(_utf16_units(name)):
+        if (allowed if index else _FIRST_CHARACTER[mode]).fullmatch(char):
             out.append(char)
         elif mode == "avro":
             # A leading digit stays, so that names which differ in it only do not become equal.

@@ -35,12 +35,12 @@ class ColumnRule:
     salt: Secret = field(default_factory=lambda: Secret(""))
 
 
-class Change(StrEnum):
+class ValueChangeKind(StrEnum):
     """Ways in which a value is changed."""
 
     CONSTANT = "constant"
-    CUT_TEXT = "cut_text"
-    CUT_BYTES = "cut_bytes"
+    TRUNCATE_TEXT = "cut_text"
+    TRUNCATE_BYTES = "cut_bytes"
     HASH = "hash"
     HASH_V2 = "hash_v2"
 
@@ -57,7 +57,7 @@ class ValueChange:
         salt: Salt of the hash.
     """
 
-    kind: Change
+    kind: ValueChangeKind
     length: int | None = None
     text: str = ""
     algorithm: str = ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-REMEDY = (
+CONVERTER_REMEDY = (
     "correct the converter, or leave the column to its default mapping (converter_for returns None for it); "
     "docs/custom-converters.md says what a converter is given and may return"
 )

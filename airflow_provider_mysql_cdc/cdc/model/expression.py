@@ -29,7 +29,7 @@ MAX_REPEATS = 100_000
 """Bound of all counts of an expression multiplied; ``regex`` writes counted repetitions out."""
 
 # In a set: an escape, or what Java reads as a set operation or nested set and Python, with a warning, as characters.
-_IN_SET = re.compile(r"\\.|(\[|&&|--|~~|\|\|)", re.DOTALL)
+_SET_OPERATION = re.compile(r"\\.|(\[|&&|--|~~|\|\|)", re.DOTALL)
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]?|\{(\d+)(?:,(\d*))?\}|[(){*+?]", re.DOTALL | re.ASCII)
 
 
@@ -38,19 +38,19 @@ class Expression:
 
     Args:
         text: The expression, in Python's dialect.
-        shown: The expression as it was written.
+        original: The expression as it was written.
         ignore_case: Whether ASCII letters match without case.
 
     Raises:
         ValueError: It is wrong, means something else to Python than to Java, or is too large.
     """
 
-    __slots__ = ("_compiled", "_slow", "_source", "groupindex", "groups", "ignore_case", "text")
+    __slots__ = ("_compiled", "_slow_seconds", "_source", "groupindex", "groups", "ignore_case", "text")
 
-    def __init__(self, text: str, shown: str = "", *, ignore_case: bool = True) -> None:
-        self.text, self.ignore_case = shown or text, ignore_case
-        self._source, self._slow = text, 0.0
-        self._compiled = _compiled(text, self.text, ignore_case)
+    def __init__(self, text: str, original: str = "", *, ignore_case: bool = True) -> None:
+        self.text, self.ignore_case = original or text, ignore_case
+        self._source, self._slow_seconds = text, 0.0
+        self._compiled = _compile(text, self.text, ignore_case)
         self.groups: int = self._compiled.groups
         self.groupindex: dict[str, int] = dict(self._compiled.groupindex)
 
@@ -58,7 +58,7 @@ class Expression:
         return f"Expression({self.text!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _again, (self._source, self.text, self.ignore_case)
+        return _restore, (self._source, self.text, self.ignore_case)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Expression) and (self.text, self.ignore_case) == (other.text, other.ignore_case)
@@ -75,7 +75,7 @@ class Expression:
         Raises:
             ConfigError: It takes too long.
         """
-        return self._timed(self._compiled.fullmatch, name)
+        return self._match_with_timeout(self._compiled.fullmatch, name)
 
     def search(self, name: str) -> re.Match[str] | None:
         """Return the first match inside a name, or None.
@@ -86,38 +86,38 @@ class Expression:
         Raises:
             ConfigError: It takes too long.
         """
-        return self._timed(self._compiled.search, name)
+        return self._match_with_timeout(self._compiled.search, name)
 
-    def _timed(self, match: Callable[..., re.Match[str] | None], name: str) -> re.Match[str] | None:
-        began = time.thread_time()
+    def _match_with_timeout(self, match: Callable[..., re.Match[str] | None], name: str) -> re.Match[str] | None:
+        started = time.thread_time()
         try:
-            found = match(name, timeout=MATCH_SECONDS)
+            result = match(name, timeout=MATCH_SECONDS)
         except (TimeoutError, MemoryError):
-            raise self._too_slow(name) from None
-        if (spent := time.thread_time() - began) > SLOW_SECONDS:
-            self._slow += spent
-            if self._slow > TOTAL_SECONDS:
-                raise self._too_slow(name)
-        return found
+            raise self._too_slow_error(name) from None
+        if (elapsed := time.thread_time() - started) > SLOW_SECONDS:
+            self._slow_seconds += elapsed
+            if self._slow_seconds > TOTAL_SECONDS:
+                raise self._too_slow_error(name)
+        return result
 
-    def _too_slow(self, name: str) -> ConfigError:
+    def _too_slow_error(self, name: str) -> ConfigError:
         return ConfigError(
             "a regular expression of the configuration takes too long",
-            where=f"{_short(self.text)} against the name {_short(name)}",
+            where=f"{_shorten(self.text)} against the name {_shorten(name)}",
             why="it repeats what repeats, as (a+)+ does, so that the ways to match a name multiply",
             remedy="write it without a repetition inside a repetition, for example [a-z_]+ for ([a-z]+_?)+",
         )
 
 
-def _again(text: str, shown: str, ignore_case: bool) -> Expression:
-    return Expression(text, shown, ignore_case=ignore_case)
+def _restore(text: str, original: str, ignore_case: bool) -> Expression:
+    return Expression(text, original, ignore_case=ignore_case)
 
 
-def _compiled(text: str, shown: str, ignore_case: bool) -> Any:
+def _compile(text: str, original: str, ignore_case: bool) -> Any:
     def refuse(why: object) -> ValueError:
-        return ValueError(f"the regular expression {_short(shown)} cannot be used: {why}")
+        return ValueError(f"the regular expression {_shorten(original)} cannot be used: {why}")
 
-    if why := _refused(text):
+    if why := _refusal_reason(text):
         raise refuse(why)
     flags = regex.VERSION0 | regex.ASCII | (regex.IGNORECASE if ignore_case else 0)
     try:
@@ -127,7 +127,7 @@ def _compiled(text: str, shown: str, ignore_case: bool) -> Any:
         raise refuse(error) from None
 
 
-def _refused(text: str) -> str:
+def _refusal_reason(text: str) -> str:
     """Return why an expression is not even compiled, or nothing; whatever Python would warn of is among it."""
     if len(text) > MAX_LENGTH:
         return f"it has more than {MAX_LENGTH} characters; write several, separated by commas"
@@ -138,7 +138,7 @@ def _refused(text: str) -> str:
             # Java refuses it; ``regex`` would read some forms as a fuzzy match.
             return r"a brace begins no repetition; write \{ for the character"
         quantifiers += token[1] is not None or token[0] in "*+?"
-        if token[0][0] == "[" and any(part[1] for part in _IN_SET.finditer(token[0], 1)):
+        if token[0][0] == "[" and any(part[1] for part in _SET_OPERATION.finditer(token[0], 1)):
             return r"a set holds [, &&, --, ~~ or ||, which other dialects take for an operation; write \[ and so on"
         if token[0] in "()":
             depth += 1 if token[0] == "(" else -1
@@ -154,5 +154,5 @@ def _refused(text: str) -> str:
     return "its repetitions multiply to too large a number" if repeats > MAX_REPEATS else ""
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return repr(text if len(text) <= 200 else text[:200] + "...")

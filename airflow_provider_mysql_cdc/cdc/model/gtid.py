@@ -12,15 +12,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from struct import Struct
 
-Interval = tuple[int, int]  # first, last + 1
+GtidInterval = tuple[int, int]  # first, last + 1
 Tsid = tuple[str, str]  # uuid, tag ("" for none)
-Intervals = tuple[Interval, ...]
+GtidIntervals = tuple[GtidInterval, ...]
 
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}")
 _INTERVAL = re.compile(r"([0-9]+)(?:-([0-9]+))?")
 _U64 = Struct("<Q")
-_PAIR = Struct("<QQ")
+_INTERVAL_STRUCT = Struct("<QQ")
 _TAGGED_FORMAT = 1
 
 
@@ -32,7 +32,7 @@ class GtidSet:
         sets: Disjoint, ordered intervals for each (uuid, tag).
     """
 
-    sets: Mapping[Tsid, Intervals] = field(default_factory=dict)
+    sets: Mapping[Tsid, GtidIntervals] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, text: str | None) -> GtidSet:
@@ -41,12 +41,12 @@ class GtidSet:
         Raises:
             ValueError: The text is not a GTID set.
         """
-        found: dict[Tsid, list[Interval]] = {}
+        intervals_by_tsid: dict[Tsid, list[GtidInterval]] = {}
         for part in (text or "").split(","):
             if part.strip():
                 for tsid, interval in _parse_part(part):
-                    found.setdefault(tsid, []).append(interval)
-        return cls._of(found)
+                    intervals_by_tsid.setdefault(tsid, []).append(interval)
+        return cls._from_intervals(intervals_by_tsid)
 
     @classmethod
     def decode(cls, data: bytes) -> GtidSet:
@@ -56,13 +56,13 @@ class GtidSet:
             ValueError: The bytes end early.
         """
         try:
-            return cls._of(_decode(data))
+            return cls._from_intervals(_decode(data))
         except (IndexError, ArithmeticError, UnicodeDecodeError) as error:
             raise ValueError("the binary GTID set is cut off or damaged") from error
 
     @classmethod
-    def _of(cls, found: Mapping[Tsid, Iterable[Interval]]) -> GtidSet:
-        merged = {tsid: _merge(intervals) for tsid, intervals in sorted(found.items())}
+    def _from_intervals(cls, intervals_by_tsid: Mapping[Tsid, Iterable[GtidInterval]]) -> GtidSet:
+        merged = {tsid: _merge(intervals) for tsid, intervals in sorted(intervals_by_tsid.items())}
         return cls({tsid: intervals for tsid, intervals in merged.items() if intervals})
 
     def __str__(self) -> str:
@@ -87,35 +87,35 @@ class GtidSet:
 
     def union(self, other: GtidSet) -> GtidSet:
         """Return all GTIDs of either set."""
-        both = {t: [*self.sets.get(t, ()), *other.sets.get(t, ())] for t in {**self.sets, **other.sets}}
-        return GtidSet._of(both)
+        combined = {t: [*self.sets.get(t, ()), *other.sets.get(t, ())] for t in {**self.sets, **other.sets}}
+        return GtidSet._from_intervals(combined)
 
     def subtract(self, other: GtidSet) -> GtidSet:
         """Return the GTIDs of this set that the other does not hold."""
-        return GtidSet._of({t: _subtract(own, other.sets.get(t, ())) for t, own in self.sets.items()})
+        return GtidSet._from_intervals({t: _subtract(own, other.sets.get(t, ())) for t, own in self.sets.items()})
 
     def contains(self, other: GtidSet | str) -> bool:
         """Return whether every GTID of the other set (or of a set's text) is in this one."""
-        wanted = GtidSet.parse(other) if isinstance(other, str) else other
-        return not wanted.subtract(self)
+        required = GtidSet.parse(other) if isinstance(other, str) else other
+        return not required.subtract(self)
 
-    def tagged(self) -> bool:
+    def has_tags(self) -> bool:
         """Return whether any GTID has a tag."""
         return any(tag for _, tag in self.sets)
 
     def encode(self) -> bytes:
         """Return the binary form; servers before 8.3 read it as long as no tag is used."""
-        tagged = self.tagged()
+        tagged = self.has_tags()
         count = len(self.sets)
         # The format number stands in the highest and, for tagged sets, again in the lowest byte of the count.
-        head = (_TAGGED_FORMAT << 56 | count << 8 | _TAGGED_FORMAT) if tagged else count
-        out = [_U64.pack(head)]
+        header = (_TAGGED_FORMAT << 56 | count << 8 | _TAGGED_FORMAT) if tagged else count
+        out = [_U64.pack(header)]
         for (uuid, tag), intervals in self.sets.items():
             out.append(bytes.fromhex(uuid.replace("-", "")))
             if tagged:
                 out += [bytes([len(tag) << 1]), tag.encode()]
             out.append(_U64.pack(len(intervals)))
-            out += [_PAIR.pack(a, b) for a, b in intervals]
+            out += [_INTERVAL_STRUCT.pack(a, b) for a, b in intervals]
         return b"".join(out)
 
 
@@ -126,15 +126,15 @@ class GtidTracker:
         start: Set executed before the first transaction; None when it is not known, then the result is not known.
     """
 
-    __slots__ = ("_known", "_sets")
+    __slots__ = ("_sets", "_start_known")
 
     def __init__(self, start: str | None) -> None:
-        self._known = start is not None
-        self._sets: dict[str, list[Interval]] = {}
+        self._start_known = start is not None
+        self._sets: dict[str, list[GtidInterval]] = {}
         for (uuid, tag), intervals in GtidSet.parse(start).sets.items():
             self._sets[f"{uuid}:{tag}" if tag else uuid] = list(intervals)
 
-    def add_run(self, uuid: str, first: int, end: int) -> None:
+    def add_range(self, uuid: str, first: int, end: int) -> None:
         """Add GTIDs that follow each other.
 
         Args:
@@ -166,22 +166,22 @@ class GtidTracker:
             self._insert(intervals, number)
 
     @staticmethod
-    def _insert(intervals: list[Interval], number: int) -> None:
-        at = bisect_right(intervals, (number, number + 1))
-        low = max(at - 1, 0)
-        intervals[low : at + 1] = _merge([*intervals[low : at + 1], (number, number + 1)])
+    def _insert(intervals: list[GtidInterval], number: int) -> None:
+        index = bisect_right(intervals, (number, number + 1))
+        low = max(index - 1, 0)
+        intervals[low : index + 1] = _merge([*intervals[low : index + 1], (number, number + 1)])
 
     def gtid_set(self) -> GtidSet:
         """Return the set as of now."""
-        split = {t: t.partition(":") for t in self._sets}
-        return GtidSet._of({(split[t][0], split[t][2]): intervals for t, intervals in self._sets.items()})
+        parts = {t: t.partition(":") for t in self._sets}
+        return GtidSet._from_intervals({(parts[t][0], parts[t][2]): intervals for t, intervals in self._sets.items()})
 
     def text(self) -> str | None:
         """Return the set's text, or None when the start was not known."""
-        return str(self.gtid_set()) if self._known else None
+        return str(self.gtid_set()) if self._start_known else None
 
 
-def _parse_part(part: str) -> Iterator[tuple[Tsid, Interval]]:
+def _parse_part(part: str) -> Iterator[tuple[Tsid, GtidInterval]]:
     uuid, *items = (item.strip().lower() for item in part.split(":"))
     if not _UUID.fullmatch(uuid) or not items:
         raise ValueError(f"not a GTID set: {part.strip()!r}")
@@ -203,8 +203,8 @@ def _parse_part(part: str) -> Iterator[tuple[Tsid, Interval]]:
         raise ValueError(f"not a GTID set, a tag without numbers: {part.strip()!r}")
 
 
-def _merge(intervals: Iterable[Interval]) -> Intervals:
-    out: list[Interval] = []
+def _merge(intervals: Iterable[GtidInterval]) -> GtidIntervals:
+    out: list[GtidInterval] = []
     for first, end in sorted(intervals):
         if out and first <= out[-1][1]:
             out[-1] = (out[-1][0], max(end, out[-1][1]))
@@ -213,21 +213,21 @@ def _merge(intervals: Iterable[Interval]) -> Intervals:
     return tuple(out)
 
 
-def _subtract(own: Intervals, other: Intervals) -> list[Interval]:
-    left = list(own)
+def _subtract(own: GtidIntervals, other: GtidIntervals) -> list[GtidInterval]:
+    remaining = list(own)
     for first, end in other:
-        cut: list[Interval] = []
-        for a, b in left:
-            cut += [(x, y) for x, y in ((a, min(b, first)), (max(a, end), b)) if x < y]
-        left = cut
-    return left
+        pieces: list[GtidInterval] = []
+        for a, b in remaining:
+            pieces += [(x, y) for x, y in ((a, min(b, first)), (max(a, end), b)) if x < y]
+        remaining = pieces
+    return remaining
 
 
-def _decode(data: bytes) -> dict[Tsid, list[Interval]]:
-    head = int.from_bytes(data[:8], "little")
-    tagged = head >> 56 == _TAGGED_FORMAT
-    count = head >> 8 & 0xFFFFFFFFFFFF if tagged else head
-    found: dict[Tsid, list[Interval]] = {}
+def _decode(data: bytes) -> dict[Tsid, list[GtidInterval]]:
+    header = int.from_bytes(data[:8], "little")
+    tagged = header >> 56 == _TAGGED_FORMAT
+    count = header >> 8 & 0xFFFFFFFFFFFF if tagged else header
+    intervals_by_tsid: dict[Tsid, list[GtidInterval]] = {}
     pos = 8
     for _ in range(count):
         uuid, tag = uuid_text(data[pos : pos + 16]), ""
@@ -240,16 +240,16 @@ def _decode(data: bytes) -> dict[Tsid, list[Interval]]:
             pos += 1 + length
         if pos + 8 > len(data):
             raise IndexError(pos)
-        intervals = int.from_bytes(data[pos : pos + 8], "little")
+        interval_count = int.from_bytes(data[pos : pos + 8], "little")
         pos += 8
-        if pos + 16 * intervals > len(data):
+        if pos + 16 * interval_count > len(data):
             raise IndexError(pos)
-        pairs: list[Interval] = [_PAIR.unpack_from(data, pos + 16 * i) for i in range(intervals)]
+        pairs: list[GtidInterval] = [_INTERVAL_STRUCT.unpack_from(data, pos + 16 * i) for i in range(interval_count)]
         if any(not 0 < first < end for first, end in pairs):
             raise ValueError("an interval of a binary GTID set is empty")
-        found[uuid, tag] = pairs
-        pos += 16 * intervals
-    return found
+        intervals_by_tsid[uuid, tag] = pairs
+        pos += 16 * interval_count
+    return intervals_by_tsid
 
 
 def require_tag(tag: str) -> None:

@@ -11,14 +11,14 @@ from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T", bound=Hashable)
-_VALUES = 1_024
+_MAX_VALUES = 1_024
 """Different values that are remembered."""
-_SEEN = 16_384
+_MAX_OBJECTS = 16_384
 """Objects that are remembered to be one of them."""
 
 
-class Alike(Generic[T]):
-    """Stand for all values that are equal to one; made by ``alike`` alone.
+class Interned(Generic[T]):
+    """Stand for all values that are equal to one; made by ``interned`` alone.
 
     Args:
         value: That value.
@@ -30,12 +30,12 @@ class Alike(Generic[T]):
         self.value = value
 
 
-_first = lru_cache(maxsize=_VALUES)(Alike)
+_interned_by_value = lru_cache(maxsize=_MAX_VALUES)(Interned)
 # By id: the object, which keeps the id from being another's, and what stands for it.
-_seen: dict[int, tuple[Any, Alike[Any]]] = {}
+_interned_by_id: dict[int, tuple[Any, Interned[Any]]] = {}
 
 
-def alike(value: T) -> Alike[T]:
+def interned(value: T) -> Interned[T]:
     """Return what stands for a value: the same object for equal ones, as long as it is remembered.
 
     Args:
@@ -44,11 +44,11 @@ def alike(value: T) -> Alike[T]:
     Raises:
         TypeError: It cannot be hashed.
     """
-    found = _seen.get(id(value))
-    if found is not None and found[0] is value:
-        return found[1]
-    made: Alike[T] = _first(value)
-    if len(_seen) >= _SEEN:
-        _seen.clear()
-    _seen[id(value)] = value, made
-    return made
+    cached = _interned_by_id.get(id(value))
+    if cached is not None and cached[0] is value:
+        return cached[1]
+    result: Interned[T] = _interned_by_value(value)
+    if len(_interned_by_id) >= _MAX_OBJECTS:
+        _interned_by_id.clear()
+    _interned_by_id[id(value)] = value, result
+    return result

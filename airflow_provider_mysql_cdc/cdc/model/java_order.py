@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-_FIRST_CAPACITY = 16
+_INITIAL_CAPACITY = 16
 
 
 def java_hash(text: str) -> int:
@@ -20,7 +20,7 @@ def java_hash(text: str) -> int:
     return value
 
 
-def java_order(text: str) -> bytes:
+def java_sort_key(text: str) -> bytes:
     """Return the key by which ``String.compareTo`` sorts: UTF-16 units, unlike Python's code points."""
     return text.encode("utf-16-be", "surrogatepass")
 
@@ -34,14 +34,14 @@ def hash_set_order(texts: Iterable[str]) -> list[str]:
         texts: The elements.
     """
     distinct = list(dict.fromkeys(texts))
-    return _bucket_order(distinct, _FIRST_CAPACITY)
+    return _bucket_order(distinct, _INITIAL_CAPACITY)
 
 
 def _bucket_order(keys: list[str], capacity: int) -> list[str]:
     while len(keys) > capacity * 0.75:
         capacity *= 2
-    spread = {t: (h := java_hash(t)) ^ h >> 16 for t in keys}
-    return sorted(keys, key=lambda t: spread[t] & capacity - 1)
+    spread_hashes = {t: (h := java_hash(t)) ^ h >> 16 for t in keys}
+    return sorted(keys, key=lambda t: spread_hashes[t] & capacity - 1)
 
 
 def hash_map_order(copied: Iterable[str], added: Iterable[str]) -> list[str]:
@@ -55,7 +55,7 @@ def hash_map_order(copied: Iterable[str], added: Iterable[str]) -> list[str]:
     """
     first = list(dict.fromkeys(copied))
     keys = list(dict.fromkeys([*first, *added]))
-    capacity = _FIRST_CAPACITY
+    capacity = _INITIAL_CAPACITY
     if first:
         capacity = 1
         while capacity < int(len(first) / 0.75 + 1):

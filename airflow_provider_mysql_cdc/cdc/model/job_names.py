@@ -5,5 +5,5 @@ from __future__ import annotations
 SPEC_FILE = "job-spec.json"
 KEY_VARIABLE = "SPARK_MYSQL_CDC_KEY"
 """Variable with the key of a sealed spec; nothing secret without the file."""
-CREDENTIAL = "mysql-cdc.job-key"
+YARN_CREDENTIAL = "mysql-cdc.job-key"
 """Name of the key among an application's credentials on YARN."""

@@ -38,25 +38,25 @@ class NativeCounts:
         Args:
             before: The earlier count.
         """
-        more = {reason: n - before.declined.get(reason, 0) for reason, n in self.declined.items()}
-        return NativeCounts(self.rows - before.rows, {reason: n for reason, n in more.items() if n})
+        declined = {reason: n - before.declined.get(reason, 0) for reason, n in self.declined.items()}
+        return NativeCounts(self.rows - before.rows, {reason: n for reason, n in declined.items() if n})
 
     def members(self) -> dict[str, Any]:
         """Return members of a JSON object; none where there is nothing to tell."""
-        found = {"native_rows": self.rows, "native_declined": dict(self.declined)}
-        return {name: value for name, value in found.items() if value}
+        counts = {"native_rows": self.rows, "native_declined": dict(self.declined)}
+        return {name: value for name, value in counts.items() if value}
 
     @classmethod
-    def of_members(cls, given: Members) -> NativeCounts:
+    def from_members(cls, record: Members) -> NativeCounts:
         """Read what ``members`` returned.
 
         Args:
-            given: The object that they are part of.
+            record: The object that they are part of.
 
         Raises:
             DamagedRecordError: They are something else.
         """
-        return cls(given.whole("native_rows", 0), given.each("native_declined", Members.whole))
+        return cls(record.integer("native_rows", 0), record.each_member("native_declined", Members.integer))
 
     def text(self) -> str:
         """Return what the job's log says of them; empty where there is nothing to tell."""
@@ -64,5 +64,5 @@ class NativeCounts:
             return ""
         events = sum(self.declined.values())
         reasons = ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in sorted(self.declined.items()))
-        left = f", {events:,} row events left to Python ({reasons})" if events else ""
-        return f"the native kernel decoded {self.rows:,} rows{left}"
+        declined_text = f", {events:,} row events left to Python ({reasons})" if events else ""
+        return f"the native kernel decoded {self.rows:,} rows{declined_text}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.errors import StateError
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 
 _FILE = re.compile(r"[^\x00]{1,500}\.[0-9]{1,18}")
 
@@ -23,7 +23,7 @@ def file_number(name: str) -> int:
     return int(name.rpartition(".")[2])
 
 
-def same_origin(a: str | None, b: str | None) -> bool:
+def same_fingerprint(a: str | None, b: str | None) -> bool:
     """Return whether two fingerprints of a binlog file can be of one file; one that is not known contradicts nothing.
 
     A fingerprint (``binlog.file_fingerprint``) grows by one part when the file gets its first transaction, so the
@@ -32,32 +32,32 @@ def same_origin(a: str | None, b: str | None) -> bool:
     return a is None or b is None or all(x == y for x, y in zip(a.split("."), b.split("."), strict=False))
 
 
-def binlog_file(given: Members, name: str) -> str:
+def binlog_file(record: Members, name: str) -> str:
     """Return a member that names a binlog file.
 
     Args:
-        given: The members of a stored record.
+        record: The members of a stored record.
         name: The member.
 
     Raises:
         DamagedRecordError: It does not end in a number.
     """
-    file = given.text(name)
+    file = record.text(name)
     if not _FILE.fullmatch(file):
-        raise given.refuse(name, "a binlog file, as in binlog.000001")
+        raise record.member_error(name, "a binlog file, as in binlog.000001")
     return file
 
 
 # One transaction's GTID, as in the history's record of a statement: each has another.
-_ONE_GTID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[1-9][0-9]{0,17}")
+_SINGLE_GTID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}:[1-9][0-9]{0,17}")
 
 
 def _is_gtid_set(text: str) -> bool:
-    return _ONE_GTID.fullmatch(text) is not None or _is_any_gtid_set(text)
+    return _SINGLE_GTID.fullmatch(text) is not None or _parses_as_gtid_set(text)
 
 
 @lru_cache(maxsize=256)
-def _is_any_gtid_set(text: str) -> bool:
+def _parses_as_gtid_set(text: str) -> bool:
     try:
         GtidSet.parse(text)
     except ValueError:
@@ -85,10 +85,12 @@ class BinlogOffset:
     origin: str | None = None
 
     def key(self) -> tuple[int, int]:
-        """Return (file number, position); only ``order`` and its kin may compare it, which ask whose it is."""
+        """Return (file number, position); only ``compare_offsets`` and its kin may compare it, which ask whose it
+        is.
+        """
         return file_number(self.file), self.pos
 
-    def at(self, file: str, pos: int, gtids: str | None = None) -> BinlogOffset:
+    def with_position(self, file: str, pos: int, gtids: str | None = None) -> BinlogOffset:
         """Return this offset moved to another place of the same server."""
         return replace(self, file=file, pos=pos, gtids=gtids, origin=self.origin if file == self.file else None)
 
@@ -103,8 +105,8 @@ class BinlogOffset:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        known = {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
-        return known if self.origin is None else {**known, "origin": self.origin}
+        data = {"file": self.file, "pos": self.pos, "gtids": self.gtids, "server_uuid": self.server_uuid}
+        return data if self.origin is None else {**data, "origin": self.origin}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> BinlogOffset:
@@ -113,12 +115,12 @@ class BinlogOffset:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        gtids = given.text_or_none("gtids")
+        record = as_members(data)
+        gtids = record.text_or_none("gtids")
         if gtids is not None and not _is_gtid_set(gtids):
-            raise given.refuse("gtids", "a GTID set")
-        server, origin = given.text_or_none("server_uuid"), given.text_or_none("origin")
-        return cls(binlog_file(given, "file"), given.whole("pos"), gtids, server, origin)
+            raise record.member_error("gtids", "a GTID set")
+        server, origin = record.text_or_none("server_uuid"), record.text_or_none("origin")
+        return cls(binlog_file(record, "file"), record.integer("pos"), gtids, server, origin)
 
     def __str__(self) -> str:
         return f"{self.file}:{self.pos}"
@@ -132,39 +134,39 @@ def comparable(a: BinlogOffset, b: BinlogOffset) -> bool:
     """
     if a.server_uuid and b.server_uuid and a.server_uuid.lower() != b.server_uuid.lower():
         return False
-    return a.file != b.file or same_origin(a.origin, b.origin)
+    return a.file != b.file or same_fingerprint(a.origin, b.origin)
 
 
-def order(a: BinlogOffset, b: BinlogOffset) -> int:
+def compare_offsets(a: BinlogOffset, b: BinlogOffset) -> int:
     """Return -1, 0 or 1: whether ``a`` lies before ``b``, at the same place, or behind it.
 
     Raises:
         StateError: They stand in different binlogs, where file and position mean nothing to each other.
     """
     if not comparable(a, b):
-        other = a.server_uuid and b.server_uuid and a.server_uuid.lower() != b.server_uuid.lower()
+        other_server = a.server_uuid and b.server_uuid and a.server_uuid.lower() != b.server_uuid.lower()
         raise StateError(
             "two binlog positions of different origin cannot be compared",
             where=f"{a} and {b}",
             why=f"one was read on server {a.server_uuid}, the other on {b.server_uuid}"
-            if other
+            if other_server
             else f"the files of that name are different ones ({a.origin} and {b.origin}): the binary logs were reset",
             remedy="connect to the server of the first position; or give it up (DAG mysql_cdc_reset_offset)",
         )
-    here, there = a.key(), b.key()
-    return (here > there) - (here < there)
+    a_key, b_key = a.key(), b.key()
+    return (a_key > b_key) - (a_key < b_key)
 
 
-def lowest(offsets: Iterable[BinlogOffset]) -> BinlogOffset:
+def earliest_offset(offsets: Iterable[BinlogOffset]) -> BinlogOffset:
     """Return the first of some offsets of one binlog.
 
     Raises:
-        StateError: See ``order``.
+        StateError: See ``compare_offsets``.
     """
-    return min(offsets, key=cmp_to_key(order))
+    return min(offsets, key=cmp_to_key(compare_offsets))
 
 
-def same_place(a: BinlogOffset | None, b: BinlogOffset | None) -> bool:
+def same_position(a: BinlogOffset | None, b: BinlogOffset | None) -> bool:
     """Return whether two offsets stand at the same place.
 
     On different servers the GTID sets decide. After a reset of one server they decide nothing: GTIDs come again too.
@@ -182,7 +184,7 @@ def moves_back(old: BinlogOffset | None, new: BinlogOffset) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Reached:
+class ResumePosition:
     """Say how far a writer got: a boundary, and how much of the transaction after it.
 
     Args:
@@ -202,12 +204,12 @@ class Reached:
         return {**self.offset.to_json(), "event": self.events, "statement": self.statements, "row": 0}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any] | Members) -> Reached:
+    def from_json(cls, data: Mapping[str, Any] | Members) -> ResumePosition:
         """Read what ``to_json`` wrote; a place behind rows lies behind BEGIN and CREATE, should it not say so.
 
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        events = given.whole("event", 0)
-        return cls(BinlogOffset.from_json(given), events, given.whole("statement", 2 if events else 0))
+        record = as_members(data)
+        events = record.integer("event", 0)
+        return cls(BinlogOffset.from_json(record), events, record.integer("statement", 2 if events else 0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-NAMES = ("default", "table", "index-value", "columns", "ts")
+DISPATCHER_NAMES = ("default", "table", "index-value", "columns", "ts")
 """Known dispatchers; ``ticdc.partition_dispatcher`` says what each does."""
 
 
@@ -13,7 +13,7 @@ class PartitionRule:
     """Say how rows are spread over partitions.
 
     Args:
-        name: One of ``NAMES``.
+        name: One of ``DISPATCHER_NAMES``.
         index: Name of the unique index for ``index-value``; empty for the key.
         columns: Names of the columns for ``columns``.
     """

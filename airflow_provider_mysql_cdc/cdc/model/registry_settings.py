@@ -92,8 +92,8 @@ class RegistrySettings:
     normalize: bool = False
     guids_for: str = ""
 
-    def longest_s(self) -> float:
+    def max_request_s(self) -> float:
         """Return the longest time in seconds that one request takes, with all that is tried again."""
-        waits = sum(min(self.retry_wait_ms << n, self.retry_max_wait_ms) for n in range(self.retries)) / 1000
+        backoff_s = sum(min(self.retry_wait_ms << n, self.retry_max_wait_ms) for n in range(self.retries)) / 1000
         requests = len(self.url.split(",")) + (self.oauth is not None)
-        return requests * (self.timeout_s * (self.retries + 1) + waits)
+        return requests * (self.timeout_s * (self.retries + 1) + backoff_s)

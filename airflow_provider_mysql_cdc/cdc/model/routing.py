@@ -31,13 +31,13 @@ class Rewrite:
 
         ``replaceFirst`` searches anew, so its match may be shorter than the whole name; the rest then stays.
         """
-        if self.pattern.fullmatch(name) is None or (found := self.pattern.search(name)) is None:
+        if self.pattern.fullmatch(name) is None or (match := self.pattern.search(name)) is None:
             return None
-        made = "".join(part if isinstance(part, str) else found[part] or "" for part in self.parts)
-        return name[: found.start()] + made + name[found.end() :]
+        replaced = "".join(part if isinstance(part, str) else match[part] or "" for part in self.parts)
+        return name[: match.start()] + replaced + name[match.end() :]
 
 
-def replacement(text: str, pattern: Expression) -> tuple[str | int, ...]:
+def parse_replacement(text: str, pattern: Expression) -> tuple[str | int, ...]:
     r"""Return the parts of a Java replacement: ``$1`` and ``${name}`` are groups, a backslash quotes a character.
 
     Args:
@@ -58,19 +58,19 @@ def replacement(text: str, pattern: Expression) -> tuple[str | int, ...]:
             parts.append(text[i])
             i += 1
         elif char == "$":
-            group, i = _group(text, i, pattern)
+            group, i = _group_reference(text, i, pattern)
             parts.append(group)
         else:
             parts.append(char)
     return tuple(parts)
 
 
-def _group(text: str, i: int, pattern: Expression) -> tuple[int, int]:
+def _group_reference(text: str, i: int, pattern: Expression) -> tuple[int, int]:
     """Return the number of the group that a dollar refers to, and the index behind the reference."""
-    if (named := _GROUP_NAME.match(text, i)) is not None:
-        if named[1] not in pattern.groupindex:
-            raise ValueError(f"refers to the group {named[1]!r}, which the expression does not have")
-        return pattern.groupindex[named[1]], named.end()
+    if (match := _GROUP_NAME.match(text, i)) is not None:
+        if match[1] not in pattern.groupindex:
+            raise ValueError(f"refers to the group {match[1]!r}, which the expression does not have")
+        return pattern.groupindex[match[1]], match.end()
     if i == len(text) or text[i] not in "0123456789":
         raise ValueError(r"has a dollar without the number of a group; write \$ for the character")
     group = int(text[i])
@@ -85,20 +85,20 @@ def _group(text: str, i: int, pattern: Expression) -> tuple[int, int]:
 
 
 @dataclass(frozen=True, slots=True)
-class LogicalTable:
+class LogicalTableOptions:
     """Say what ``ByLogicalTableRouter`` changes beside the topic.
 
     Args:
         key_field: Name of the field that keys get, or None (``key.enforce.uniqueness=false``).
         identifier: Makes the field's value of the old topic name; the name itself where it does not match.
         adjustment: Its ``schema.name.adjustment.mode``.
-        keep_digit: Whether Avro names keep a leading digit behind its underscore; in contract 1.9 they do not.
+        keep_leading_digit: Whether Avro names keep a leading digit behind its underscore; in contract 1.9 they do not.
     """
 
     key_field: str | None
     identifier: Rewrite | None = None
     adjustment: str = "none"
-    keep_digit: bool = True
+    keep_leading_digit: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,23 +111,25 @@ class Router:
     """
 
     rewrite: Rewrite
-    logical: LogicalTable | None = None
+    logical: LogicalTableOptions | None = None
 
-    def apply(self, to: Destination) -> Destination:
+    def apply(self, destination: Destination) -> Destination:
         """Return where the records of a destination go behind this router."""
-        topic = self.rewrite(to.topic)
+        topic = self.rewrite(destination.topic)
         if topic is None:
-            return to
+            return destination
         if self.logical is None:
-            return Destination(topic, to.key_name, to.value_name, to.envelope_name, to.key_fields)
+            return Destination(
+                topic, destination.key_name, destination.value_name, destination.envelope_name, destination.key_fields
+            )
         if not topic:
-            return to
-        logical, key_fields = self.logical, to.key_fields
+            return destination
+        logical, key_fields = self.logical, destination.key_fields
         if logical.key_field is not None:
-            old = logical.identifier(to.topic) if logical.identifier is not None else None
-            key_fields = (*key_fields, (logical.key_field, to.topic if old is None else old))
+            key_value = logical.identifier(destination.topic) if logical.identifier is not None else None
+            key_fields = (*key_fields, (logical.key_field, destination.topic if key_value is None else key_value))
         key, value, envelope = (
-            avro_names.schema_name(f"{topic}.{part}", logical.adjustment, keep_digit=logical.keep_digit)
+            avro_names.schema_name(f"{topic}.{part}", logical.adjustment, keep_leading_digit=logical.keep_leading_digit)
             for part in ("Key", "Value", "Envelope")
         )
         return Destination(topic, key, value, envelope, key_fields)
@@ -153,12 +155,12 @@ class Destination:
 
     def schema_names(self) -> dict[str, str]:
         """Return the names of changed schemas by part (``Key``, ``Value``, ``Envelope``)."""
-        found = {"Key": self.key_name, "Value": self.value_name, "Envelope": self.envelope_name}
-        return {part: name for part, name in found.items() if name is not None}
+        names = {"Key": self.key_name, "Value": self.value_name, "Envelope": self.envelope_name}
+        return {part: name for part, name in names.items() if name is not None}
 
 
 @dataclass(frozen=True, slots=True)
-class Transforms:
+class TopicTransforms:
     """Hold the transforms of a configuration.
 
     Args:
@@ -175,7 +177,7 @@ class Transforms:
         Args:
             topic: Its name before all transforms.
         """
-        to = Destination(topic)
+        destination = Destination(topic)
         for router in self.routers:
-            to = router.apply(to)
-        return to
+            destination = router.apply(destination)
+        return destination

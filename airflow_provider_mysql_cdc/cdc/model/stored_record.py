@@ -19,12 +19,12 @@ from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 T = TypeVar("T")
 
 INT64_MAX = 2**63 - 1
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _REQUIRED: Any = object()
-_SHOWN = 60
+_MAX_SHOWN = 60
 
 
-def damaged(why: str, where: str = "") -> DamagedRecordError:
+def damaged_record(why: str, where: str = "") -> DamagedRecordError:
     """Return the error of a record that cannot be read.
 
     Args:
@@ -41,7 +41,7 @@ def damaged(why: str, where: str = "") -> DamagedRecordError:
 
 
 @contextmanager
-def stored_at(where: str) -> Iterator[None]:
+def record_location(where: str) -> Iterator[None]:
     """Say where a record stands that is read inside.
 
     Args:
@@ -53,10 +53,10 @@ def stored_at(where: str) -> Iterator[None]:
     try:
         yield
     except DamagedRecordError as error:
-        raise damaged(error.why, error.where or where) from error
+        raise damaged_record(error.why, error.where or where) from error
 
 
-def parse(text: str | bytes, where: str = "") -> Any:
+def parse_json(text: str | bytes, where: str = "") -> Any:
     """Return the value of a JSON text.
 
     Args:
@@ -74,9 +74,9 @@ def parse(text: str | bytes, where: str = "") -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise damaged(f"it is not JSON: {error}", where) from None
+        raise damaged_record(f"it is not JSON: {error}", where) from None
     except RecursionError:
-        raise damaged("it is nested too deeply", where) from None
+        raise damaged_record("it is nested too deeply", where) from None
 
 
 class Members:
@@ -97,13 +97,13 @@ class Members:
 
     def __init__(self, data: object, path: str = "") -> None:
         if type(data) is not dict and not isinstance(data, Mapping):
-            raise damaged(f"{path or 'it'} is not a JSON object: {_show(data)}")
+            raise damaged_record(f"{path or 'it'} is not a JSON object: {_describe(data)}")
         self._data, self._path = data, path
 
     def __contains__(self, name: str) -> bool:
         return name in self._data
 
-    def refuse(self, name: str, expected: str) -> DamagedRecordError:
+    def member_error(self, name: str, expected: str) -> DamagedRecordError:
         """Return the error for a member.
 
         Args:
@@ -111,8 +111,8 @@ class Members:
             expected: What it should be.
         """
         if name not in self._data:
-            return damaged(f"{self.path(name)} must be there, and is missing")
-        return damaged(f"{self.path(name)} must be {expected}, and is {_show(self._data[name])}")
+            return damaged_record(f"{self.path(name)} must be there, and is missing")
+        return damaged_record(f"{self.path(name)} must be {expected}, and is {_describe(self._data[name])}")
 
     def path(self, name: str) -> str:
         """Return the path of a member."""
@@ -123,66 +123,66 @@ class Members:
         if name in self._data:
             return self._data[name]
         if default is _REQUIRED:
-            raise self.refuse(name, "there")
+            raise self.member_error(name, "there")
         return default
 
     def text(self, name: str, default: str = _REQUIRED) -> str:
         """Return a text; one that UTF-8 cannot write is refused."""
         value: Any = self._data.get(name, default)
         if not is_text(value):
-            raise self.refuse(name, "a text")
+            raise self.member_error(name, "a text")
         return value if type(value) is str else str(value)
 
     def text_or_none(self, name: str) -> str | None:
         """Return a text, or None when it is missing or null."""
         return None if self._data.get(name) is None else self.text(name)
 
-    def whole(self, name: str, default: int = _REQUIRED, *, low: int = 0, high: int = INT64_MAX) -> int:
+    def integer(self, name: str, default: int = _REQUIRED, *, low: int = 0, high: int = INT64_MAX) -> int:
         """Return a whole number from ``low`` to ``high``, both included."""
         value: Any = self._data.get(name, default)
         if type(value) is int and low <= value <= high:
             return value
-        if not is_whole(value) or not low <= value <= high:
-            raise self.refuse(name, f"a whole number from {low} to {high}")
+        if not is_integer(value) or not low <= value <= high:
+            raise self.member_error(name, f"a whole number from {low} to {high}")
         return int(value)
 
-    def whole_or_none(self, name: str) -> int | None:
+    def integer_or_none(self, name: str) -> int | None:
         """Return a whole number from 0, or None when it is missing or null."""
-        return None if self._data.get(name) is None else self.whole(name)
+        return None if self._data.get(name) is None else self.integer(name)
 
     def flag(self, name: str, default: bool = _REQUIRED) -> bool:
         """Return true or false."""
         value: Any = self.value(name, default)
         if not isinstance(value, bool):
-            raise self.refuse(name, "true or false")
+            raise self.member_error(name, "true or false")
         return value
 
     def one_of(self, name: str, choices: Collection[str], default: str = _REQUIRED) -> str:
         """Return one of some texts."""
         value: Any = self.value(name, default)
         if not isinstance(value, str) or value not in choices:
-            raise self.refuse(name, f"one of {', '.join(choices)}")
+            raise self.member_error(name, f"one of {', '.join(choices)}")
         return value
 
     def number(self, name: str, default: float = _REQUIRED) -> float:
         """Return a number that is not negative."""
         value: Any = self.value(name, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 2**53:
-            raise self.refuse(name, "a number")
+            raise self.member_error(name, "a number")
         return float(value)
 
     def values(self, name: str, default: tuple[Any, ...] = _REQUIRED) -> tuple[Any, ...]:
         """Return the elements of a list as they are."""
         value: Any = self.value(name, default)
         if not isinstance(value, (list, tuple)):
-            raise self.refuse(name, "a list")
+            raise self.member_error(name, "a list")
         return tuple(value)
 
     def texts(self, name: str, default: tuple[str, ...] = _REQUIRED) -> tuple[str, ...]:
         """Return a list of texts."""
         values = self.values(name, default)
         if not all(map(is_text, values)):
-            raise self.refuse(name, "a list of texts")
+            raise self.member_error(name, "a list of texts")
         return values
 
     def object(self, name: str, default: Mapping[str, Any] = _REQUIRED) -> Members:
@@ -193,7 +193,7 @@ class Members:
         """Return the members of each object of a list."""
         return tuple(Members(v, f"{self.path(name)}[{i}]") for i, v in enumerate(self.values(name, default)))
 
-    def each(self, name: str, read: Callable[[Members, str], T]) -> dict[str, T]:
+    def each_member(self, name: str, read: Callable[[Members, str], T]) -> dict[str, T]:
         """Return what is read of each member of an object, none when it is missing.
 
         Args:
@@ -210,11 +210,11 @@ class Members:
     def names(self) -> tuple[str, ...]:
         """Return the names of all members."""
         if not all(map(is_text, self._data)):
-            raise damaged(f"{self._path or 'it'} has a member whose name is no text")
+            raise damaged_record(f"{self._path or 'it'} has a member whose name is no text")
         return tuple(self._data)
 
 
-def members(data: Mapping[str, Any] | Members) -> Members:
+def as_members(data: Mapping[str, Any] | Members) -> Members:
     """Return the members of an object, or the members given."""
     return data if isinstance(data, Members) else Members(data)
 
@@ -225,15 +225,15 @@ def is_text(value: object) -> bool:
         return False
     if value.isascii():
         return True
-    return _HALF.search(value) is None
+    return _SURROGATE.search(value) is None
 
 
-def is_whole(value: object) -> bool:
+def is_integer(value: object) -> bool:
     """Return whether a value is a whole number; true and false are none."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _show(value: object) -> str:
+def _describe(value: object) -> str:
     """Return a short form of a value for a message."""
     if isinstance(value, Mapping):
         return "an object"
@@ -241,4 +241,4 @@ def _show(value: object) -> str:
         return f"a list of {len(value)}"
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) > INT64_MAX:
         return "a number out of all bounds"
-    return repr(value if not isinstance(value, str) else value[:_SHOWN])
+    return repr(value if not isinstance(value, str) else value[:_MAX_SHOWN])

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote
 
-_PLAIN = re.compile("[A-Za-z0-9_~-]*")
+_UNRESERVED = re.compile("[A-Za-z0-9_~-]*")
 # Names of types (Column.type_name) that are treated alike; the four of a kind by size.
-TEXTS = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
-BLOBS = ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
-CHARACTER_TYPES = ("CHAR", "VARCHAR", *TEXTS)
-BINARY_TYPES = ("BINARY", "VARBINARY", *BLOBS)
+TEXT_FAMILY = ("TINYTEXT", "TEXT", "MEDIUMTEXT", "LONGTEXT")
+BLOB_FAMILY = ("TINYBLOB", "BLOB", "MEDIUMBLOB", "LONGBLOB")
+CHARACTER_TYPES = ("CHAR", "VARCHAR", *TEXT_FAMILY)
+BINARY_TYPES = ("BINARY", "VARBINARY", *BLOB_FAMILY)
 COLLATED_TYPES = (*CHARACTER_TYPES, "ENUM", "SET")
 """Types that have a character set."""
 
@@ -42,15 +42,15 @@ class TableId:
 
     def path(self) -> str:
         """Return ``db.table`` percent-encoded: the last part of the table's URI, in which one dot separates both."""
-        return f"{_encoded(self.db)}.{_encoded(self.table)}"
+        return f"{_percent_encode(self.db)}.{_percent_encode(self.table)}"
 
     def debezium_id(self) -> str:
         """Return ``"db"."table"``, the id of a table change (SCH-39)."""
         return f'"{self.db}"."{self.table}"'
 
 
-def _encoded(name: str) -> str:
-    return name if _PLAIN.fullmatch(name) else quote(name, safe="").replace(".", "%2E")
+def _percent_encode(name: str) -> str:
+    return name if _UNRESERVED.fullmatch(name) else quote(name, safe="").replace(".", "%2E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Index:
+class UniqueIndex:
     """Describe a unique index.
 
     Args:
@@ -141,7 +141,7 @@ class Table:
     id: TableId
     columns: tuple[Column, ...]
     primary_key: tuple[str, ...] = ()
-    unique_keys: tuple[Index, ...] = ()
+    unique_keys: tuple[UniqueIndex, ...] = ()
     charset: str | None = None
     collation: str | None = None
     comment: str | None = None
@@ -149,10 +149,10 @@ class Table:
 
     def column(self, name: str) -> Column | None:
         """Return the column of that name (MySQL compares column names without case), or None."""
-        wanted = name.lower()
-        return next((c for c in self.columns if c.name.lower() == wanted), None)
+        lower_name = name.lower()
+        return next((c for c in self.columns if c.name.lower() == lower_name), None)
 
-    def named(self, table_id: TableId) -> Table:
+    def with_id(self, table_id: TableId) -> Table:
         """Return the table under another name; ``dataclasses.replace`` takes four times as long.
 
         Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.model.offset import binlog_file
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +37,8 @@ class PreparedXa:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        return cls(given.text("xid"), binlog_file(given, "file"), given.whole("start"), given.whole("end"))
+        record = as_members(data)
+        return cls(record.text("xid"), binlog_file(record, "file"), record.integer("start"), record.integer("end"))
 
     def __str__(self) -> str:
         return f"{self.xid} at {self.file}:{self.start}"

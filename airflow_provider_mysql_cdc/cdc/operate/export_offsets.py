@@ -11,24 +11,24 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, PastOffset, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
 from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, NoOffsetError, StateError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, stored_at
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, record_location
 
-FORM = "mysql-cdc-offsets"
-VERSION = 1
-HISTORY = 1000
+DOCUMENT_FORMAT = "mysql-cdc-offsets"
+DOCUMENT_VERSION = 1
+MAX_EXPORTED_OFFSETS = 1000
 """Past offsets written out."""
 
 
 @runtime_checkable
-class KeepsHistory(Protocol):
+class OffsetHistoryStore(Protocol):
     """A store that keeps offsets beside the state."""
 
     def history(self, limit: int = 100) -> list[PastOffset]:
@@ -39,7 +39,7 @@ class KeepsHistory(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class OffsetsDocument:
     """Hold what a document says.
 
     Args:
@@ -60,13 +60,13 @@ def past_offsets(store: OffsetStore, limit: int = 100) -> list[PastOffset]:
         store: The store.
         limit: Most offsets to return.
     """
-    if isinstance(store, KeepsHistory):
+    if isinstance(store, OffsetHistoryStore):
         return store.history(limit)
     state = store.load()
     return list(reversed(state.history))[:limit] if state else []
 
 
-def document(store: OffsetStore, prefix: str) -> dict[str, Any]:
+def export_document(store: OffsetStore, prefix: str) -> dict[str, Any]:
     """Return what a store holds as plain JSON.
 
     Args:
@@ -85,17 +85,17 @@ def document(store: OffsetStore, prefix: str) -> dict[str, Any]:
             remedy="name the store that the DAGs use; if it was lost, the next run restores it from the ledger",
         )
     return {
-        "form": FORM,
-        "version": VERSION,
+        "form": DOCUMENT_FORMAT,
+        "version": DOCUMENT_VERSION,
         "topic.prefix": prefix,
         "written_ms": time.time_ns() // 1_000_000,
         "state": state.to_json(),
-        "history": [past.to_json() for past in reversed(past_offsets(store, HISTORY))],
+        "history": [past.to_json() for past in reversed(past_offsets(store, MAX_EXPORTED_OFFSETS))],
     }
 
 
-def read_document(data: Mapping[str, Any], where: str = "document") -> Carried:
-    """Read what ``document`` returned.
+def read_document(data: Mapping[str, Any], where: str = "document") -> OffsetsDocument:
+    """Read what ``export_document`` returned.
 
     Args:
         data: The document.
@@ -105,32 +105,34 @@ def read_document(data: Mapping[str, Any], where: str = "document") -> Carried:
         ConfigError: It is something else.
         StateError: A newer version of this package wrote it, or it is damaged.
     """
-    if not isinstance(data, Mapping) or data.get("form") != FORM:
+    if not isinstance(data, Mapping) or data.get("form") != DOCUMENT_FORMAT:
         raise ConfigError(
             "this is no document of offsets", where=where, remedy="give what mysql-cdc offsets export wrote"
         )
-    if data.get("version") != VERSION:
+    if data.get("version") != DOCUMENT_VERSION:
         raise StateError(
             "the document was written by another version of this package",
             where=where,
-            why=f"its form is version {data.get('version')}; this package knows {VERSION}",
+            why=f"its form is version {data.get('version')}; this package knows {DOCUMENT_VERSION}",
             remedy="install that version here",
         )
-    with stored_at(where):
-        given = Members(data)
-        history = tuple(PastOffset.from_json(past) for past in given.objects("history", ()))
-        return Carried(given.text("topic.prefix"), StoredState.from_json(given.value("state"), where), history)
+    with record_location(where):
+        members = Members(data)
+        history = tuple(PastOffset.from_json(past) for past in members.objects("history", ()))
+        return OffsetsDocument(
+            members.text("topic.prefix"), StoredState.from_json(members.value("state"), where), history
+        )
 
 
-def bring_in(
-    cfg: ConnectorConfig, store: OffsetStore, carried: Carried, owner: str, log: Log, *, replace: bool = False
+def import_offsets(
+    cfg: ConnectorConfig, store: OffsetStore, imported: OffsetsDocument, owner: str, log: Log, *, replace: bool = False
 ) -> StoredState:
     """Store what a document says, as far as the ledger confirms it.
 
     Args:
         cfg: The connector's configuration.
         store: Where it goes.
-        carried: The document.
+        imported: The document.
         owner: Who does it, in the form ``dag_id/run_id/task_id/map_index``.
         log: Takes one line of text.
         replace: Whether it may take the place of a state that is there already.
@@ -145,23 +147,23 @@ def bring_in(
         RunInProgressError: A run is at work.
         OffsetConflictError: The store was changed at the same time.
     """
-    if carried.prefix != cfg.topic_prefix:
+    if imported.prefix != cfg.topic_prefix:
         raise ConfigError(
             "the document is of another stream",
-            where=f"topic.prefix={carried.prefix}",
+            where=f"topic.prefix={imported.prefix}",
             why=f"the configuration's is {cfg.topic_prefix}",
             remedy="name the connection of that stream",
         )
-    with run_lock.held(cfg.connection_settings(), cfg.topic_prefix, owner) as lock:
-        present = store.load()
-        if present is not None and not replace:
+    with run_lock.hold_run_lock(cfg.connection_settings(), cfg.topic_prefix, owner) as lock:
+        existing = store.load()
+        if existing is not None and not replace:
             raise StateError(
                 "the store holds an offset already",
-                where=f"topic.prefix={cfg.topic_prefix}, offset {present.committed}, epoch {present.epoch}",
+                where=f"topic.prefix={cfg.topic_prefix}, offset {existing.committed}, epoch {existing.epoch}",
                 remedy="nothing has to be brought in when the DAGs run on it; otherwise say --replace",
             )
-        ledger = read_as_planner(wiring.ledger(cfg), known=carried.state.committed is not None)
-        result = reconcile(carried.state, ledger, at_ms=time.time_ns() // 1_000_000)
+        ledger = read_as_planner(kafka_clients.ledger(cfg), expect_plan=imported.state.committed is not None)
+        result = reconcile(imported.state, ledger, at_ms=time.time_ns() // 1_000_000)
         log(f"document and ledger: {result.action}: {result.reason}")
         if result.action == "fresh":
             raise StateError(
@@ -170,8 +172,8 @@ def bring_in(
                 remedy="take a snapshot; there is nothing to carry",
             )
         lock.require()
-        stored = store.save(result.state, present)
-    if isinstance(store, KeepsHistory):
-        log(f"{store.remember(carried.history)} offset(s) added to the history")
+        stored = store.save(result.state, existing)
+    if isinstance(store, OffsetHistoryStore):
+        log(f"{store.remember(imported.history)} offset(s) added to the history")
     log(f"stored offset {stored.committed}, epoch {stored.epoch}")
     return stored

@@ -13,23 +13,24 @@ from functools import partial
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
-from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_known
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import RUN_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_presence import read_existing
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciled, reconcile
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import RUN_KEY, RunTally, counted, of_run, teller
+from airflow_provider_mysql_cdc.cdc.commit.reconcile import Reconciliation, reconcile
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import RunTally, current_tally, reported_by, tally_of_run
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.batch_planner import dealt
+from airflow_provider_mysql_cdc.cdc.drain.batch_planner import with_assignments
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,
     ConfigError,
     from_json,
 )
 from airflow_provider_mysql_cdc.cdc.faults import fault_point
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.job_error import told
+from airflow_provider_mysql_cdc.cdc.job.job_error import read_job_error
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.signals.signal_table import require_watermarks
@@ -51,7 +52,7 @@ class PreparedJob:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class JobOutcome:
     """Say how a job ended.
 
     Args:
@@ -82,15 +83,15 @@ def read_ledger(cfg: ConnectorConfig, owner: str = "") -> LedgerState | None:
     Raises:
         RunInProgressError: A run of another owner is at work and hides the end of the ledger.
     """
-    return wiring.ledger(cfg).read(
+    return kafka_clients.ledger(cfg).read(
         fence_after_s=FENCE_AFTER_S,
-        before_fence=lambda: run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner),
+        before_fence=lambda: run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner),
     )
 
 
-def synchronise(
+def reconcile_store(
     cfg: ConnectorConfig, store: OffsetStore, log: Log, owner: str = ""
-) -> tuple[Reconciled, LedgerState | None]:
+) -> tuple[Reconciliation, LedgerState | None]:
     """Bring stored state and ledger together, and store what follows from it.
 
     Args:
@@ -108,8 +109,8 @@ def synchronise(
         RunInProgressError: Another run is at work and hides the end of the ledger.
     """
     stored = store.load()
-    known = stored is not None and stored.committed is not None
-    ledger = read_known(partial(read_ledger, cfg, owner), known=known)
+    offset_stored = stored is not None and stored.committed is not None
+    ledger = read_existing(partial(read_ledger, cfg, owner), expect_plan=offset_stored)
     result = reconcile(stored, ledger, at_ms=time.time_ns() // 1_000_000)
     log(f"offset store and ledger: {result.action}: {result.reason}")
     if result.changed:
@@ -117,7 +118,7 @@ def synchronise(
     return result, ledger
 
 
-def look_at_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
+def check_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
     """Create the signal table where that is asked for; say what keeps it from working, which keeps no drain.
 
     Args:
@@ -131,7 +132,7 @@ def look_at_signal_table(cfg: ConnectorConfig, conn: Any, log: Log) -> None:
         log(f"WARNING: ad-hoc snapshots are refused: {error.message()}")
 
 
-def weights(ledger: LedgerState | None) -> dict[str, int]:
+def topic_weights(ledger: LedgerState | None) -> dict[str, int]:
     """Return the records by topic of the last batch, by which topics are dealt to writers.
 
     Args:
@@ -140,7 +141,7 @@ def weights(ledger: LedgerState | None) -> dict[str, int]:
     return dict(ledger.outcome.get("counts", {})) if ledger and ledger.outcome else {}
 
 
-def whole(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> BatchPlan:
+def with_topics(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> BatchPlan:
     """Return a pending plan with its topics; one that the store holds without them never reached the ledger.
 
     Should the run that made it put it in force at this very moment, the ledger refuses the later one of both.
@@ -153,13 +154,13 @@ def whole(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> 
     Raises:
         SourceError: The server cannot be asked for its tables.
     """
-    if plan.topics is None:
+    if plan.omitted_topics is None:
         return plan
     with connect(cfg.connection_settings()) as conn:
-        return dealt(cfg, conn, plan, weights(ledger))
+        return with_assignments(cfg, conn, plan, topic_weights(ledger))
 
 
-def wrap(
+def store_and_prepare(
     cfg: ConnectorConfig,
     plan: BatchPlan,
     store: OffsetStore,
@@ -182,15 +183,15 @@ def wrap(
     """
     if ledger is None:
         # With the ledger's id stored, a ledger lost during the very first batch is told from one never made.
-        made = wiring.ledger(cfg)
-        made.ensure()
-        ledger = made.read()
+        ledger_store = kafka_clients.ledger(cfg)
+        ledger_store.ensure()
+        ledger = ledger_store.read()
     store.save(state.with_plan(plan, ledger.topic_id if ledger else None), state)
     id_ = secrets.token_hex(8)
     return PreparedJob(JobSpec(plan.kind, cfg.properties(), plan.to_json(), plan.owner, run_for_s, id_), plan)
 
 
-def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec | None = None) -> Outcome:
+def settle_offset(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec | None = None) -> JobOutcome:
     """Move the stored offset to what Kafka holds, after a job ended in whatever way.
 
     Args:
@@ -201,21 +202,21 @@ def settle(cfg: ConnectorConfig, store: OffsetStore, log: Log, spec: JobSpec | N
             is complete. None takes the error that stands beside the plan in force, of whatever attempt.
     """
     fault_point("airflow.before_commit")
-    result, ledger = synchronise(cfg, store, log)
+    result, ledger = reconcile_store(cfg, store, log)
     state = result.state
     outcome = dict(ledger.outcome or {}) if ledger else {}
     epoch = ledger.plan.epoch if ledger and ledger.plan else 0
-    mine = outcome.get("epoch") == epoch
-    error = from_json(outcome["error"]) if mine and outcome.get("error") else None
+    outcome_is_current = outcome.get("epoch") == epoch
+    error = from_json(outcome["error"]) if outcome_is_current and outcome.get("error") else None
     complete = state.pending is None and state.committed is not None
-    run = spec.run if spec is not None else ""
-    tally = None if ledger is None else of_run(ledger, run) if run else counted(ledger)
-    last = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if mine else {}
-    kept = ledger is not None and RUN_KEY in ledger.others
-    counts = (last if not kept else {}) if tally is None else dict(tally.counts)
+    run_id = spec.run if spec is not None else ""
+    tally = None if ledger is None else tally_of_run(ledger, run_id) if run_id else current_tally(ledger)
+    last_counts = {str(k): int(v) for k, v in outcome.get("counts", {}).items()} if outcome_is_current else {}
+    tally_recorded = ledger is not None and RUN_KEY in ledger.other_records
+    counts = (last_counts if not tally_recorded else {}) if tally is None else dict(tally.counts)
     offset = state.committed.to_json() if state.committed else None
-    if ledger is not None and tally is not None and run and teller(ledger, tally) not in (None, run):
+    if ledger is not None and tally is not None and run_id and reported_by(ledger, tally) not in (None, run_id):
         tally = None
     if spec is not None:
-        return Outcome(complete, offset, counts, told(ledger, spec.owner, spec.id), tally)
-    return Outcome(complete, offset, counts, None if complete else error, tally)
+        return JobOutcome(complete, offset, counts, read_job_error(ledger, spec.owner, spec.id), tally)
+    return JobOutcome(complete, offset, counts, None if complete else error, tally)

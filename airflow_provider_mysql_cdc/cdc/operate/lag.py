@@ -1,6 +1,7 @@
 """How far the stored offset lies behind the server's binlog.
 
-One look at the server (``look``) serves any number of offsets and thresholds; ``judge`` is pure. What cannot be judged,
+One look at the server (``read_binlog_state``) serves any number of offsets and thresholds; ``measure_lag`` is pure.
+What cannot be judged,
 because the offset belongs to another binlog or a batch is unfinished, counts as behind: the drain names what is wrong.
 """
 
@@ -17,11 +18,11 @@ from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceSettingError
 from airflow_provider_mysql_cdc.cdc.model.connection import ConnectionSettings
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 
 # Under the other two modes new transactions have no GTID (MySQL manual, "gtid_mode").
-_COUNTING_MODES = ("ON", "ON_PERMISSIVE")
+_GTID_MODES = ("ON", "ON_PERMISSIVE")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +67,7 @@ class Thresholds:
 
 
 @dataclass(frozen=True, slots=True)
-class Drained:
+class DrainedOffset:
     """Say how far a stream was drained, as the offset store remembers it.
 
     Args:
@@ -80,7 +81,7 @@ class Drained:
     pending: int | None = None
 
     @classmethod
-    def of(cls, state: StoredState | None) -> Drained:
+    def from_state(cls, state: StoredState | None) -> DrainedOffset:
         """Return what a stored state says."""
         if state is None:
             return cls()
@@ -93,15 +94,15 @@ class Drained:
         return {"offset": offset, "settled_ms": self.settled_ms, "pending": self.pending}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Drained:
+    def from_json(cls, data: Mapping[str, Any]) -> DrainedOffset:
         """Read what ``to_json`` wrote.
 
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = Members(data)
-        offset = None if given.value("offset") is None else BinlogOffset.from_json(given.object("offset"))
-        return cls(offset, given.value("settled_ms", None), given.value("pending", None))
+        record = Members(data)
+        offset = None if record.value("offset") is None else BinlogOffset.from_json(record.object("offset"))
+        return cls(offset, record.value("settled_ms", None), record.value("pending", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +110,20 @@ class BinlogState:
     """Hold one look at a server's binlog.
 
     Args:
-        end: Where it ends, with the GTIDs executed.
+        end_offset: Where it ends, with the GTIDs executed.
         files: Its files in order, with their sizes in bytes.
         gtid_mode: The server's gtid_mode.
-        seen_ms: When it was looked at, milliseconds since 1970 by this machine's clock.
+        read_ms: When it was looked at, milliseconds since 1970 by this machine's clock.
     """
 
-    end: BinlogOffset
+    end_offset: BinlogOffset
     files: tuple[tuple[str, int], ...]
     gtid_mode: str
-    seen_ms: int
+    read_ms: int
 
 
 @dataclass(frozen=True, slots=True)
-class Behind:
+class Lag:
     """Say how far behind a stored offset is, and whether that is far enough.
 
     Args:
@@ -144,7 +145,7 @@ class Behind:
         return asdict(self)
 
 
-def look(settings: ConnectionSettings) -> BinlogState:
+def read_binlog_state(settings: ConnectionSettings) -> BinlogState:
     """Look at the server's binlog, on a connection of its own that is closed again.
 
     Args:
@@ -159,62 +160,72 @@ def look(settings: ConnectionSettings) -> BinlogState:
         return BinlogState(end, tuple(binary_logs(conn)), mode, time.time_ns() // 1_000_000)
 
 
-def judge(drained: Drained, state: BinlogState, wanted: Thresholds) -> Behind:
+def measure_lag(drained: DrainedOffset, state: BinlogState, thresholds: Thresholds) -> Lag:
     """Decide whether the binlog has moved far enough beyond what was drained.
 
     Args:
         drained: What the offset store says.
         state: What the server says.
-        wanted: How far is far enough.
+        thresholds: How far is far enough.
 
     Raises:
         SourceSettingError: Transactions are to be counted and the server gives new ones no GTID.
     """
-    if wanted.transactions is not None and state.gtid_mode not in _COUNTING_MODES:
+    if thresholds.transactions is not None and state.gtid_mode not in _GTID_MODES:
         raise SourceSettingError(
             "transactions cannot be counted",
-            where=f"transactions_behind={wanted.transactions}",
+            where=f"transactions_behind={thresholds.transactions}",
             why=f"the server's gtid_mode is {state.gtid_mode}, so its transactions have no GTID",
             remedy="use bytes_behind or seconds_behind, or switch gtid_mode on",
         )
     if drained.pending is not None:
-        return Behind(True, f"batch {drained.pending} is not finished")
+        return Lag(True, f"batch {drained.pending} is not finished")
     offset = drained.offset
     if offset is None:
-        return Behind(True, "no offset is stored yet")
-    if why := _elsewhere(offset, state):
-        return Behind(True, f"the stored offset {offset} is not in the server's binlog: {why}")
-    if order(state.end, offset) <= 0:
-        return Behind(False, f"nothing new since {offset}", 0, 0, None)
-    return _measured(drained, offset, state, wanted)
+        return Lag(True, "no offset is stored yet")
+    if reason := _unavailable_reason(offset, state):
+        return Lag(True, f"the stored offset {offset} is not in the server's binlog: {reason}")
+    if compare_offsets(state.end_offset, offset) <= 0:
+        return Lag(False, f"nothing new since {offset}", 0, 0, None)
+    return _compare_thresholds(drained, offset, state, thresholds)
 
 
-def _elsewhere(offset: BinlogOffset, state: BinlogState) -> str | None:
+def _unavailable_reason(offset: BinlogOffset, state: BinlogState) -> str | None:
     """Return why an offset is in no file that the server holds, or None."""
-    if not comparable(offset, state.end):
-        return f"that is of server {state.end.server_uuid}"
-    size = state.end.pos if offset.file == state.end.file else dict(state.files).get(offset.file)
+    if not comparable(offset, state.end_offset):
+        return f"that is of server {state.end_offset.server_uuid}"
+    size = state.end_offset.pos if offset.file == state.end_offset.file else dict(state.files).get(offset.file)
     if size is None:
         return "its file is gone"
     return None if offset.pos <= size else f"the file ends at {size}"
 
 
-def _measured(drained: Drained, offset: BinlogOffset, state: BinlogState, wanted: Thresholds) -> Behind:
-    size = bytes_between(state.files, offset, state.end)
-    new = _new_transactions(offset, state.end)
+def _compare_thresholds(
+    drained: DrainedOffset, offset: BinlogOffset, state: BinlogState, thresholds: Thresholds
+) -> Lag:
+    size = bytes_between(state.files, offset, state.end_offset)
+    transaction_count = _new_transactions(offset, state.end_offset)
     settled = drained.settled_ms
     # By two machines' clocks the batch may have been settled in the future: then nobody knows its age.
-    seconds = None if settled is None or settled > state.seen_ms else (state.seen_ms - settled) / 1000
+    seconds = None if settled is None or settled > state.read_ms else (state.read_ms - settled) / 1000
     # A count or an age that is not known counts as reached: waiting for it would have no end.
-    found = ((wanted.bytes, size, "bytes"), (wanted.transactions, new, "transactions"), (wanted.seconds, seconds, "s"))
-    hits = [f"{have} of {want} {unit}" for want, have, unit in found if want and (have is None or have >= want)]
-    reached = bool(hits) or not wanted.any
-    told = ", ".join(hits) or f"{size} bytes, {new} transactions, {seconds} s"
-    return Behind(reached, f"the binlog ends at {state.end}, {told} beyond {offset}", size, new, seconds)
+    measurements = (
+        (thresholds.bytes, size, "bytes"),
+        (thresholds.transactions, transaction_count, "transactions"),
+        (thresholds.seconds, seconds, "s"),
+    )
+    reached_limits = [
+        f"{have} of {want} {unit}" for want, have, unit in measurements if want and (have is None or have >= want)
+    ]
+    reached = bool(reached_limits) or not thresholds.any
+    lag_text = ", ".join(reached_limits) or f"{size} bytes, {transaction_count} transactions, {seconds} s"
+    return Lag(
+        reached, f"the binlog ends at {state.end_offset}, {lag_text} beyond {offset}", size, transaction_count, seconds
+    )
 
 
 def _new_transactions(offset: BinlogOffset, end: BinlogOffset) -> int | None:
     if offset.gtids is None or end.gtids is None:
         return None
-    new = GtidSet.parse(end.gtids).subtract(GtidSet.parse(offset.gtids))
-    return sum(behind - first for intervals in new.sets.values() for first, behind in intervals)
+    new_gtids = GtidSet.parse(end.gtids).subtract(GtidSet.parse(offset.gtids))
+    return sum(behind - first for intervals in new_gtids.sets.values() for first, behind in intervals)

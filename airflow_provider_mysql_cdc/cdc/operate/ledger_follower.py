@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import time
 
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import REPORTED_KEY
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.run_tally import TOLD_KEY, RunTally, of_run, teller, told_record, untold
+from airflow_provider_mysql_cdc.cdc.commit.run_tally import (
+    RunTally,
+    reported_by,
+    reported_record,
+    tally_of_run,
+    unreported_tally,
+)
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RunInProgressError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.job_error import TELL_S
+from airflow_provider_mysql_cdc.cdc.job.job_error import WRITE_TIMEOUT_S
 from airflow_provider_mysql_cdc.cdc.model.log import Log
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
 
-def follow(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> BinlogOffset | None:
+def follow_ledger(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> BinlogOffset | None:
     """Move the stored offset to the end of the last batch that stands in Kafka; return it when it has moved.
 
     The ledger is read up to its oldest open transaction, which belongs to the job: nothing waits and no writer is
@@ -34,34 +41,34 @@ def follow(cfg: ConnectorConfig, store: OffsetStore, log: Log) -> BinlogOffset |
         CdcError: Kafka or the store cannot be reached, or both contradict each other.
     """
     stored = store.load()
-    ledger = wiring.ledger(cfg).peek()
+    ledger = kafka_clients.ledger(cfg).peek()
     if stored is None or ledger.plan is None:
         return None
     result = reconcile(stored, ledger, at_ms=time.time_ns() // 1_000_000)
     before, after = stored.committed, result.state.committed
-    if not result.changed or after is None or (before is not None and same_place(before, after)):
+    if not result.changed or after is None or (before is not None and same_position(before, after)):
         return None
     store.save(result.state, stored)
     log(f"the stored offset moves to {after} while the job goes on (batch {result.state.epoch})")
     return after
 
 
-def tally_of(cfg: ConnectorConfig, run: str) -> RunTally | None:
+def tally_of(cfg: ConnectorConfig, run_id: str) -> RunTally | None:
     """Return what a run has written; None when it has written nothing, or another run tells of it.
 
     Args:
         cfg: The connector's configuration.
-        run: The run's id.
+        run_id: The run's id.
 
     Raises:
         CdcError: Kafka cannot be reached.
     """
-    ledger = wiring.ledger(cfg).peek()
-    tally = of_run(ledger, run)
-    return tally if tally is not None and teller(ledger, tally) in (None, run) else None
+    ledger = kafka_clients.ledger(cfg).peek()
+    tally = tally_of_run(ledger, run_id)
+    return tally if tally is not None and reported_by(ledger, tally) in (None, run_id) else None
 
 
-def left_untold(cfg: ConnectorConfig, owner: str) -> RunTally | None:
+def tally_of_ended_run(cfg: ConnectorConfig, owner: str) -> RunTally | None:
     """Return what runs before have written and nobody has told of, when no driver is at work that will.
 
     Args:
@@ -72,24 +79,24 @@ def left_untold(cfg: ConnectorConfig, owner: str) -> RunTally | None:
         CdcError: Server or Kafka cannot be reached.
     """
     try:
-        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
+        run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
     except RunInProgressError:
         return None
-    ledger = wiring.ledger(cfg).peek()
-    return untold(ledger) if ledger.plan is not None and ledger.complete() else None
+    ledger = kafka_clients.ledger(cfg).peek()
+    return unreported_tally(ledger) if ledger.plan is not None and ledger.complete() else None
 
 
-def note_told(cfg: ConnectorConfig, tally: RunTally, run: str, log: Log) -> None:
+def mark_reported(cfg: ConnectorConfig, tally: RunTally, run_id: str, log: Log) -> None:
     """Write down that a task that succeeds has told of a tally; who comes next would tell of it again.
 
     Args:
         cfg: The connector's configuration.
         tally: What it has told of.
-        run: The task's run.
+        run_id: The task's run.
         log: Takes one line of text.
     """
     try:
-        record = (cfg.ledger_topic, TOLD_KEY.encode(), encode(told_record(tally, run)))
-        write_plain(cfg.kafka_settings(), [record], timeout_s=TELL_S)
+        record = (cfg.ledger_topic, REPORTED_KEY.encode(), encode(reported_record(tally, run_id)))
+        write_plain(cfg.kafka_settings(), [record], timeout_s=WRITE_TIMEOUT_S)
     except CdcError as error:
         log(f"the next run tells of these batches again: {type(error).__name__}: {error.message()}")

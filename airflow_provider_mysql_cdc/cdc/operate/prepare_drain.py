@@ -7,9 +7,11 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, raise_first_error
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
@@ -20,26 +22,24 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     RunInProgressError,
 )
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import work_waits
+from airflow_provider_mysql_cdc.cdc.incremental.signal_processor import has_pending_work
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_known_history
-from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import (
     PreparedJob,
-    look_at_signal_table,
-    synchronise,
-    weights,
-    whole,
-    wrap,
+    check_signal_table,
+    reconcile_store,
+    store_and_prepare,
+    topic_weights,
+    with_topics,
 )
-from airflow_provider_mysql_cdc.cdc.operate.lag import Drained, Thresholds, judge, look
+from airflow_provider_mysql_cdc.cdc.operate.lag import DrainedOffset, Thresholds, measure_lag, read_binlog_state
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
-from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_its_binlog
+from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durable_topics
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 
 
 def prepare_drain(
@@ -70,11 +70,11 @@ def prepare_drain(
     Raises:
         NoOffsetError: There is no offset and the configuration asks for a snapshot first.
     """
-    if give_way and (other := other_run(cfg, owner)) is not None:
-        log(f"this drain is passed over: {other}; the next one goes on at the same place")
+    if give_way and (active_run := other_active_run(cfg, owner)) is not None:
+        log(f"this drain is passed over: {active_run}; the next one goes on at the same place")
         return None
-    require_kept(cfg, log)
-    state, ledger = _without_waiting_snapshot(cfg, store, owner, log)
+    require_durable_topics(cfg, log)
+    state, ledger = _set_aside_snapshot(cfg, store, owner, log)
     pending = state.pending
     if pending is not None and pending.kind == "snapshot":
         raise NoOffsetError(
@@ -86,23 +86,25 @@ def prepare_drain(
         log("snapshot.mode=initial_only: the binlog is never drained")
         return None
     if pending is not None:
-        require_its_binlog(cfg, pending, ledger)
+        require_plan_binlog(cfg, pending, ledger)
         log(f"batch {pending.epoch} was interrupted; going on from its markers")
-        return wrap(cfg, whole(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s)
+        return store_and_prepare(
+            cfg, with_topics(cfg, replace(pending, owner=owner), ledger), store, state, ledger, run_for_s
+        )
     plan = _next_batch(cfg, state, owner, ledger, log, even_empty=even_empty)
-    return None if plan is None else wrap(cfg, plan, store, state, ledger, run_for_s)
+    return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger, run_for_s)
 
 
-def _without_waiting_snapshot(
+def _set_aside_snapshot(
     cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log
 ) -> tuple[StoredState, LedgerState | None]:
     """Return state and ledger; a snapshot beside the stream that has not begun is set aside for the drain."""
-    result, ledger = synchronise(cfg, store, log, owner)
+    result, ledger = reconcile_store(cfg, store, log, owner)
     pending = result.state.pending
-    if pending is not None and pending.gapless and nothing_of(pending, ledger):
+    if pending is not None and pending.gapless and snapshot_unstarted(pending, ledger):
         log(f"snapshot {pending.epoch} has not begun and waits for the drain; it is set aside")
         reset_offset(cfg, store, owner, log)
-        result, ledger = synchronise(cfg, store, log, owner)
+        result, ledger = reconcile_store(cfg, store, log, owner)
     return result.state, ledger
 
 
@@ -112,21 +114,23 @@ def _next_batch(
     """Plan from the stored offset to the end of the binlog; None when there is nothing to do."""
     if state.committed is not None:
         require_history(cfg)
-        require_known_history(cfg, ledger)
-    waits = ledger is not None and work_waits(cfg, ledger)
+        require_recorded_history(cfg, ledger)
+    pending_work = ledger is not None and has_pending_work(cfg, ledger)
     prepared = ledger.prepared() if ledger else ()
     with connect(cfg.connection_settings()) as conn:
-        require(preflight(conn, cfg, snapshot=False))
-        look_at_signal_table(cfg, conn, log)
+        raise_first_error(preflight(conn, cfg, snapshot=False))
+        check_signal_table(cfg, conn, log)
         start = state.committed or _first_offset(cfg, conn)
-        epoch, dealt_by = state.epoch + 1, weights(ledger)
-        plan = plan_drain(cfg, conn, start, epoch, owner, dealt_by, prepared, even_empty=even_empty or waits)
+        epoch, record_weights = state.epoch + 1, topic_weights(ledger)
+        plan = plan_drain(
+            cfg, conn, start, epoch, owner, record_weights, prepared, even_empty=even_empty or pending_work
+        )
     if plan is None:
         log(f"nothing new since {start}")
     return plan
 
 
-def other_run(cfg: ConnectorConfig, owner: str) -> str | None:
+def other_active_run(cfg: ConnectorConfig, owner: str) -> str | None:
     """Return which other run of the stream is at work now; None when none is.
 
     Args:
@@ -137,21 +141,21 @@ def other_run(cfg: ConnectorConfig, owner: str) -> str | None:
         SourceError: The server cannot be asked.
     """
     try:
-        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
+        run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
     except RunInProgressError as error:
         return f"{error.what} ({error.where}, {error.why})"
     return None
 
 
-def nothing_of(plan: BatchPlan, ledger: LedgerState | None) -> bool:
+def snapshot_unstarted(plan: BatchPlan, ledger: LedgerState | None) -> bool:
     """Return whether nothing of a snapshot is written yet: its view comes before everything else.
 
     Args:
         plan: The snapshot's plan.
         ledger: The ledger.
     """
-    view = ledger.others.get(VIEW_KEY) if ledger is not None else None
-    return view is None or int(view["epoch"]) != plan.epoch
+    view_record = ledger.other_records.get(VIEW_KEY) if ledger is not None else None
+    return view_record is None or int(view_record["epoch"]) != plan.epoch
 
 
 def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
@@ -160,7 +164,7 @@ def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
     if mode == "never":
         first = binary_logs(conn)[0][0]
         settings = cfg.connection_settings()
-        return stamp(conn, settings, end_of_binlog(conn, settings).at(first, FILE_START))
+        return with_fingerprint(conn, settings, end_of_binlog(conn, settings).with_position(first, FILE_START))
     raise NoOffsetError(
         "there is no offset to start from",
         where=f"topic.prefix={cfg.topic_prefix}, snapshot.mode={mode}",
@@ -169,7 +173,7 @@ def _first_offset(cfg: ConnectorConfig, conn: Any) -> BinlogOffset:
     )
 
 
-def worth_planning(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool:
+def may_have_work(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool:
     """Return whether a drain that had nothing to do may have something now.
 
     Args:
@@ -184,9 +188,9 @@ def worth_planning(cfg: ConnectorConfig, store: OffsetStore, owner: str) -> bool
         return False
     settings = cfg.connection_settings()
     try:
-        run_lock.require_nobody_else(settings, cfg.topic_prefix, owner)
+        run_lock.require_sole_run(settings, cfg.topic_prefix, owner)
     except RunInProgressError:
         return False
-    if judge(Drained.of(store.load()), look(settings), Thresholds()).reached:
+    if measure_lag(DrainedOffset.from_state(store.load()), read_binlog_state(settings), Thresholds()).reached:
         return True
-    return work_waits(cfg, wiring.ledger(cfg).peek())
+    return has_pending_work(cfg, kafka_clients.ledger(cfg).peek())

@@ -8,35 +8,35 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available, end_of_binlog
-from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, require
+from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, raise_first_error
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import rebuild_for_batch
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
+from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import rebuild_history
 from airflow_provider_mysql_cdc.cdc.errors import (
     BinlogPurgedError,
     NoOffsetError,
     StateError,
 )
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_mode
+from airflow_provider_mysql_cdc.cdc.job.config_guard import require_same_snapshot_mode
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import (
     PreparedJob,
-    look_at_signal_table,
-    synchronise,
-    whole,
-    wrap,
+    check_signal_table,
+    reconcile_store,
+    store_and_prepare,
+    with_topics,
 )
 from airflow_provider_mysql_cdc.cdc.operate.reset_offset import reset_offset
 from airflow_provider_mysql_cdc.cdc.schema.history import require_own_history
-from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_kept
+from airflow_provider_mysql_cdc.cdc.schema.internal_topics import require_durable_topics
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
-from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_its_binlog
+from airflow_provider_mysql_cdc.cdc.snapshot.same_binlog import require_plan_binlog
 from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import require_drained
 
 
@@ -58,60 +58,60 @@ def prepare_snapshot(
     Raises:
         RunInProgressError: Another run is at work; Spark need not start to find that out.
     """
-    require_kept(cfg, log)
-    result, ledger = synchronise(cfg, store, log, owner)
+    require_durable_topics(cfg, log)
+    result, ledger = reconcile_store(cfg, store, log, owner)
     state = result.state
     pending = state.pending
     if pending is not None and pending.kind == "snapshot":
-        require_same_mode(cfg, pending)
-        require_its_binlog(cfg, pending, ledger)
-        run_lock.require_nobody_else(cfg.connection_settings(), cfg.topic_prefix, owner)
+        require_same_snapshot_mode(cfg, pending)
+        require_plan_binlog(cfg, pending, ledger)
+        run_lock.require_sole_run(cfg.connection_settings(), cfg.topic_prefix, owner)
         log(f"snapshot {pending.epoch} was interrupted; going on with its remaining chunks")
-        return wrap(cfg, replace(pending, owner=owner), store, state, ledger)
+        return store_and_prepare(cfg, replace(pending, owner=owner), store, state, ledger)
     if pending is not None and again:
-        state, ledger = _give_up_purged(cfg, store, owner, log, pending)
+        state, ledger = _set_aside_purged(cfg, store, owner, log, pending)
     elif pending is not None and recovery.is_recovery(cfg):
-        rebuild_for_batch(cfg, owner, whole(cfg, pending, ledger), log)
+        rebuild_history(cfg, owner, with_topics(cfg, pending, ledger), log)
         return None
     elif pending is not None:
         log(f"there is an offset already; batch {pending.epoch} is not finished, which is the drain's work")
         return None
-    plan = _new_snapshot(cfg, state, owner, ledger, log, again=again)
-    return None if plan is None else wrap(cfg, plan, store, state, ledger)
+    plan = _plan_snapshot(cfg, state, owner, ledger, log, again=again)
+    return None if plan is None else store_and_prepare(cfg, plan, store, state, ledger)
 
 
-def _new_snapshot(
+def _plan_snapshot(
     cfg: ConnectorConfig, state: StoredState, owner: str, ledger: LedgerState | None, log: Log, *, again: bool
 ) -> BatchPlan | None:
     """Plan a snapshot at the end of the binlog, beside the stream where there is one; None when none is wanted."""
     with connect(cfg.connection_settings()) as conn:
-        if not again and not _snapshot_wanted(cfg, conn, state.committed, log):
+        if not again and not _snapshot_required(cfg, conn, state.committed, log):
             return None
-        run_lock.require_no_other(conn, cfg.topic_prefix, owner)
-        require(preflight(conn, cfg, snapshot=True))
-        look_at_signal_table(cfg, conn, log)
+        run_lock.require_no_other_run(conn, cfg.topic_prefix, owner)
+        raise_first_error(preflight(conn, cfg, snapshot=True))
+        check_signal_table(cfg, conn, log)
         require_own_history(cfg)
-        here = end_of_binlog(conn, cfg.connection_settings())
-        start = stream_start(cfg, conn, state.committed, ledger, log)
-    if start is not None:
-        require_drained(cfg, start, here)
+        snapshot_end = end_of_binlog(conn, cfg.connection_settings())
+        drained_offset = undrained_start(cfg, conn, state.committed, ledger, log)
+    if drained_offset is not None:
+        require_drained(cfg, drained_offset, snapshot_end)
     if recovery.is_recovery(cfg) and state.committed is not None:
-        here = state.committed
+        snapshot_end = state.committed
     return BatchPlan(
         epoch=state.epoch + 1,
         kind="snapshot",
-        start=start or here,
-        end=here,
+        start=drained_offset or snapshot_end,
+        end=snapshot_end,
         writers=1,
         owner=owner,
         created_ms=time.time_ns() // 1_000_000,
         server_id=cfg.server_id(0),
-        pins=pins(cfg, snapshot=True),
-        gapless=start is not None,
+        pins=property_pins(cfg, snapshot=True),
+        gapless=drained_offset is not None,
     )
 
 
-def stream_start(
+def undrained_start(
     cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, ledger: LedgerState | None, log: Log
 ) -> BinlogOffset | None:
     """Return where the stream stands that a new snapshot must not move past anything; None when nothing is to be kept.
@@ -143,7 +143,7 @@ def stream_start(
         return None
 
 
-def _give_up_purged(
+def _set_aside_purged(
     cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, pending: BatchPlan
 ) -> tuple[StoredState, LedgerState | None]:
     """Set a batch aside that no drain can finish, because its binlog is gone; refuse when one can."""
@@ -154,7 +154,7 @@ def _give_up_purged(
     except BinlogPurgedError as error:
         log(f"batch {pending.epoch} can never be finished and is given up: {error.message()}")
         reset_offset(cfg, store, owner, log)
-        result, ledger = synchronise(cfg, store, log, owner)
+        result, ledger = reconcile_store(cfg, store, log, owner)
         return result.state, ledger
     raise StateError(
         f"batch {pending.epoch} is not finished, so a new snapshot cannot begin",
@@ -164,7 +164,7 @@ def _give_up_purged(
     )
 
 
-def _snapshot_wanted(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, log: Log) -> bool:
+def _snapshot_required(cfg: ConnectorConfig, conn: Any, committed: BinlogOffset | None, log: Log) -> bool:
     """Return whether snapshot.mode asks for a snapshot now (SNAP-03 to SNAP-08)."""
     mode = str(cfg[F.SNAPSHOT_MODE])
     if mode == "never":

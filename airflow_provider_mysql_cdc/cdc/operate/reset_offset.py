@@ -14,18 +14,19 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, connect
 from airflow_provider_mysql_cdc.cdc.binlog.dump import FILE_START
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import stamp
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
 from airflow_provider_mysql_cdc.cdc.binlog.position import binary_logs, end_of_binlog
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.commit.plan import reset_plan
 from airflow_provider_mysql_cdc.cdc.commit.reconcile import reconcile
-from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import schema_record
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import schema_id_record
 from airflow_provider_mysql_cdc.cdc.commit.takeover import read_as_planner
 from airflow_provider_mysql_cdc.cdc.commit.topic_records import topic_record
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.drain.requested_position import place_at
-from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import known_at, write_structures
+from airflow_provider_mysql_cdc.cdc.drain.requested_position import position_at
+from airflow_provider_mysql_cdc.cdc.drain.schema_at_position import history_covers, write_schemas
 from airflow_provider_mysql_cdc.cdc.errors import (
     ConfigError,
     LedgerMismatchError,
@@ -33,19 +34,18 @@ from airflow_provider_mysql_cdc.cdc.errors import (
     NoOffsetError,
     SchemaError,
 )
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import books_of, changes
-from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import anew
-from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import taken_records
+from airflow_provider_mysql_cdc.cdc.incremental.incremental_state import read_incremental_state, state_changes
+from airflow_provider_mysql_cdc.cdc.incremental.scan_requests import restart_scans
+from airflow_provider_mysql_cdc.cdc.incremental.set_binlog_position import signals_taken_records
 from airflow_provider_mysql_cdc.cdc.job import run_lock
-from airflow_provider_mysql_cdc.cdc.job.history_guard import difference
+from airflow_provider_mysql_cdc.cdc.job.history_guard import history_difference
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
-TRIES = 5
+MAX_TRIES = 5
 STORED, CURRENT, EARLIEST = "stored", "current", "earliest"
-_PLACE = re.compile(r"(?P<file>[^:\s]+\.\d+):(?P<pos>\d+)")
+_FILE_AND_POSITION = re.compile(r"(?P<file>[^:\s]+\.\d+):(?P<pos>\d+)")
 
 
 def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, to: str = STORED) -> BinlogOffset:
@@ -70,43 +70,45 @@ def reset_offset(cfg: ConnectorConfig, store: OffsetStore, owner: str, log: Log,
         RunInProgressError: Another run is at work.
     """
     settings = cfg.connection_settings()
-    with run_lock.held(settings, cfg.topic_prefix, owner) as lock, connect(settings) as conn:
+    with run_lock.hold_run_lock(settings, cfg.topic_prefix, owner) as lock, connect(settings) as conn:
         with JobLedger(cfg) as job:
             stored = store.load()
-            known = stored is not None and stored.committed is not None
-            found = read_as_planner(wiring.ledger(cfg), known=known)
-            target = partial(_target, conn, cfg.connection_settings(), to, stored, found)
-            offset = target()
-            plan = found.plan if found else None
+            offset_stored = stored is not None and stored.committed is not None
+            ledger_before = read_as_planner(kafka_clients.ledger(cfg), expect_plan=offset_stored)
+            find_target = partial(_requested_offset, conn, cfg.connection_settings(), to, stored, ledger_before)
+            offset = find_target()
+            plan = ledger_before.plan if ledger_before else None
             epoch = max(stored.epoch if stored else 0, plan.epoch if plan else 0) + 1
-            if plan is not None and found is not None and not found.complete():
+            if plan is not None and ledger_before is not None and not ledger_before.complete():
                 log(f"{plan.kind} {plan.epoch} ({plan.start} to {plan.end}, {plan.owner}) is set aside")
             # A history made anew does not have the statements that were drained.
-            drained = None if difference(cfg, found) else _drained(stored, found)
-            offset = _with_structures(cfg, conn, job, offset, target, epoch, drained, to, log)
-            now = time.time_ns() // 1_000_000
+            drained = None if history_difference(cfg, ledger_before) else _drained_offset(stored, ledger_before)
+            offset = _ensure_structures(cfg, conn, job, offset, find_target, epoch, drained, to, log)
+            now_ms = time.time_ns() // 1_000_000
             lock.require()
-            beside = taken_records(job, found, epoch) if found is not None else []
-            ledger = job.begin(reset_plan(epoch, offset, owner, now, gapless=to == STORED), beside)
+            signal_records = signals_taken_records(job, ledger_before, epoch) if ledger_before is not None else []
+            ledger = job.begin(reset_plan(epoch, offset, owner, now_ms, gapless=to == STORED), signal_records)
             # Whoever resets takes the topics, and the registry, as they are.
-            forgotten = [topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics]
-            job.commit([*forgotten, *(schema_record(cfg.ledger_topic, name, None) for name in ledger.schemas)])
-            if to != STORED and (books := books_of(ledger)).active:
-                job.put_all(changes(books, anew(books.folded())))
-                log(f"{len(books.active)} ad-hoc snapshot(s) of tables begin anew")
-        result = reconcile(stored, ledger, at_ms=now)
+            topic_tombstones = [topic_record(cfg.ledger_topic, topic, None) for topic in ledger.topics]
+            job.commit(
+                [*topic_tombstones, *(schema_id_record(cfg.ledger_topic, name, None) for name in ledger.schemas)]
+            )
+            if to != STORED and (incremental := read_incremental_state(ledger)).active_scans:
+                job.put_all(state_changes(incremental, restart_scans(incremental.with_advanced_cursors())))
+                log(f"{len(incremental.active_scans)} ad-hoc snapshot(s) of tables begin anew")
+        result = reconcile(stored, ledger, at_ms=now_ms)
         store.save(result.state, stored)
-    before = stored.committed if stored else None
-    log(f"offset moved by hand from {before} to {offset}, epoch {epoch}")
+    offset_before = stored.committed if stored else None
+    log(f"offset moved by hand from {offset_before} to {offset}, epoch {epoch}")
     return offset
 
 
-def _with_structures(
+def _ensure_structures(
     cfg: ConnectorConfig,
     conn: Any,
     job: JobLedger,
     offset: BinlogOffset,
-    target: Callable[[], BinlogOffset],
+    find_target: Callable[[], BinlogOffset],
     epoch: int,
     drained: BinlogOffset | None,
     to: str,
@@ -116,50 +118,50 @@ def _with_structures(
 
     The end of the binlog may have moved over a change meanwhile; then it is taken anew.
     """
-    if to == STORED or known_at(cfg, conn, offset, drained):
+    if to == STORED or history_covers(cfg, conn, offset, drained):
         return offset
-    for left in reversed(range(TRIES)):
+    for left in reversed(range(MAX_TRIES)):
         try:
-            tables = write_structures(cfg, job, offset, epoch)
-            log(f"the structures of {tables} captured table(s) were read from the server as of {offset}")
+            table_count = write_schemas(cfg, job, offset, epoch)
+            log(f"the structures of {table_count} captured table(s) were read from the server as of {offset}")
             return offset
         except SchemaError:
             if to != CURRENT or not left:
                 raise
-            offset = target()
+            offset = find_target()
     raise AssertionError("unreachable")
 
 
-def _drained(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset | None:
+def _drained_offset(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset | None:
     """Return how far the stream was drained, or None when neither knows."""
     try:
-        return _kept(stored, ledger)
+        return _stored_offset(stored, ledger)
     except NoOffsetError:
         return None
 
 
-def _target(
+def _requested_offset(
     conn: Any, settings: ConnectionSettings, to: str, stored: StoredState | None, ledger: LedgerState | None
 ) -> BinlogOffset:
     """Return the offset that a person named."""
     if to == STORED:
-        return _kept(stored, ledger)
-    here = end_of_binlog(conn, settings)
+        return _stored_offset(stored, ledger)
+    binlog_end = end_of_binlog(conn, settings)
     if to == CURRENT:
-        return here
+        return binlog_end
     if to == EARLIEST:
-        return stamp(conn, settings, here.at(binary_logs(conn)[0][0], FILE_START))
-    place = _PLACE.fullmatch(to.strip())
-    if place is None:
+        return with_fingerprint(conn, settings, binlog_end.with_position(binary_logs(conn)[0][0], FILE_START))
+    match = _FILE_AND_POSITION.fullmatch(to.strip())
+    if match is None:
         raise ConfigError(
             f"{to!r} names no offset",
             where="offset",
             remedy="give stored, current, earliest, or file:position such as binlog.000012:157",
         )
-    return place_at(conn, settings, here, place["file"], int(place["pos"]))
+    return position_at(conn, settings, binlog_end, match["file"], int(match["pos"]))
 
 
-def _kept(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset:
+def _stored_offset(stored: StoredState | None, ledger: LedgerState | None) -> BinlogOffset:
     """Return the stored offset as the ledger completes it: a batch that stands in Kafka does not come again.
 
     Where both contradict each other, or the ledger is gone, what is stored counts.

@@ -17,18 +17,18 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourcePrivilegeError, SourceSettingError, StateError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.signals import airflow_channel
-from airflow_provider_mysql_cdc.cdc.signals.actions import Action, Channel, SchemaChanges
-from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, SignalRefused, read_action, received
+from airflow_provider_mysql_cdc.cdc.signals.actions import SchemaChanges, SignalAction, SignalChannel
+from airflow_provider_mysql_cdc.cdc.signals.signal import Signal, SignalRefused, build_signal, read_action
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 
-_GRANT = "the account needs SELECT and INSERT on the signal table"
+_GRANT_REMEDY = "the account needs SELECT and INSERT on the signal table"
 _COLUMNS = ("id", "type", "data")
-CHANNELS: tuple[Channel, ...] = get_args(Channel)
+CHANNELS: tuple[SignalChannel, ...] = get_args(SignalChannel)
 
 
 def check_signal(
     cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str, *, channel: str, id_: str = ""
-) -> tuple[Signal, Action]:
+) -> tuple[Signal, SignalAction]:
     """Return a signal and what it asks for, or refuse it.
 
     Args:
@@ -44,7 +44,7 @@ def check_signal(
     where = f"signal {type_}, channel {channel}"
     if channel not in CHANNELS:
         raise ConfigError("the channel is not known", where=where, remedy=f"use one of {', '.join(CHANNELS)}")
-    if not cfg.takes_signals_from(channel):
+    if not cfg.accepts_signals_from(channel):
         raise ConfigError(
             "nobody takes signals from this channel",
             where=where,
@@ -53,11 +53,11 @@ def check_signal(
     if channel == "source" and cfg[F.SIGNAL_DATA_COLLECTION] is None:
         raise ConfigError("there is no signal table", where=where, remedy="set signal.data.collection")
     text = data if isinstance(data, str) else json.dumps(data)
-    signal = received(id_ or str(uuid.uuid4()), type_, text, channel)
+    signal = build_signal(id_ or str(uuid.uuid4()), type_, text, channel)
     try:
         action = read_action(signal, cfg[F.SIGNAL_TRUSTED_CHANNELS])
         if isinstance(action, SchemaChanges):
-            action.told(cfg)
+            action.parse_changes(cfg)
         return signal, action
     except SignalRefused as refused:
         raise ConfigError(
@@ -91,11 +91,11 @@ def send_signal(
     return signal.id
 
 
-def _over_airflow(cfg: ConnectorConfig, signal: Signal) -> None:
+def _send_to_ledger(cfg: ConnectorConfig, signal: Signal) -> None:
     airflow_channel.send(cfg, signal.type, signal.data, signal.id)
 
 
-def _into_source(cfg: ConnectorConfig, signal: Signal) -> None:
+def _send_to_table(cfg: ConnectorConfig, signal: Signal) -> None:
     """Insert the row, unless a try before has done so; the first three columns count, whatever their names (INC-29)."""
     table = cfg[F.SIGNAL_DATA_COLLECTION]
     assert table is not None  # check_signal
@@ -107,15 +107,15 @@ def _into_source(cfg: ConnectorConfig, signal: Signal) -> None:
                 "there is no signal table to write to",
                 where=str(table),
                 why=f"the account sees {len(rows)} of the columns {', '.join(_COLUMNS)}",
-                remedy=f"create it (signal.data.collection.create=true lets the drain do so); {_GRANT}",
+                remedy=f"create it (signal.data.collection.create=true lets the drain do so); {_GRANT_REMEDY}",
             )
         id_, type_, data = (quote_name(str(row[0])) for row in rows)
-        what = f"SELECT {type_}, {data} FROM {table.quoted()} WHERE {id_} = %s"
-        there = fetch_all(conn, what, (signal.id,))
-        if not there:
+        select_sql = f"SELECT {type_}, {data} FROM {table.quoted()} WHERE {id_} = %s"
+        existing_rows = fetch_all(conn, select_sql, (signal.id,))
+        if not existing_rows:
             row = (signal.id, signal.type, signal.data)
             _insert(conn, table, f"INSERT INTO {table.quoted()} ({id_}, {type_}, {data}) VALUES (%s, %s, %s)", row)
-        elif (signal.type, signal.data) not in there:
+        elif (signal.type, signal.data) not in existing_rows:
             raise StateError(
                 "the signal table holds another signal of this id",
                 where=f"{table}, id {signal.id}",
@@ -127,10 +127,10 @@ def _insert(conn: Any, table: TableId, sql: str, row: tuple[str, str, str]) -> N
     try:
         fetch_all(conn, sql, row)
     except SourcePrivilegeError as error:
-        raise SourcePrivilegeError(error.what, where=str(table), why=error.why, remedy=_GRANT) from error
+        raise SourcePrivilegeError(error.what, where=str(table), why=error.why, remedy=_GRANT_REMEDY) from error
 
 
-def _into_kafka(cfg: ConnectorConfig, signal: Signal) -> None:
+def _send_to_kafka(cfg: ConnectorConfig, signal: Signal) -> None:
     """Write the record: key topic.prefix, value type and data (INC-41, INC-42), and the id beside them.
 
     Debezium's KafkaSignalChannel reads partition 0 only, and so does the driver.
@@ -141,7 +141,7 @@ def _into_kafka(cfg: ConnectorConfig, signal: Signal) -> None:
 
 
 _SENDERS: dict[str, Callable[[ConnectorConfig, Signal], None]] = {
-    "airflow": _over_airflow,
-    "source": _into_source,
-    "kafka": _into_kafka,
+    "airflow": _send_to_ledger,
+    "source": _send_to_table,
+    "kafka": _send_to_kafka,
 }

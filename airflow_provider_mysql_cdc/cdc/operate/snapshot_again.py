@@ -16,28 +16,28 @@ from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.config.pinned_properties import pins
+from airflow_provider_mysql_cdc.cdc.config.pinned_properties import property_pins
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, ConfigError, SchemaError
-from airflow_provider_mysql_cdc.cdc.job.history_guard import require_known_history
+from airflow_provider_mysql_cdc.cdc.job.history_guard import require_recorded_history
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import synchronise
-from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import nothing_of
-from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import stream_start
+from airflow_provider_mysql_cdc.cdc.operate.job_lifecycle import reconcile_store
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import snapshot_unstarted
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import undrained_start
 from airflow_provider_mysql_cdc.cdc.schema.history import require_history
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import base_tables, captured_tables
-from airflow_provider_mysql_cdc.cdc.signals.signal_table import unfit
+from airflow_provider_mysql_cdc.cdc.signals.signal_table import watermark_obstacle
 from airflow_provider_mysql_cdc.cdc.signals.table_names import entry_for
 from airflow_provider_mysql_cdc.cdc.snapshot import recovery
-from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import streams
+from airflow_provider_mysql_cdc.cdc.snapshot.undrained_changes import stream_filter
 
-LISTS = (F.DATABASE_INCLUDE_LIST, F.DATABASE_EXCLUDE_LIST, F.TABLE_INCLUDE_LIST, F.TABLE_EXCLUDE_LIST)
-ALL = ".*"
-_SHOWN = 5
+TABLE_LIST_FIELDS = (F.DATABASE_INCLUDE_LIST, F.DATABASE_EXCLUDE_LIST, F.TABLE_INCLUDE_LIST, F.TABLE_EXCLUDE_LIST)
+ALL_TABLES = ".*"
+_MAX_SHOWN_TABLES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class RepeatedSnapshot:
     """Say how tables are read again beside a stream.
 
     Args:
@@ -50,9 +50,9 @@ class Beside:
     reason: str = ""
 
 
-def snapshot_beside(
+def plan_repeated_snapshot(
     cfg: ConnectorConfig, chosen: ConnectorConfig, store: OffsetStore, owner: str, log: Log, *, again: bool
-) -> Beside | None:
+) -> RepeatedSnapshot | None:
     """Decide how a snapshot is taken that may meet a stream.
 
     Args:
@@ -73,30 +73,34 @@ def snapshot_beside(
     """
     if not again and str(cfg[F.SNAPSHOT_MODE]) != "always":
         return None
-    result, ledger = synchronise(cfg, store, log, owner)
+    result, ledger = reconcile_store(cfg, store, log, owner)
     state = result.state
     pending = state.pending
-    if pending is not None and pending.kind == "snapshot" and not (pending.gapless and nothing_of(pending, ledger)):
+    if (
+        pending is not None
+        and pending.kind == "snapshot"
+        and not (pending.gapless and snapshot_unstarted(pending, ledger))
+    ):
         return None
     if state.committed is None or recovery.is_recovery(cfg) or str(cfg[F.SNAPSHOT_MODE]) == "initial_only":
         return None
     with connect(cfg.connection_settings()) as conn:
-        if why := _purged(cfg, conn, state):
-            _require_all_tables(cfg, chosen, conn, why)
+        if purged_reason := _purged_reason(cfg, conn, state):
+            _require_all_tables(cfg, chosen, conn, purged_reason)
             return None
-        if stream_start(cfg, conn, state.committed, ledger, log) is None:
+        if undrained_start(cfg, conn, state.committed, ledger, log) is None:
             return None
         tables = _chosen_tables(cfg, chosen, conn)
-        _require_all_of_the_stream(cfg, conn, ledger)
-        if _history_is_lost(cfg, ledger, log):
+        _require_stream_tables(cfg, conn, ledger)
+        if _history_lost(cfg, ledger, log):
             return None
-        if reason := _hindrance(cfg, conn, tables):
-            return Beside(reason=reason)
-        everything = len(tables) == len(captured_tables(conn, cfg))
-    return Beside((ALL,) if everything else tuple(map(entry_for, tables)))
+        if reason := _blocking_obstacle(cfg, conn, tables):
+            return RepeatedSnapshot(reason=reason)
+        all_captured = len(tables) == len(captured_tables(conn, cfg))
+    return RepeatedSnapshot((ALL_TABLES,) if all_captured else tuple(map(entry_for, tables)))
 
 
-def only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConfig:
+def capturing_only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConfig:
     """Return a configuration that captures certain tables only.
 
     Args:
@@ -106,40 +110,49 @@ def only(cfg: ConnectorConfig, tables: Sequence[str]) -> ConnectorConfig:
     Raises:
         ConfigError: An entry is no regular expression.
     """
-    listed = ",".join(entry.strip() for entry in tables if entry.strip())
-    return ConnectorConfig.from_properties(cfg.properties() | {F.TABLE_INCLUDE_LIST.name: listed}) if listed else cfg
+    include_list = ",".join(entry.strip() for entry in tables if entry.strip())
+    return (
+        ConnectorConfig.from_properties(cfg.properties() | {F.TABLE_INCLUDE_LIST.name: include_list})
+        if include_list
+        else cfg
+    )
 
 
-def _purged(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
+def _purged_reason(cfg: ConnectorConfig, conn: Any, state: StoredState) -> str:
     """Return why no drain can go on from the stored offset, or finish the batch that is pending; empty when one can."""
-    places = [state.committed, *((state.pending.start, state.pending.end) if state.pending is not None else ())]
+    required_offsets = [
+        state.committed,
+        *((state.pending.start, state.pending.end) if state.pending is not None else ()),
+    ]
     try:
-        for offset in filter(None, places):
+        for offset in filter(None, required_offsets):
             check_available(conn, cfg.connection_settings(), offset)
     except BinlogPurgedError as error:
         return error.message()
     return ""
 
 
-def _require_all_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any, why: str) -> None:
+def _require_all_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any, reason: str) -> None:
     """Refuse a part of the tables where changes of all of them are lost."""
-    left = [table for table in captured_tables(conn, cfg) if not chosen.captures(table)]
-    if left:
+    unchosen = [table for table in captured_tables(conn, cfg) if not chosen.captures(table)]
+    if unchosen:
         raise ConfigError(
             "changes of the stream are lost, and some of its tables would not be read again",
-            where=f"not chosen: {_shown(left)}",
-            why=why,
+            where=f"not chosen: {_list_tables(unchosen)}",
+            why=reason,
             remedy="choose no tables, which reads all of them; or decide to leave the changes out: "
             "mysql_cdc_reset_offset with current, then mysql_cdc_snapshot with again=true and the tables",
         )
 
 
-def _shown(tables: Sequence[TableId]) -> str:
-    return ", ".join(map(str, tables[:_SHOWN])) + (f" and {len(tables) - _SHOWN} more" if tables[_SHOWN:] else "")
+def _list_tables(tables: Sequence[TableId]) -> str:
+    return ", ".join(map(str, tables[:_MAX_SHOWN_TABLES])) + (
+        f" and {len(tables) - _MAX_SHOWN_TABLES} more" if tables[_MAX_SHOWN_TABLES:] else ""
+    )
 
 
 def _chosen_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any) -> list[TableId]:
-    tables = [table for table in captured_tables(conn, cfg) if chosen.captures(table) and cfg.reads_rows(table)]
+    tables = [table for table in captured_tables(conn, cfg) if chosen.captures(table) and cfg.snapshots_rows(table)]
     if not tables:
         raise ConfigError(
             "no captured table is chosen",
@@ -151,43 +164,45 @@ def _chosen_tables(cfg: ConnectorConfig, chosen: ConnectorConfig, conn: Any) -> 
     return tables
 
 
-def _require_all_of_the_stream(cfg: ConnectorConfig, conn: Any, ledger: LedgerState | None) -> None:
+def _require_stream_tables(cfg: ConnectorConfig, conn: Any, ledger: LedgerState | None) -> None:
     """Refuse lists that are others than in the last batch and leave out tables that have a topic of the stream.
 
     What is chosen to be read again must not decide what the stream captures: the drain before the snapshot would pass
     over the changes of all other tables.
     """
-    then = ledger.plan.pins if ledger is not None and ledger.plan is not None else {}
-    now = pins(cfg, snapshot=False)
-    if all(then.get(name.name) == now.get(name.name) for name in LISTS):
+    pins_before = ledger.plan.pins if ledger is not None and ledger.plan is not None else {}
+    pins_now = property_pins(cfg, snapshot=False)
+    if all(pins_before.get(name.name) == pins_now.get(name.name) for name in TABLE_LIST_FIELDS):
         return
-    streamed = streams(cfg)
-    left = [table for table in base_tables(conn) if not cfg.captures(table) and streamed(table)]
-    if left:
+    has_topic = stream_filter(cfg)
+    left_out = [table for table in base_tables(conn) if not cfg.captures(table) and has_topic(table)]
+    if left_out:
         raise ConfigError(
             "the lists of captured tables leave out tables of the stream",
-            where=", ".join(sorted(name.name for name in LISTS if then.get(name.name) != now.get(name.name))),
-            why=f"they were others in the last batch; changes of {_shown(left)} would be passed over",
+            where=", ".join(
+                sorted(name.name for name in TABLE_LIST_FIELDS if pins_before.get(name.name) != pins_now.get(name.name))
+            ),
+            why=f"they were others in the last batch; changes of {_list_tables(left_out)} would be passed over",
             remedy="choose the tables to be read in the argument (or field) tables, not by these properties; when the "
             "tables are to leave the stream, run mysql_cdc_drain with these properties first",
         )
 
 
-def _hindrance(cfg: ConnectorConfig, conn: Any, tables: list[TableId]) -> str:
+def _blocking_obstacle(cfg: ConnectorConfig, conn: Any, tables: list[TableId]) -> str:
     """Return why no blocking snapshot can be taken; empty when one can."""
-    if not cfg[F.SNAPSHOT_MODE].rows:
+    if not cfg[F.SNAPSHOT_MODE].reads_rows:
         return f"snapshot.mode={cfg[F.SNAPSHOT_MODE]} reads structures only"
-    replaced = [str(table) for table in tables if cfg.select_override(table) is not None]
-    if replaced:
-        return f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name} gives statements of their own to {', '.join(replaced)}"
-    return unfit(conn, cfg) or ""
+    overridden = [str(table) for table in tables if cfg.select_override(table) is not None]
+    if overridden:
+        return f"{F.SNAPSHOT_SELECT_STATEMENT_OVERRIDES.name} gives statements of their own to {', '.join(overridden)}"
+    return watermark_obstacle(conn, cfg) or ""
 
 
-def _history_is_lost(cfg: ConnectorConfig, ledger: LedgerState | None, log: Log) -> bool:
+def _history_lost(cfg: ConnectorConfig, ledger: LedgerState | None, log: Log) -> bool:
     """Return whether no batch can be planned on the schema history; a new snapshot writes it anew."""
     try:
         require_history(cfg)
-        require_known_history(cfg, ledger)
+        require_recorded_history(cfg, ledger)
     except SchemaError as error:
         log(f"no batch can be drained before the snapshot: {error.message()}")
         return True

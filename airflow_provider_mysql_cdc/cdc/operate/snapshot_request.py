@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, status_in
+from airflow_provider_mysql_cdc.cdc.incremental.snapshot_status import SnapshotStatus, snapshot_status
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import captured_tables
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, show
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text
 
-_SHOWN = 5
-ACTIVE = ("waiting", "running", "paused")
+_MAX_SHOWN_ENTRIES = 5
+ACTIVE_STATES = ("waiting", "running", "paused")
 
 
 def signal_id(owner: str, generation: int = 0) -> str:
@@ -58,21 +58,21 @@ def snapshot_data(
     return data
 
 
-def named_tables(given: Sequence[str] | str | None) -> list[str]:
+def parse_tables(tables: Sequence[str] | str | None) -> list[str]:
     """Return tables given as one name, a list, or a list's JSON text, as a template renders it; None is no table.
 
     Args:
-        given: The tables.
+        tables: The tables.
     """
-    if given is None:
+    if tables is None:
         return []
-    if not isinstance(given, str):
-        return [str(table) for table in given]
+    if not isinstance(tables, str):
+        return [str(table) for table in tables]
     try:
-        found = json.loads(given) if given.lstrip().startswith("[") else None
+        parsed = json.loads(tables) if tables.lstrip().startswith("[") else None
     except ValueError:
-        found = None  # a regular expression may begin with a bracket
-    return [str(table) for table in found] if isinstance(found, list) else [given]
+        parsed = None  # a regular expression may begin with a bracket
+    return [str(table) for table in parsed] if isinstance(parsed, list) else [tables]
 
 
 def require_captured(cfg: ConnectorConfig, entries: Sequence[str]) -> None:
@@ -89,20 +89,20 @@ def require_captured(cfg: ConnectorConfig, entries: Sequence[str]) -> None:
     with connect(cfg.connection_settings()) as conn:
         captured = captured_tables(conn, cfg)
     try:
-        _, nothing = match_tables(entries, captured)
+        _, unmatched = match_tables(entries, captured)
     except SignalRefused as refused:
         raise ConfigError("a table cannot be looked for", where="tables", why=refused.reason) from refused
-    if nothing:
+    if unmatched:
         raise ConfigError(
             "a table is not captured",
-            where="tables: " + ", ".join(map(show, nothing[:_SHOWN])),
+            where="tables: " + ", ".join(map(quote_text, unmatched[:_MAX_SHOWN_ENTRIES])),
             why=f"none of the {len(captured)} captured tables that the account can see is meant; letters count as they "
             "are written",
             remedy="correct the name (database.table); or add the table to table.include.list of the connection",
         )
 
 
-def look_at_ledger(cfg: ConnectorConfig) -> LedgerState:
+def peek_ledger(cfg: ConnectorConfig) -> LedgerState:
     """Return what the ledger says now; a transaction under way, or of a killed driver, may hide the newest of it.
 
     Args:
@@ -111,15 +111,15 @@ def look_at_ledger(cfg: ConnectorConfig) -> LedgerState:
     Raises:
         SinkError: Kafka does not answer.
     """
-    return wiring.ledger(cfg).peek()
+    return kafka_clients.ledger(cfg).peek()
 
 
-def over(status: SnapshotStatus, asked: str | None) -> bool:
+def snapshot_done(status: SnapshotStatus, request_id: str | None) -> bool:
     """Return whether a snapshot is done.
 
     Args:
         status: How it stands.
-        asked: The signal's id, or None for all.
+        request_id: The signal's id, or None for all.
 
     Raises:
         StateError: It was refused, stopped or given up.
@@ -127,20 +127,20 @@ def over(status: SnapshotStatus, asked: str | None) -> bool:
     if status.state == "aborted":
         raise StateError(
             "the snapshot was not read to its end",
-            where=f"signal {asked}",
+            where=f"signal {request_id}",
             why=status.reason or "it was stopped",
             remedy="read the notices in the log of the drain; then ask again, with another signal",
         )
     return status.state == "done"
 
 
-def told(status: SnapshotStatus) -> dict[str, Any]:
+def status_json(status: SnapshotStatus) -> dict[str, Any]:
     """Return plain JSON: the state, and each table's state and rows."""
     tables = {name: {"state": table.state, "rows": table.rows} for name, table in status.tables.items()}
     return {"state": status.state, "tables": tables}
 
 
-def asked_before(ledger: LedgerState, owner: str, generation: int) -> str:
+def task_signal_id(ledger: LedgerState, owner: str, generation: int) -> str:
     """Return the id of the signal of a task: that of an earlier time whose snapshot is still at work, or a new one.
 
     A person who clears a task that has succeeded wants the tables read again; one that clears it half-way does not.
@@ -151,5 +151,5 @@ def asked_before(ledger: LedgerState, owner: str, generation: int) -> str:
         generation: Which time the task is done.
     """
     earlier = (signal_id(owner, time) for time in range(generation - 1, -1, -1))
-    at_work = (id_ for id_ in earlier if status_in(ledger, id_).state in ACTIVE)
-    return next(at_work, signal_id(owner, generation))
+    active_ids = (id_ for id_ in earlier if snapshot_status(ledger, id_).state in ACTIVE_STATES)
+    return next(active_ids, signal_id(owner, generation))

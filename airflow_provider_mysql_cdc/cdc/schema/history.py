@@ -13,9 +13,9 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
-from airflow_provider_mysql_cdc.cdc.schema.history_cache import KeptHistory, TopicEnd
-from airflow_provider_mysql_cdc.cdc.schema.history_record import _REMEDY, HistoryRecord
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
+from airflow_provider_mysql_cdc.cdc.schema.history_cache import HistoryCache, TopicEnd
+from airflow_provider_mysql_cdc.cdc.schema.history_record import REBUILD_REMEDY, HistoryRecord
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay, replay
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed
@@ -23,13 +23,13 @@ from airflow_provider_mysql_cdc.cdc.sink.topic_settings import HISTORY_RULE, req
 from airflow_provider_mysql_cdc.cdc.sink.topics import (
     TopicInfo,
     end_offsets,
+    existing_topics,
     first_offsets,
     partition_counts,
-    topics_there,
 )
 
 
-def reaches(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
+def covers_offset(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
     """Return whether a history can give the structures at an offset that lies in what was drained.
 
     A description that stands behind the offset may have been written because the stream skipped something; then nothing
@@ -39,13 +39,13 @@ def reaches(records: Iterable[HistoryRecord], offset: BinlogOffset) -> bool:
         records: The history in the order of its topic.
         offset: The offset.
     """
-    described = known = False
+    has_description = covered = False
     for record in records:
-        if record.describes:
-            described = True
+        if record.starts_description:
+            has_description = True
             if comparable(record.position, offset):
-                known = order(record.position, offset) <= 0
-    return known or not described
+                covered = compare_offsets(record.position, offset) <= 0
+    return covered or not has_description
 
 
 def require_history(cfg: ConnectorConfig) -> TopicInfo:
@@ -60,28 +60,28 @@ def require_history(cfg: ConnectorConfig) -> TopicInfo:
     """
     topic = cfg.history_topic
     admin = make_admin(cfg.kafka_settings())
-    there = topics_there(admin, [topic]).get(topic)
-    if there is None:
-        raise SchemaError("the schema history topic does not exist", where=f"topic {topic}", remedy=_REMEDY)
-    if there.partitions != 1:
-        raise _no_order(topic, there.partitions)
+    info = existing_topics(admin, [topic]).get(topic)
+    if info is None:
+        raise SchemaError("the schema history topic does not exist", where=f"topic {topic}", remedy=REBUILD_REMEDY)
+    if info.partitions != 1:
+        raise _partition_count_error(topic, info.partitions)
     require_settings(admin, topic, HISTORY_RULE, verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
     if first := first_offsets(admin, topic, [0])[0]:
         raise SchemaError(
             "the beginning of the schema history is gone",
             where=f"topic {topic}, which begins with offset {first}",
             why="its retention was finite, or somebody deleted records",
-            remedy=_REMEDY,
+            remedy=REBUILD_REMEDY,
         )
-    return there
+    return info
 
 
-def _no_order(topic: str, partitions: int) -> SchemaError:
+def _partition_count_error(topic: str, partitions: int) -> SchemaError:
     return SchemaError(
         "the schema history has no global order",
         where=f"topic {topic}",
         why=f"the topic has {partitions} partitions in place of 1",
-        remedy=f"{_REMEDY}; before the first snapshot delete the topic, it is made anew",
+        remedy=f"{REBUILD_REMEDY}; before the first snapshot delete the topic, it is made anew",
     )
 
 
@@ -95,8 +95,8 @@ def history_end(cfg: ConnectorConfig) -> TopicEnd:
         SinkError: Kafka cannot be asked.
     """
     topic, admin = cfg.history_topic, make_admin(cfg.kafka_settings())
-    there = topics_there(admin, [topic]).get(topic)
-    return TopicEnd(None, 0) if there is None else TopicEnd(there.id, end_offsets(admin, topic, [0])[0][1])
+    info = existing_topics(admin, [topic]).get(topic)
+    return TopicEnd(None, 0) if info is None else TopicEnd(info.id, end_offsets(admin, topic, [0])[0][1])
 
 
 def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord]:
@@ -112,12 +112,12 @@ def read_history(cfg: ConnectorConfig, first: int = 0) -> Iterator[HistoryRecord
     """
     settings, topic = cfg.kafka_settings(), cfg.history_topic
     admin = make_admin(settings)
-    there = require_history(cfg)
-    for record in read_topic_committed(settings, topic, admin=admin, since={0: first}, there=there):
+    info = require_history(cfg)
+    for record in read_topic_committed(settings, topic, admin=admin, since={0: first}, topic_info=info):
         if record.value is not None:
-            found = HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")
-            _require_own(cfg, found.prefix, record.offset)
-            yield found
+            history_record = HistoryRecord.from_bytes(record.value, f"topic {topic}, offset {record.offset}")
+            _require_own_prefix(cfg, history_record.prefix, record.offset)
+            yield history_record
 
 
 def require_own_history(cfg: ConnectorConfig) -> None:
@@ -136,17 +136,17 @@ def require_own_history(cfg: ConnectorConfig) -> None:
     if count is None:
         return
     if count != 1 and str(cfg[F.SNAPSHOT_MODE]) != "recovery":  # which makes the topic anew
-        raise _no_order(topic, count)
+        raise _partition_count_error(topic, count)
     first = next((r for r in read_topic_committed(settings, topic, admin=admin) if r.value is not None), None)
     if first is not None:
         try:
             prefix = HistoryRecord.from_bytes(first.value or b"").prefix
         except SchemaError:
             return  # a damaged history is for snapshot.mode=recovery to repair
-        _require_own(cfg, prefix, first.offset)
+        _require_own_prefix(cfg, prefix, first.offset)
 
 
-def _require_own(cfg: ConnectorConfig, prefix: str, offset: int) -> None:
+def _require_own_prefix(cfg: ConnectorConfig, prefix: str, offset: int) -> None:
     if prefix not in ("", cfg.topic_prefix):
         raise SchemaError(
             f"the schema history belongs to topic.prefix={prefix}, not to {cfg.topic_prefix}",
@@ -157,13 +157,13 @@ def _require_own(cfg: ConnectorConfig, prefix: str, offset: int) -> None:
         )
 
 
-def load_state(
+def load_schema_state(
     cfg: ConnectorConfig,
     *,
     until: BinlogOffset,
     epoch: int,
-    look: Callable[[HistoryRecord], None] = lambda record: None,
-    kept: KeptHistory | None = None,
+    on_record: Callable[[HistoryRecord], None] = lambda record: None,
+    cache: HistoryCache | None = None,
 ) -> SchemaState:
     """Rebuild the structures as of an offset from the history topic (SCH-03).
 
@@ -171,8 +171,9 @@ def load_state(
         cfg: The connector's configuration.
         until: The offset.
         epoch: The epoch that starts at it.
-        look: Called with each record of the history, also those behind the offset.
-        kept: What this job has read before, and keeps for its next batch; then ``look`` is called for none of that.
+        on_record: Called with each record of the history, also those behind the offset.
+        cache: What this job has read before, and keeps for its next batch; then ``on_record`` is called for none of
+            that.
 
     Raises:
         SchemaError: See ``read_history`` and ``replay``.
@@ -181,10 +182,10 @@ def load_state(
 
     def records(first: int = 0) -> Iterator[HistoryRecord]:
         for record in read_history(cfg, first):
-            look(record)
+            on_record(record)
             yield record
 
-    skip = cfg[F.SKIP_UNPARSEABLE_DDL]
-    if kept is None:
-        return replay(records(), until=until, epoch=epoch, skip_unparseable=skip, captures=cfg.follows)
-    return kept.structures(history_end(cfg), records, Replay(until, epoch, skip, cfg.follows))
+    skip_unparseable = cfg[F.SKIP_UNPARSEABLE_DDL]
+    if cache is None:
+        return replay(records(), until=until, epoch=epoch, skip_unparseable=skip_unparseable, captures=cfg.needs_schema)
+    return cache.structures(history_end(cfg), records, Replay(until, epoch, skip_unparseable, cfg.needs_schema))

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
-from airflow_provider_mysql_cdc.cdc.model.offset import comparable, order
+from airflow_provider_mysql_cdc.cdc.model.offset import comparable, compare_offsets
 from airflow_provider_mysql_cdc.cdc.schema.history_replay import Replay
 
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
-Read = Callable[[int], Iterable["HistoryRecord"]]
+HistoryReader = Callable[[int], Iterable["HistoryRecord"]]
 """From the offset of the first record that is wanted to the committed records from there on."""
 
 
@@ -38,48 +38,48 @@ class TopicEnd:
 
 
 @dataclass(slots=True)
-class KeptHistory:
+class HistoryCache:
     """Rebuild structures for one batch after the other of one job."""
 
     _end: TopicEnd = TopicEnd(None, 0)
-    _folded: Replay | None = None
-    _behind: list[HistoryRecord] = field(default_factory=list)
+    _replayed: Replay | None = None
+    _later_records: list[HistoryRecord] = field(default_factory=list)
 
-    def structures(self, end: TopicEnd, read: Read, wanted: Replay) -> SchemaState:
+    def structures(self, end: TopicEnd, read: HistoryReader, target: Replay) -> SchemaState:
         """Return the structures at an offset.
 
         Args:
             end: Where the history ends now.
             read: Reads it.
-            wanted: Says for which offset; nothing is taken yet.
+            target: Says for which offset; nothing is taken yet.
 
         Raises:
             DdlParseError: A statement is not understood.
             SchemaError: The history cannot be read.
         """
-        kept, behind = self._folded, self._behind
+        cached, later_records = self._replayed, self._later_records
         # Should this fail, the next batch begins anew.
-        self._folded, self._behind = None, []
-        if kept is None or not self._goes_on(kept, end, wanted):
-            now, first, behind = wanted, 0, []
+        self._replayed, self._later_records = None, []
+        if cached is None or not self._can_continue(cached, end, target):
+            replayed, first, later_records = target, 0, []
         else:
-            now, first = kept.moved(wanted), self._end.offset
-        waiting: list[HistoryRecord] = []
-        for records in (behind, read(first) if first < end.offset else ()):
+            replayed, first = cached.continue_to(target), self._end.offset
+        pending: list[HistoryRecord] = []
+        for records in (later_records, read(first) if first < end.offset else ()):
             for record in records:
-                if waiting or not now.take(record):
-                    waiting.append(record)
-        found = now
-        if waiting:
-            found = now.moved(now)
-            for record in waiting:
-                found.take(record)
+                if pending or not replayed.add(record):
+                    pending.append(record)
+        result = replayed
+        if pending:
+            result = replayed.continue_to(replayed)
+            for record in pending:
+                result.add(record)
         if end.id is not None:  # without an id, a topic made anew would be taken for the one before
-            self._end, self._folded, self._behind = end, now, waiting
-        return found.structures()
+            self._end, self._replayed, self._later_records = end, replayed, pending
+        return result.structures()
 
-    def _goes_on(self, kept: Replay, end: TopicEnd, wanted: Replay) -> bool:
+    def _can_continue(self, cached: Replay, end: TopicEnd, target: Replay) -> bool:
         """Return whether what is kept was part of the same topic, and holds at the offset that is wanted."""
-        if self._end.id != end.id or end.offset < self._end.offset or wanted.epoch < kept.epoch:
+        if self._end.id != end.id or end.offset < self._end.offset or target.epoch < cached.epoch:
             return False
-        return comparable(kept.until, wanted.until) and order(wanted.until, kept.until) >= 0
+        return comparable(cached.until, target.until) and compare_offsets(target.until, cached.until) >= 0

@@ -10,27 +10,27 @@ from typing import Any, Protocol
 
 import orjson
 
-from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply
-from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
+from airflow_provider_mysql_cdc.cdc.ddl.apply import TableChange, apply_ddl
+from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext, SchemaState
 from airflow_provider_mysql_cdc.cdc.emit.schema_change import change_dict
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError, SchemaError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, order
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged, parse
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, comparable, compare_offsets
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, damaged_record, parse_json
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all, read_told
+from airflow_provider_mysql_cdc.cdc.schema.table_changes import apply_all, read_table_change
 
-_DEFAULTS = asdict(DdlContext())
+_CONTEXT_DEFAULTS = asdict(DdlContext())
 
 
-_WHOLE = 500_000
+_MAX_RECORD_BYTES = 500_000
 """Bytes of a record with what its statement changes: a broker takes a megabyte, and DROP TABLE may name thousands."""
 
 
-_REMEDY = "rebuild the history with snapshot.mode=recovery"
+REBUILD_REMEDY = "rebuild the history with snapshot.mode=recovery"
 
 
-class Statement(Protocol):
+class QueryStatement(Protocol):
     """The members of a parsed QUERY event that the history keeps (``binlog.event_parsers.QueryEvent`` fits)."""
 
     @property
@@ -77,7 +77,7 @@ class HistoryRecord:
         position: BinlogOffset,
         epoch: int,
         ts_ms: int,
-        query: Statement,
+        query: QueryStatement,
         changes: Iterable[TableChange],
         *,
         prefix: str = "",
@@ -94,19 +94,19 @@ class HistoryRecord:
             prefix: ``topic.prefix``.
             context: What the statement was applied with; taken from the event when None.
         """
-        described = tuple(change_dict(c) for c in changes if c.listed)
+        table_changes = tuple(change_dict(c) for c in changes if c.listed)
         session = DdlContext.from_query(query) if context is None else context
-        return cls(prefix, position, epoch, ts_ms, query.db or "", query.sql, session, described)
+        return cls(prefix, position, epoch, ts_ms, query.db or "", query.sql, session, table_changes)
 
     def to_bytes(self) -> bytes:
         """Return the record as JSON; the changes that a statement makes are left out where they make it too large."""
         data = self._json(self.table_changes)
-        return data if len(data) <= _WHOLE or not self.ddl else self._json(())
+        return data if len(data) <= _MAX_RECORD_BYTES or not self.ddl else self._json(())
 
     def _json(self, table_changes: Sequence[dict[str, Any]]) -> bytes:
         position = {k: v for k, v in self.position.to_json().items() if v is not None}
         position |= {name: True for name in ("snapshot", "between") if getattr(self, name)}
-        context = {k: v for k, default in _DEFAULTS.items() if (v := getattr(self.context, k)) != default}
+        context = {k: v for k, default in _CONTEXT_DEFAULTS.items() if (v := getattr(self.context, k)) != default}
         data = {
             "source": {"server": self.prefix},
             "position": position,
@@ -137,23 +137,23 @@ class HistoryRecord:
             return cls._read(data)
         except DamagedRecordError as error:
             raise SchemaError(
-                "a schema history record is damaged", where=where, why=error.why, remedy=_REMEDY
+                "a schema history record is damaged", where=where, why=error.why, remedy=REBUILD_REMEDY
             ) from error
 
     @classmethod
     def _read(cls, data: bytes) -> HistoryRecord:
-        record = Members(_parsed(data))
+        record = Members(_parse_json(data))
         position, context = record.object("position"), record.object("context", {})
         if not isinstance(ddl := record.value("ddl"), str):
-            raise record.refuse("ddl", "a text")
+            raise record.member_error("ddl", "a text")
         return cls(
             prefix=record.object("source").text("server"),
             position=BinlogOffset.from_json(position),
-            epoch=record.whole("epoch"),
-            ts_ms=record.whole("ts_ms"),
+            epoch=record.integer("epoch"),
+            ts_ms=record.integer("ts_ms"),
             db=record.text("databaseName"),
             ddl=ddl,
-            context=_context(context),
+            context=_context_of(context),
             table_changes=tuple(change.as_dict() for change in record.objects("tableChanges", ())),
             snapshot=position.flag("snapshot", False),
             between=position.flag("between", False),
@@ -161,15 +161,15 @@ class HistoryRecord:
 
     def identity(self) -> tuple[str | None, str, int, str, str]:
         """Return what makes two records the same statement, whichever attempt wrote them."""
-        what = json.dumps(self.table_changes, sort_keys=True) if self.told else self.ddl
-        return self.position.server_uuid, self.position.file, self.position.pos, self.db, what
+        content = json.dumps(self.table_changes, sort_keys=True) if self.from_signal else self.ddl
+        return self.position.server_uuid, self.position.file, self.position.pos, self.db, content
 
     @property
-    def told(self) -> bool:
+    def from_signal(self) -> bool:
         """Whether a signal told the structure, and no statement."""
         return not self.ddl and bool(self.table_changes)
 
-    def after(self, state: SchemaState, captures: Captures | None) -> SchemaState:
+    def apply_to(self, state: SchemaState, captures: CapturePredicate | None) -> SchemaState:
         """Return the structures behind the statement, or behind what a signal told.
 
         Args:
@@ -180,18 +180,18 @@ class HistoryRecord:
             DdlParseError: The statement is not understood.
             SchemaError: The record is damaged.
         """
-        if not self.told:
-            return apply(state, self.ddl, self.context, captures).state
+        if not self.from_signal:
+            return apply_ddl(state, self.ddl, self.context, captures).state
         try:
-            changes = [read_told(Members(change), self.db) for change in self.table_changes]
+            changes = [read_table_change(Members(change), self.db) for change in self.table_changes]
         except DamagedRecordError as error:
             where = f"schema history, {self.position}"
             raise SchemaError(
-                "a schema history record is damaged", where=where, why=error.why, remedy=_REMEDY
+                "a schema history record is damaged", where=where, why=error.why, remedy=REBUILD_REMEDY
             ) from error
         return apply_all(state, changes)[0]
 
-    def created_beside(self, captures: Captures | None) -> TableId | None:
+    def uncaptured_table(self, captures: CapturePredicate | None) -> TableId | None:
         """Return the table that a snapshot's CREATE TABLE describes and that is not captured; None for anything else.
 
         Args:
@@ -200,13 +200,13 @@ class HistoryRecord:
         if captures is None or not self.snapshot or len(self.table_changes) != 1 or not self.ddl.startswith("CREATE"):
             return None
         change = self.table_changes[0]
-        head, name = f'"{self.db}"."', str(change.get("id", ""))
-        if change.get("type") != "CREATE" or not name.startswith(head):
+        db_prefix, name = f'"{self.db}"."', str(change.get("id", ""))
+        if change.get("type") != "CREATE" or not name.startswith(db_prefix):
             return None
-        table_id = TableId(self.db, name[len(head) : -1])
+        table_id = TableId(self.db, name[len(db_prefix) : -1])
         return None if captures(table_id) else table_id
 
-    def begins_description(self, until: BinlogOffset) -> bool:
+    def is_base_for(self, until: BinlogOffset) -> bool:
         """Return whether a whole description of all captured tables begins here that stands at or before an offset.
 
         A snapshot writes one, and so does a person who moves the offset to where the history does not reach; it begins
@@ -215,10 +215,12 @@ class HistoryRecord:
         Args:
             until: The offset.
         """
-        return self.describes and comparable(self.position, until) and order(self.position, until) <= 0
+        return (
+            self.starts_description and comparable(self.position, until) and compare_offsets(self.position, until) <= 0
+        )
 
     @property
-    def describes(self) -> bool:
+    def starts_description(self) -> bool:
         """Whether this is the first record of a whole description."""
         return self.snapshot and self.ddl.startswith("SET ")
 
@@ -231,56 +233,56 @@ class HistoryRecord:
             base: First record of the description that the structures begin with; None in histories without one. There,
                 of another server, whose positions cannot be compared, all batches of earlier epochs lie before.
         """
-        here = self.position
-        if base is None and here.server_uuid and until.server_uuid and here.server_uuid != until.server_uuid:
+        position = self.position
+        if base is None and position.server_uuid and until.server_uuid and position.server_uuid != until.server_uuid:
             return self.epoch < epoch
-        if not comparable(here, until) or order(here, until) > 0:
+        if not comparable(position, until) or compare_offsets(position, until) > 0:
             return False
-        if base is None or (self.snapshot and self.epoch == base.epoch and here == base.position):
+        if base is None or (self.snapshot and self.epoch == base.epoch and position == base.position):
             return True
         # A writer that was fenced since may have committed a statement of its own binlog behind the description.
         # What is told between two batches may stand where the description does.
-        ahead = order(here, base.position) if comparable(here, base.position) else -1
-        behind = ahead > 0 or (ahead == 0 and self.between and self.epoch > base.epoch)
-        return behind and self.epoch >= base.epoch
+        base_order = compare_offsets(position, base.position) if comparable(position, base.position) else -1
+        after_base = base_order > 0 or (base_order == 0 and self.between and self.epoch > base.epoch)
+        return after_base and self.epoch >= base.epoch
 
 
-def _parsed(data: bytes) -> Any:
+def _parse_json(data: bytes) -> Any:
     try:
         return orjson.loads(data)
     except ValueError:  # half a surrogate pair, in a name that the server wrote so
         pass
     try:
-        return parse(data.decode("utf-8", "surrogatepass"))
+        return parse_json(data.decode("utf-8", "surrogatepass"))
     except UnicodeDecodeError as error:
-        raise damaged(f"it is not UTF-8: {error}") from None
+        raise damaged_record(f"it is not UTF-8: {error}") from None
 
 
-def _context(given: Members) -> DdlContext:
+def _context_of(members: Members) -> DdlContext:
     """Return a session's context; what the record does not say has its default."""
     try:
-        return _known_context(orjson.dumps(given.as_dict()))
+        return _cached_context(orjson.dumps(members.as_dict()))
     except TypeError:  # a text or a number that is damaged; the reading names it
-        return _read_context(given)
+        return _read_context(members)
 
 
 @lru_cache(maxsize=256)
-def _known_context(text: bytes) -> DdlContext:
-    return _read_context(Members(parse(text), "context"))
+def _cached_context(text: bytes) -> DdlContext:
+    return _read_context(Members(parse_json(text), "context"))
 
 
-def _read_context(given: Members) -> DdlContext:
+def _read_context(members: Members) -> DdlContext:
     default = DdlContext()
     return DdlContext(
-        default_db=given.text("default_db", default.default_db),
-        sql_mode=given.whole("sql_mode", default.sql_mode),
-        client_collation=given.whole_or_none("client_collation"),
-        server_collation=given.whole_or_none("server_collation"),
-        lower_case_table_names=given.whole("lower_case_table_names", default.lower_case_table_names, high=2),
-        default_collation_for_utf8mb4=given.whole_or_none("default_collation_for_utf8mb4"),
-        explicit_defaults_for_timestamp=given.flag(
+        default_db=members.text("default_db", default.default_db),
+        sql_mode=members.integer("sql_mode", default.sql_mode),
+        client_collation=members.integer_or_none("client_collation"),
+        server_collation=members.integer_or_none("server_collation"),
+        lower_case_table_names=members.integer("lower_case_table_names", default.lower_case_table_names, high=2),
+        default_collation_for_utf8mb4=members.integer_or_none("default_collation_for_utf8mb4"),
+        explicit_defaults_for_timestamp=members.flag(
             "explicit_defaults_for_timestamp", default.explicit_defaults_for_timestamp
         ),
-        temporary=given.flag("temporary", default.temporary),
-        atomic=given.flag("atomic", default.atomic),
+        temporary=members.flag("temporary", default.temporary),
+        atomic=members.flag("atomic", default.atomic),
     )

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from airflow_provider_mysql_cdc.cdc.ddl.classify import Captures
-from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState, Unread
+from airflow_provider_mysql_cdc.cdc.ddl.classify import CapturePredicate
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState, UnparsedTable
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
@@ -15,7 +15,7 @@ from airflow_provider_mysql_cdc.cdc.model.table import TableId
 if TYPE_CHECKING:
     from airflow_provider_mysql_cdc.cdc.schema.history_record import HistoryRecord
 
-REBUILD = "rebuild the history with snapshot.mode=recovery"
+REBUILD_REMEDY = "rebuild the history with snapshot.mode=recovery"
 
 
 @dataclass(slots=True)
@@ -36,17 +36,17 @@ class Replay:
     until: BinlogOffset
     epoch: int
     skip_unparseable: bool = False
-    captures: Captures | None = None
+    captures: CapturePredicate | None = None
     empty: SchemaState = field(default_factory=SchemaState)
     _state: SchemaState = field(init=False)
     _base: HistoryRecord | None = None
-    _seen: set[tuple[str | None, str, int, str, str]] = field(default_factory=set)
-    _unread: dict[TableId, Unread] = field(default_factory=dict)
+    _applied: set[tuple[str | None, str, int, str, str]] = field(default_factory=set)
+    _unread: dict[TableId, UnparsedTable] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._state = self.empty
 
-    def take(self, record: HistoryRecord) -> bool:
+    def add(self, record: HistoryRecord) -> bool:
         """Take the next record.
 
         Args:
@@ -58,43 +58,45 @@ class Replay:
         Raises:
             DdlParseError: A statement is not understood, with its place in the history.
         """
-        if record.begins_description(self.until):
-            self._state, self._base, self._seen, self._unread = self.empty, record, set(), {}
+        if record.is_base_for(self.until):
+            self._state, self._base, self._applied, self._unread = self.empty, record, set(), {}
         identity = record.identity()
-        if identity in self._seen:
+        if identity in self._applied:
             return True
         if not record.applies(self.until, self.epoch, self._base):
             return False
-        self._seen.add(identity)
-        if (table_id := record.created_beside(self.captures)) is not None:
-            self._unread[table_id] = Unread(record.ddl, record.context)
+        self._applied.add(identity)
+        if (table_id := record.uncaptured_table(self.captures)) is not None:
+            self._unread[table_id] = UnparsedTable(record.ddl, record.context)
             return True
-        self._state, self._unread = self._state.with_unread(self._unread), {}
+        self._state, self._unread = self._state.with_unparsed(self._unread), {}
         try:
-            self._state = record.after(self._state, self.captures)
+            self._state = record.apply_to(self._state, self.captures)
         except DdlParseError as error:
             if not self.skip_unparseable:
                 raise DdlParseError(
                     error.what,
                     where=f"schema history, {record.position.file}:{record.position.pos}",
                     why=error.why,
-                    remedy=error.remedy or REBUILD,
+                    remedy=error.remedy or REBUILD_REMEDY,
                 ) from error
         return True
 
     def structures(self) -> SchemaState:
         """Return the structures at the offset, as far as records were taken."""
-        return self._state.with_unread(self._unread)
+        return self._state.with_unparsed(self._unread)
 
-    def moved(self, to: Replay) -> Replay:
+    def continue_to(self, target: Replay) -> Replay:
         """Return what goes on from here for a later offset; this one stays as it is.
 
         Args:
-            to: Says for which.
+            target: Says for which.
         """
-        more = replace(to, empty=self.empty, _base=self._base, _seen=set(self._seen), _unread=dict(self._unread))
-        more._state = self._state
-        return more
+        continued = replace(
+            target, empty=self.empty, _base=self._base, _applied=set(self._applied), _unread=dict(self._unread)
+        )
+        continued._state = self._state
+        return continued
 
 
 def replay(
@@ -104,7 +106,7 @@ def replay(
     epoch: int,
     skip_unparseable: bool = False,
     state: SchemaState | None = None,
-    captures: Captures | None = None,
+    captures: CapturePredicate | None = None,
 ) -> SchemaState:
     """Rebuild the structures as of an offset; see ``Replay``.
 
@@ -119,7 +121,7 @@ def replay(
     Raises:
         DdlParseError: A statement is not understood, with its place in the history.
     """
-    found = Replay(until, epoch, skip_unparseable, captures, SchemaState() if state is None else state)
+    result = Replay(until, epoch, skip_unparseable, captures, SchemaState() if state is None else state)
     for record in records:
-        found.take(record)
-    return found.structures()
+        result.add(record)
+    return result.structures()

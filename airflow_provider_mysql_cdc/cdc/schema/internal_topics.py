@@ -6,17 +6,17 @@ from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.model.log import Log
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses
 from airflow_provider_mysql_cdc.cdc.sink.topic_settings import (
     HISTORY_RULE,
     LEDGER_RULE,
+    durability_warnings,
     require_settings,
-    weaknesses,
 )
 from airflow_provider_mysql_cdc.cdc.sink.topics import broker_count, describe_topics
 
 
-def require_kept(cfg: ConnectorConfig, log: Log) -> None:
+def require_durable_topics(cfg: ConnectorConfig, log: Log) -> None:
     """Check both topics, as far as they exist, and say what a failing broker would take away.
 
     Args:
@@ -29,9 +29,9 @@ def require_kept(cfg: ConnectorConfig, log: Log) -> None:
     """
     admin = make_admin(cfg.kafka_settings())
     rules = {cfg.ledger_topic: LEDGER_RULE, cfg.history_topic: HISTORY_RULE}
-    found = describe_topics(admin, rules, brokers(cfg.kafka_settings()))
-    nodes = broker_count(admin) if found else 0
-    for topic, info in found.items():
+    topics = describe_topics(admin, rules, broker_addresses(cfg.kafka_settings()))
+    nodes = broker_count(admin) if topics else 0
+    for topic, info in topics.items():
         config = require_settings(admin, topic, rules[topic], verified=cfg[F.TOPIC_SETTINGS_VERIFIED])
-        for line in weaknesses(topic, info, config or {}, nodes):
+        for line in durability_warnings(topic, info, config or {}, nodes):
             log(f"WARNING: {line}")

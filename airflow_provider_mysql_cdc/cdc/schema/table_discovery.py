@@ -10,7 +10,7 @@ import pymysql
 
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.model.java_order import java_order
+from airflow_provider_mysql_cdc.cdc.model.java_order import java_sort_key
 from airflow_provider_mysql_cdc.cdc.model.table import TableId, quote_name
 
 NO_SUCH_TABLE = (1146, 1049)  # the table, its database
@@ -18,7 +18,7 @@ ER_UNKNOWN_SYSTEM_VARIABLE = 1193
 
 
 @dataclass(frozen=True, slots=True)
-class Definitions:
+class TableDefinitions:
     """Hold the source's own statements.
 
     Args:
@@ -28,7 +28,7 @@ class Definitions:
         tables: Captured table -> its SHOW CREATE TABLE statement, in the order of the snapshot.
         sql_mode: ``@@sql_mode`` as names, for the parser.
         lower_case_table_names: The server variable.
-        others: The statements of tables that are not captured and that the history describes all the same.
+        uncaptured: The statements of tables that are not captured and that the history describes all the same.
     """
 
     server_charset: str
@@ -37,7 +37,7 @@ class Definitions:
     tables: dict[TableId, str]
     sql_mode: str
     lower_case_table_names: int
-    others: dict[TableId, str] = field(default_factory=dict)
+    uncaptured: dict[TableId, str] = field(default_factory=dict)
 
 
 def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
@@ -47,8 +47,8 @@ def captured_tables(conn: Any, cfg: ConnectorConfig) -> list[TableId]:
         conn: An open connection to the source.
         cfg: The connector's configuration with its include and exclude lists.
     """
-    listed = cfg[F.TABLE_INCLUDE_LIST]
-    return sorted((t for t in base_tables(conn) if cfg.captures(t)), key=lambda t: listed.first(str(t)))
+    include_list = cfg[F.TABLE_INCLUDE_LIST]
+    return sorted((t for t in base_tables(conn) if cfg.captures(t)), key=lambda t: include_list.first_index(str(t)))
 
 
 def base_tables(conn: Any) -> list[TableId]:
@@ -59,10 +59,10 @@ def base_tables(conn: Any) -> list[TableId]:
     """
     with conn.cursor() as cursor:
         cursor.execute("SELECT table_schema, table_name FROM information_schema.tables WHERE table_type = 'BASE TABLE'")
-        return sorted((TableId(db, name) for db, name in cursor.fetchall()), key=lambda t: java_order(str(t)))
+        return sorted((TableId(db, name) for db, name in cursor.fetchall()), key=lambda t: java_sort_key(str(t)))
 
 
-def guard(conn: Any, tables: list[TableId], timeout_s: int) -> TableId | None:
+def lock_metadata(conn: Any, tables: list[TableId], timeout_s: int) -> TableId | None:
     """Hold off ALTER TABLE and its kin for these tables until the connection's transaction ends.
 
     A transaction that has read a table holds a metadata lock on it (MySQL manual, "Metadata Locking"), and FLUSH TABLES
@@ -89,7 +89,7 @@ def guard(conn: Any, tables: list[TableId], timeout_s: int) -> TableId | None:
     return None
 
 
-def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> Definitions:
+def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> TableDefinitions:
     """Read the CREATE statements of the tables and of the captured databases, whose character set new tables get.
 
     Args:
@@ -98,34 +98,36 @@ def read_definitions(conn: Any, cfg: ConnectorConfig, tables: list[TableId]) -> 
         tables: The tables.
     """
     captured = set(tables)
-    listed = [t for t in base_tables(conn) if cfg.describes(t) and t not in captured]
+    described = [t for t in base_tables(conn) if cfg.stores_ddl(t) and t not in captured]
     # The signal table may stand in a database that is not described otherwise.
-    beside = {t.db for t in listed}
+    described_databases = {t.db for t in described}
     with conn.cursor() as cursor:
-        _show_hidden_keys(cursor)
+        _show_invisible_keys(cursor)
         cursor.execute(
             "SELECT @@character_set_server, @@collation_server, @@session.sql_mode, @@lower_case_table_names"
         )
-        charset, collation, sql_mode, lower = cursor.fetchone()
-        databases, creates = {}, {}
+        charset, collation, sql_mode, lower_case_names = cursor.fetchone()
+        databases, create_statements = {}, {}
         for db in dict.fromkeys(t.db for t in tables):
             cursor.execute(f"SHOW CREATE DATABASE {quote_name(db)}")
             databases[db] = str(cursor.fetchone()[1])
         for table in tables:
-            creates[table] = _create_table(cursor, table)
+            create_statements[table] = _create_table(cursor, table)
         cursor.execute(
             "SELECT schema_name, default_character_set_name, default_collation_name FROM information_schema.schemata "
             "ORDER BY schema_name"
         )
         for db, db_charset, db_collation in cursor.fetchall():
-            if cfg.describes_database(db) or db in beside:
+            if cfg.stores_database_ddl(db) or db in described_databases:
                 statement = f"CREATE DATABASE {quote_name(db)} CHARSET {db_charset} COLLATE {db_collation}"
                 databases.setdefault(db, statement)
-    others = _others(conn, [t for t in listed if t.db in databases])
-    return Definitions(charset, collation, databases, creates, sql_mode, int(lower), others)
+    uncaptured = _uncaptured_statements(conn, [t for t in described if t.db in databases])
+    return TableDefinitions(
+        charset, collation, databases, create_statements, sql_mode, int(lower_case_names), uncaptured
+    )
 
 
-def _show_hidden_keys(cursor: Any) -> None:
+def _show_invisible_keys(cursor: Any) -> None:
     """Let SHOW CREATE TABLE tell of generated invisible primary keys: rows in the binlog have them.
 
     Servers before MySQL 8.0.30 have no such keys.
@@ -142,11 +144,11 @@ def _create_table(cursor: Any, table: TableId) -> str:
     return str(cursor.fetchone()[1])
 
 
-def _others(conn: Any, tables: list[TableId]) -> dict[TableId, str]:
+def _uncaptured_statements(conn: Any, tables: list[TableId]) -> dict[TableId, str]:
     """Return the statements of tables that nothing guards: one that is gone or cannot be shown is passed over."""
-    found = {}
+    statements = {}
     with conn.cursor() as cursor:
         for table in tables:
             with contextlib.suppress(pymysql.MySQLError):
-                found[table] = _create_table(cursor, table)
-    return found
+                statements[table] = _create_table(cursor, table)
+    return statements

@@ -11,15 +11,15 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import DamagedRecordError
 from airflow_provider_mysql_cdc.cdc.model.stored_record import Members
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
-from airflow_provider_mysql_cdc.cdc.schema.table_changes import ToldChange, read_told
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, selector
+from airflow_provider_mysql_cdc.cdc.schema.table_changes import SignalTableChange, read_table_change
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, table_matcher
 
-Channel = Literal["source", "kafka", "airflow"]
-Kind = Literal["incremental", "blocking"]
+SignalChannel = Literal["source", "kafka", "airflow"]
+SnapshotKind = Literal["incremental", "blocking"]
 
 
 @dataclass(frozen=True, slots=True)
-class Action:
+class SignalAction:
     """Base of what a signal asks for.
 
     Args:
@@ -28,11 +28,11 @@ class Action:
     """
 
     signal_id: str
-    channel: Channel
+    channel: SignalChannel
 
 
 @dataclass(frozen=True, slots=True)
-class ExecuteSnapshot(Action):
+class ExecuteSnapshot(SignalAction):
     """Read tables again.
 
     Args:
@@ -42,7 +42,7 @@ class ExecuteSnapshot(Action):
         surrogate_key: Column to order the rows by in place of the key.
     """
 
-    kind: Kind
+    kind: SnapshotKind
     collections: tuple[str, ...]
     conditions: tuple[tuple[str, str], ...] = ()
     surrogate_key: str | None = None
@@ -56,11 +56,11 @@ class ExecuteSnapshot(Action):
         Raises:
             SignalRefused: A regular expression takes too long.
         """
-        return next((sql for name, sql in self.conditions if selector(name, ignore_case=True)(table)), None)
+        return next((sql for name, sql in self.conditions if table_matcher(name, ignore_case=True)(table)), None)
 
 
 @dataclass(frozen=True, slots=True)
-class StopSnapshot(Action):
+class StopSnapshot(SignalAction):
     """Give up incremental snapshots.
 
     Args:
@@ -71,17 +71,17 @@ class StopSnapshot(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class PauseSnapshot(Action):
+class PauseSnapshot(SignalAction):
     """Let incremental snapshots rest."""
 
 
 @dataclass(frozen=True, slots=True)
-class ResumeSnapshot(Action):
+class ResumeSnapshot(SignalAction):
     """Let incremental snapshots go on."""
 
 
 @dataclass(frozen=True, slots=True)
-class LogMessage(Action):
+class LogMessage(SignalAction):
     """Write a line into the log.
 
     Args:
@@ -90,7 +90,7 @@ class LogMessage(Action):
 
     message: str
 
-    def line(self, offset: object) -> str:
+    def render(self, offset: object) -> str:
         """Return the line.
 
         Args:
@@ -100,7 +100,7 @@ class LogMessage(Action):
 
 
 @dataclass(frozen=True, slots=True)
-class SchemaChanges(Action):
+class SchemaChanges(SignalAction):
     """Take structures of tables from the signal.
 
     Args:
@@ -113,7 +113,7 @@ class SchemaChanges(Action):
     schema: str | None
     changes: tuple[Mapping[str, Any], ...]
 
-    def told(self, cfg: ConnectorConfig) -> tuple[ToldChange, ...]:
+    def parse_changes(self, cfg: ConnectorConfig) -> tuple[SignalTableChange, ...]:
         """Return the changes as structures.
 
         Args:
@@ -122,20 +122,20 @@ class SchemaChanges(Action):
         Raises:
             SignalRefused: One is malformed, or of a table of which nothing is kept.
         """
-        found = []
+        parsed_changes = []
         for number, change in enumerate(self.changes):
             try:
-                told = read_told(Members(change), self.database)
+                parsed = read_table_change(Members(change), self.database)
             except DamagedRecordError as error:
                 raise SignalRefused(f"changes[{number}] of its data cannot be read: {error.why}") from None
-            if cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL] and not cfg.follows(told.id):
-                raise SignalRefused(f"changes[{number}] of its data is of {told.id}, which is not captured")
-            found.append(told)
-        return tuple(found)
+            if cfg[F.STORE_ONLY_CAPTURED_TABLES_DDL] and not cfg.needs_schema(parsed.id):
+                raise SignalRefused(f"changes[{number}] of its data is of {parsed.id}, which is not captured")
+            parsed_changes.append(parsed)
+        return tuple(parsed_changes)
 
 
 @dataclass(frozen=True, slots=True)
-class SetBinlogPosition(Action):
+class SetBinlogPosition(SignalAction):
     """Go on elsewhere in the binlog: at a file and position, or behind a set of GTIDs.
 
     Args:

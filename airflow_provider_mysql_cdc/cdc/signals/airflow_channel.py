@@ -10,12 +10,12 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.commit.plan import encode
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, LedgerMissingError
-from airflow_provider_mysql_cdc.cdc.signals.signal import SignalRefused, read_action, received
+from airflow_provider_mysql_cdc.cdc.signals.signal import SignalRefused, build_signal, read_action
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.plain_writer import write_plain
 from airflow_provider_mysql_cdc.cdc.sink.topics import partition_counts
 
-_NAMES = uuid.UUID("7c5a4a5e-94e5-4f0b-8f0a-0d9a4a5b7c11")
+_KEY_NAMESPACE = uuid.UUID("7c5a4a5e-94e5-4f0b-8f0a-0d9a4a5b7c11")
 
 
 def send(cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str = "", id_: str | None = None) -> str:
@@ -38,7 +38,7 @@ def send(cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str = "", i
     """
     id_ = id_ or str(uuid.uuid4())
     text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False)
-    signal = received(id_, type_, text, "airflow")
+    signal = build_signal(id_, type_, text, "airflow")
     try:
         read_action(signal, frozenset())
     except SignalRefused as refused:
@@ -49,7 +49,7 @@ def send(cfg: ConnectorConfig, type_: str, data: Mapping[str, Any] | str = "", i
             remedy="correct it; nothing was sent",
         ) from None
     _require_ledger(cfg)
-    key = signal.key(uuid.uuid5(_NAMES, id_).hex)
+    key = signal.ledger_key(uuid.uuid5(_KEY_NAMESPACE, id_).hex)
     write_plain(cfg.kafka_settings(), [(cfg.ledger_topic, key.encode(), encode(signal.to_json()))])
     return id_
 

@@ -10,12 +10,12 @@ import re
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import fetch_all
-from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, Kind, tokenize
+from airflow_provider_mysql_cdc.cdc.ddl.lexer import ANSI_QUOTES, NO_BACKSLASH_ESCAPES, TokenKind, tokenize
 from airflow_provider_mysql_cdc.cdc.errors import DdlParseError
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, show
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, quote_text
 
-_EXECUTABLE = re.compile(r"/\*!")
-_BITS = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES}
+_EXECUTABLE_COMMENT = re.compile(r"/\*!")
+_QUOTING_MODE_BITS = {"ANSI_QUOTES": ANSI_QUOTES, "NO_BACKSLASH_ESCAPES": NO_BACKSLASH_ESCAPES}
 
 
 def quoting_mode(conn: Any) -> int:
@@ -28,7 +28,7 @@ def quoting_mode(conn: Any) -> int:
         SourceError: The server cannot be asked.
     """
     modes = str(fetch_all(conn, "SELECT @@SESSION.sql_mode")[0][0]).split(",")
-    return sum(bit for name, bit in _BITS.items() if name in modes)
+    return sum(bit for name, bit in _QUOTING_MODE_BITS.items() if name in modes)
 
 
 def require_contained(sql: str, sql_mode: int) -> None:
@@ -44,21 +44,23 @@ def require_contained(sql: str, sql_mode: int) -> None:
     try:
         tokens = tokenize(sql, sql_mode)
     except DdlParseError as error:
-        raise _refused(sql, error.what) from None
-    texts = [range(token.start, token.end) for token in tokens if token.kind in (Kind.STRING, Kind.NAME)]
-    if any(not any(found.start() in text for text in texts) for found in _EXECUTABLE.finditer(sql)):
-        raise _refused(sql, "what stands in an executable comment depends on the server's version")
+        raise _refusal(sql, error.what) from None
+    quoted_spans = [
+        range(token.start, token.end) for token in tokens if token.kind in (TokenKind.STRING, TokenKind.NAME)
+    ]
+    if any(not any(found.start() in text for text in quoted_spans) for found in _EXECUTABLE_COMMENT.finditer(sql)):
+        raise _refusal(sql, "what stands in an executable comment depends on the server's version")
     depth = 0
     for token in tokens:
-        if token.kind is Kind.OP:
+        if token.kind is TokenKind.OP:
             depth += {"(": 1, ")": -1}.get(token.text, 0)
             if token.text == ";":
-                raise _refused(sql, "it holds a semicolon")
+                raise _refusal(sql, "it holds a semicolon")
         if depth < 0:
-            raise _refused(sql, "it closes a parenthesis that it has not opened")
+            raise _refusal(sql, "it closes a parenthesis that it has not opened")
     if depth:
-        raise _refused(sql, "it does not close all its parentheses")
+        raise _refusal(sql, "it does not close all its parentheses")
 
 
-def _refused(sql: str, why: str) -> SignalRefused:
-    return SignalRefused(f"the condition {show(sql)} is no expression of its own: {why}")
+def _refusal(sql: str, reason: str) -> SignalRefused:
+    return SignalRefused(f"the condition {quote_text(sql)} is no expression of its own: {reason}")

@@ -13,12 +13,13 @@ from enum import StrEnum
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.config.field import Lookup
+from airflow_provider_mysql_cdc.cdc.convert.connect_schema import ConnectSchema
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps
-from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, Schema, struct
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.emit.contracts import Member, struct
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
 from airflow_provider_mysql_cdc.cdc.model.java_order import hash_map_order
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.signals.signal import Signal
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ STATUS = "status"
 REASON = "reason"
 """Why a signal was refused; Debezium says so in its log only."""
 
-MAX_ADDITIONAL = 64 * 1024
+MAX_ADDITIONAL_CHARS = 64 * 1024
 """Characters of one additional text: the list of a thousand tables must not make a record too large."""
 
 
@@ -66,10 +67,10 @@ class ScanStatus(StrEnum):
     UNKNOWN_SCHEMA = "UNKNOWN_SCHEMA"
 
 
-_COMMON = "io.debezium.connector.common"
-_TEXT: Schema = {"type": "string", "optional": False}
-_MAP: Schema = {"type": "map", "keys": _TEXT, "values": _TEXT, "optional": True}
-_KEY = struct([Member("id").to_schema()], f"{_COMMON}.NotificationKey", version=1)
+_SCHEMA_NAMESPACE = "io.debezium.connector.common"
+_TEXT: ConnectSchema = {"type": "string", "optional": False}
+_MAP: ConnectSchema = {"type": "map", "keys": _TEXT, "values": _TEXT, "optional": True}
+_KEY = struct([Member("id").to_schema()], f"{_SCHEMA_NAMESPACE}.NotificationKey", version=1)
 _VALUE = struct(
     [
         Member("id").to_schema(),
@@ -78,50 +79,58 @@ _VALUE = struct(
         Member("additional_data", schema=tuple(_MAP.items())).to_schema(),
         Member("timestamp", "int64").to_schema(),
     ],
-    f"{_COMMON}.Notification",
+    f"{_SCHEMA_NAMESPACE}.Notification",
     version=1,
 )
 
 
-def notification(
+def notification_record(
     cfg: ConnectorConfig,
-    aggregate: str,
+    aggregate_type: str,
     type_: NotificationType,
     id_: str,
-    additional: Mapping[str, str],
+    additional_data: Mapping[str, str],
     ts_ms: int,
 ) -> SideRecord | None:
     """Return the record of a notification; write it into the log as well, where that is asked for.
 
     Args:
         cfg: The connector's configuration.
-        aggregate: What it speaks of: ``INCREMENTAL`` or ``INITIAL``.
+        aggregate_type: What it speaks of: ``INCREMENTAL`` or ``INITIAL``.
         type_: What happened.
         id_: Id of the signal that led to it, or an id of its own.
-        additional: Members of ``additional_data`` beside the connector's name.
+        additional_data: Members of ``additional_data`` beside the connector's name.
         ts_ms: Milliseconds since the epoch.
 
     Returns:
         Topic, key and value behind the transforms; None when no topic is asked for.
     """
-    bounded = {name: _cut(text) for name, text in additional.items()}
+    bounded = {name: _shorten(text) for name, text in additional_data.items()}
     data = {**bounded, CONNECTOR_NAME: cfg[F.TOPIC_PREFIX]}
     data = {name: data[name] for name in hash_map_order(bounded, [CONNECTOR_NAME])}
     if "log" in cfg[F.NOTIFICATION_ENABLED_CHANNELS]:
-        shown = ", ".join(f"{name}={text}" for name, text in data.items())
+        data_text = ", ".join(f"{name}={text}" for name, text in data.items())
         log.info(
             "[Notification Service]  {id='%s', aggregateType='%s', type='%s', additionalData={%s}, timestamp=%d}",
-            id_, aggregate, type_.value, shown, ts_ms,
+            id_, aggregate_type, type_.value, data_text, ts_ms,
         )  # fmt: skip
     topic = F.notification_topic(Lookup(cfg.values))
     if not topic:
         return None
-    value = {"id": id_, "type": type_.value, "aggregate_type": aggregate, "additional_data": data, "timestamp": ts_ms}
-    key = _encoded({"id": id_}, _KEY if cfg[F.KEY_SCHEMAS_ENABLE] else None)
-    return wiring.routed(cfg, topic, key, _encoded(value, _VALUE if cfg[F.VALUE_SCHEMAS_ENABLE] else None))
+    value = {
+        "id": id_,
+        "type": type_.value,
+        "aggregate_type": aggregate_type,
+        "additional_data": data,
+        "timestamp": ts_ms,
+    }
+    key = _encode_json({"id": id_}, _KEY if cfg[F.KEY_SCHEMAS_ENABLE] else None)
+    return topic_routing.routed_record(
+        cfg, topic, key, _encode_json(value, _VALUE if cfg[F.VALUE_SCHEMAS_ENABLE] else None)
+    )
 
 
-def refusal(cfg: ConnectorConfig, signal: Signal, reason: str, ts_ms: int) -> SideRecord | None:
+def refusal_record(cfg: ConnectorConfig, signal: Signal, reason: str, ts_ms: int) -> SideRecord | None:
     """Return the notification of a signal that cannot be carried out, and say so in the log in any case.
 
     Whoever waits for a snapshot by its signal's id learns that it has ended.
@@ -134,13 +143,13 @@ def refusal(cfg: ConnectorConfig, signal: Signal, reason: str, ts_ms: int) -> Si
     """
     log.warning("signal %s (%s, channel %s) is refused: %s", signal.id, signal.type, signal.channel, reason)
     aggregate = INCREMENTAL if signal.type.strip().endswith("-snapshot") else SIGNAL
-    return notification(cfg, aggregate, NotificationType.ABORTED, signal.id, {REASON: reason}, ts_ms)
+    return notification_record(cfg, aggregate, NotificationType.ABORTED, signal.id, {REASON: reason}, ts_ms)
 
 
-def _cut(text: str) -> str:
-    return text if len(text) <= MAX_ADDITIONAL else text[: MAX_ADDITIONAL - 3] + "..."
+def _shorten(text: str) -> str:
+    return text if len(text) <= MAX_ADDITIONAL_CHARS else text[: MAX_ADDITIONAL_CHARS - 3] + "..."
 
 
-def _encoded(payload: Mapping[str, object], schema: Schema | None) -> bytes:
+def _encode_json(payload: Mapping[str, object], schema: ConnectSchema | None) -> bytes:
     text = dumps(payload)
     return (text if schema is None else f'{{"schema":{dumps(schema)},"payload":{text}}}').encode()

@@ -12,27 +12,27 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_CHANNELS, SIGNAL_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import SIGNAL_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.plan import SIGNAL_CHANNELS
 from airflow_provider_mysql_cdc.cdc.model.gtid import GtidSet
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
-from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, is_text, is_whole, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import INT64_MAX, Members, as_members, is_integer, is_text
 from airflow_provider_mysql_cdc.cdc.signals.actions import (
-    Action,
-    Channel,
     ExecuteSnapshot,
-    Kind,
     LogMessage,
     PauseSnapshot,
     ResumeSnapshot,
     SchemaChanges,
     SetBinlogPosition,
+    SignalAction,
+    SignalChannel,
+    SnapshotKind,
     StopSnapshot,
 )
-from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, selector, show
+from airflow_provider_mysql_cdc.cdc.signals.table_names import SignalRefused, match_tables, quote_text, table_matcher
 
 __all__ = [
     "MAX_DATA",
-    "Action",
     "ExecuteSnapshot",
     "LogMessage",
     "PauseSnapshot",
@@ -40,12 +40,13 @@ __all__ = [
     "SchemaChanges",
     "SetBinlogPosition",
     "Signal",
+    "SignalAction",
     "SignalRefused",
     "StopSnapshot",
+    "build_signal",
     "match_tables",
+    "pending_signals",
     "read_action",
-    "received",
-    "waiting",
 ]
 
 SCHEMA_CHANGES = "schema-changes"
@@ -57,9 +58,9 @@ MAX_ID = 255
 MAX_DATA = 512 * 1024
 """Bytes of a signal's data as the ledger record that holds it writes them: a quote takes two, a control character six;
 brokers take records of 1 MiB."""
-_MAX_NAME = 64
+_MAX_COLUMN_NAME = 64
 """Characters of a column's name in MySQL."""
-_FILE = re.compile(r"[A-Za-z0-9_.-]{1,200}\.[0-9]{6,10}")
+_BINLOG_FILE = re.compile(r"[A-Za-z0-9_.-]{1,200}\.[0-9]{6,10}")
 _FIRST_POSITION = 4
 
 
@@ -72,8 +73,8 @@ class Signal:
         type: What it asks for.
         data: JSON text of its parameters; empty for none.
         channel: Where it came from.
-        refused: Why nobody can make anything of it, or empty.
-        place: Of a row of the signal table, the boundary before its transaction.
+        invalid_reason: Why nobody can make anything of it, or empty.
+        position: Of a row of the signal table, the boundary before its transaction.
         epoch: Epoch of the batch that found the row; or 0.
         applied: Whether its structures are in force from its place on, written by the batch that found it.
     """
@@ -81,13 +82,13 @@ class Signal:
     id: str
     type: str
     data: str
-    channel: Channel
-    refused: str = ""
-    place: BinlogOffset | None = None
+    channel: SignalChannel
+    invalid_reason: str = ""
+    position: BinlogOffset | None = None
     epoch: int = 0
     applied: bool = False
 
-    def key(self, name: str) -> str:
+    def ledger_key(self, name: str) -> str:
         """Return its ledger key.
 
         Args:
@@ -97,15 +98,15 @@ class Signal:
 
     def to_json(self) -> dict[str, Any]:
         """Return plain JSON."""
-        data = {"id": self.id, "type": self.type, "data": self.data, "channel": self.channel}
-        place = None if self.place is None else self.place.to_json()
-        more = {
-            "refused": self.refused,
-            "place": place,
+        required_members = {"id": self.id, "type": self.type, "data": self.data, "channel": self.channel}
+        position = None if self.position is None else self.position.to_json()
+        optional_members = {
+            "refused": self.invalid_reason,
+            "place": position,
             "epoch": self.epoch,
             "applied": self.applied,
         }
-        return data | {name: value for name, value in more.items() if value}
+        return required_members | {name: value for name, value in optional_members.items() if value}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any] | Members) -> Signal:
@@ -114,15 +115,22 @@ class Signal:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        channel = cast(Channel, given.one_of("channel", SIGNAL_CHANNELS))
-        id_, type_, data_, refused = given.text("id"), given.text("type"), given.text("data"), given.text("refused", "")
-        place = None if given.value("place", None) is None else BinlogOffset.from_json(given.object("place"))
-        epoch, applied = given.whole("epoch", 0), given.flag("applied", False)
-        return cls(id_, type_, data_, channel, refused, place, epoch, applied)
+        record = as_members(data)
+        channel = cast(SignalChannel, record.one_of("channel", SIGNAL_CHANNELS))
+        id_, type_, data_, invalid_reason = (
+            record.text("id"),
+            record.text("type"),
+            record.text("data"),
+            record.text("refused", ""),
+        )
+        position = None if record.value("place", None) is None else BinlogOffset.from_json(record.object("place"))
+        epoch, applied = record.integer("epoch", 0), record.flag("applied", False)
+        return cls(id_, type_, data_, channel, invalid_reason, position, epoch, applied)
 
 
-def received(id_: str | None, type_: str | None, data: str | None, channel: Channel, wrong: str = "") -> Signal:
+def build_signal(
+    id_: str | None, type_: str | None, data: str | None, channel: SignalChannel, invalid_reason: str = ""
+) -> Signal:
     """Return a signal of what a channel brought; what no record can hold is cut, and the signal refused.
 
     Args:
@@ -130,23 +138,23 @@ def received(id_: str | None, type_: str | None, data: str | None, channel: Chan
         type_: Its type, or None.
         data: Its JSON text, or None.
         channel: The channel.
-        wrong: Why the channel could not make out one of them, or empty.
+        invalid_reason: Why the channel could not make out one of them, or empty.
     """
     texts = {"id": id_ or "", "type": type_ or "", "data": data or ""}
     for name, limit in (("id", MAX_ID), ("type", MAX_ID), ("data", MAX_DATA)):
         text = texts[name]
         if not is_text(text):
             texts[name] = text = text.encode("utf-8", "replace").decode()
-            wrong = wrong or f"its {name} holds what is no character"
+            invalid_reason = invalid_reason or f"its {name} holds what is no character"
         size = len(text) if limit == MAX_ID else len(json.dumps(text, ensure_ascii=False).encode()) - 2
         if size > limit:
             texts[name] = text[:MAX_ID]
             what = "characters" if limit == MAX_ID else "bytes in JSON"
-            wrong = wrong or f"its {name} has {size} {what}; {limit} are taken"
-    return Signal(texts["id"], texts["type"], texts["data"], channel, wrong)
+            invalid_reason = invalid_reason or f"its {name} has {size} {what}; {limit} are taken"
+    return Signal(texts["id"], texts["type"], texts["data"], channel, invalid_reason)
 
 
-def waiting(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Signal]]:
+def pending_signals(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Signal]]:
     """Return the signals that wait in the ledger with their keys, those of a channel in the order they came.
 
     Args:
@@ -155,11 +163,11 @@ def waiting(records: Mapping[str, Mapping[str, Any]]) -> list[tuple[str, Signal]
     Raises:
         DamagedRecordError: A record is not of the form of one.
     """
-    found = {key: Signal.from_json(record) for key, record in records.items()}
-    return [(SIGNAL_PREFIX + key, found[key]) for key in sorted(found, key=_order)]
+    signals = {key: Signal.from_json(record) for key, record in records.items()}
+    return [(SIGNAL_PREFIX + key, signals[key]) for key in sorted(signals, key=_sort_key)]
 
 
-def _order(key: str) -> tuple[str, list[int], str]:
+def _sort_key(key: str) -> tuple[str, list[int], str]:
     """Return what sorts ``source/<epoch>-<file>-<position>-<number>`` and ``kafka/<offset>``.
 
     ``airflow/<uuid>`` has the ledger's order: of the hosts that send them the clocks differ.
@@ -171,7 +179,7 @@ def _order(key: str) -> tuple[str, list[int], str]:
     return channel, numbers, name
 
 
-def read_action(signal: Signal, trusted: frozenset[str]) -> Action:
+def read_action(signal: Signal, trusted: frozenset[str]) -> SignalAction:
     """Return what a signal asks for.
 
     Args:
@@ -181,15 +189,15 @@ def read_action(signal: Signal, trusted: frozenset[str]) -> Action:
     Raises:
         SignalRefused: It cannot be carried out.
     """
-    if signal.refused:
-        raise SignalRefused(signal.refused)
-    reader = _READERS.get(signal.type.strip())
+    if signal.invalid_reason:
+        raise SignalRefused(signal.invalid_reason)
+    reader = _ACTION_READERS.get(signal.type.strip())
     if reader is None:
-        raise SignalRefused(f"the type {show(signal.type)} is not known; known are {', '.join(_READERS)}")
-    return reader(signal, _Data.parse(signal.data), signal.channel in ALWAYS_TRUSTED | trusted)
+        raise SignalRefused(f"the type {quote_text(signal.type)} is not known; known are {', '.join(_ACTION_READERS)}")
+    return reader(signal, _SignalData.parse(signal.data), signal.channel in ALWAYS_TRUSTED | trusted)
 
 
-class _Data:
+class _SignalData:
     """Read the members of a signal's data.
 
     Args:
@@ -201,7 +209,7 @@ class _Data:
         self._data, self._path = data, path
 
     @classmethod
-    def parse(cls, text: str) -> _Data:
+    def parse(cls, text: str) -> _SignalData:
         """Read the JSON text; an empty one has no members.
 
         Raises:
@@ -223,54 +231,54 @@ class _Data:
         if value is None:
             return ""
         if not is_text(value) or "\0" in value:
-            raise self.wrong(name, "a text")
+            raise self.refusal(name, "a text")
         return str(value).strip()
 
     def items(self, name: str) -> list[Any] | None:
         """Return a list, or None when it is missing or null."""
         value = self._data.get(name)
         if value is not None and not isinstance(value, list):
-            raise self.wrong(name, "a list")
+            raise self.refusal(name, "a list")
         return value
 
-    def objects(self, name: str) -> list[_Data]:
+    def objects(self, name: str) -> list[_SignalData]:
         """Return the objects of a list; none when it is missing."""
-        found = self.items(name) or []
-        if not all(isinstance(value, dict) for value in found):
-            raise self.wrong(name, "a list of objects")
-        return [_Data(value, f"{name}[{i}].") for i, value in enumerate(found)]
+        objects = self.items(name) or []
+        if not all(isinstance(value, dict) for value in objects):
+            raise self.refusal(name, "a list of objects")
+        return [_SignalData(value, f"{name}[{i}].") for i, value in enumerate(objects)]
 
-    def names(self, name: str) -> tuple[str, ...] | None:
+    def table_entries(self, name: str) -> tuple[str, ...] | None:
         """Return a list of tables' names or expressions, each of them sound, or None when it is missing."""
-        found = self.items(name)
-        if found is None:
+        entries = self.items(name)
+        if entries is None:
             return None
-        if not all(is_text(value) and value.strip() for value in found):
-            raise self.wrong(name, "a list of names")
-        names = tuple(dict.fromkeys(value.strip() for value in found))
+        if not all(is_text(value) and value.strip() for value in entries):
+            raise self.refusal(name, "a list of names")
+        names = tuple(dict.fromkeys(value.strip() for value in entries))
         for entry in names:
-            selector(entry)
+            table_matcher(entry)
         return names
 
-    def kind(self) -> Kind:
+    def snapshot_kind(self) -> SnapshotKind:
         """Return the kind of a snapshot, in whatever case it is written (INC-43)."""
         value = self.text("type").lower() or "incremental"
         if value not in ("incremental", "blocking"):
-            raise self.wrong("type", "incremental or blocking")
-        return cast(Kind, value)
+            raise self.refusal("type", "incremental or blocking")
+        return cast(SnapshotKind, value)
 
-    def whole(self, name: str) -> int | None:
+    def whole_number(self, name: str) -> int | None:
         """Return a whole number from 0, or None when it is missing or null."""
         value = self._data.get(name)
-        if value is not None and not (is_whole(value) and 0 <= value <= INT64_MAX):
-            raise self.wrong(name, "a whole number from 0 on")
+        if value is not None and not (is_integer(value) and 0 <= value <= INT64_MAX):
+            raise self.refusal(name, "a whole number from 0 on")
         return cast("int | None", value)
 
-    def plain(self) -> Mapping[str, Any]:
+    def members(self) -> Mapping[str, Any]:
         """Return the members as they are."""
         return self._data
 
-    def wrong(self, name: str, expected: str) -> SignalRefused:
+    def refusal(self, name: str, expected: str) -> SignalRefused:
         """Return the refusal of a member.
 
         Args:
@@ -278,8 +286,8 @@ class _Data:
             expected: What it has to be.
         """
         value = self._data.get(name)
-        shown = f", and is {show(value)}" if isinstance(value, str) else ""
-        return SignalRefused(f"{self._path}{name} of its data must be {expected}{shown}")
+        actual = f", and is {quote_text(value)}" if isinstance(value, str) else ""
+        return SignalRefused(f"{self._path}{name} of its data must be {expected}{actual}")
 
 
 def _require_trust(signal: Signal, trusted: bool, what: str) -> None:
@@ -290,80 +298,80 @@ def _require_trust(signal: Signal, trusted: bool, what: str) -> None:
         )
 
 
-def _execute(signal: Signal, data: _Data, trusted: bool) -> Action:
-    collections = data.names("data-collections")
+def _execute_snapshot(signal: Signal, data: _SignalData, trusted: bool) -> SignalAction:
+    collections = data.table_entries("data-collections")
     if collections is None:
         raise SignalRefused("data-collections is missing from its data")
-    if "additional-condition" in data.plain():
+    if "additional-condition" in data.members():
         raise SignalRefused('its data has additional-condition; write "additional-conditions": [{..}]')
     conditions = tuple(_condition(given) for given in data.objects("additional-conditions"))
-    surrogate = data.text("surrogate-key") or None
-    if surrogate is not None and len(surrogate) > _MAX_NAME:
-        raise data.wrong("surrogate-key", f"a column's name, of at most {_MAX_NAME} characters")
+    surrogate_key = data.text("surrogate-key") or None
+    if surrogate_key is not None and len(surrogate_key) > _MAX_COLUMN_NAME:
+        raise data.refusal("surrogate-key", f"a column's name, of at most {_MAX_COLUMN_NAME} characters")
     if conditions:
         _require_trust(signal, trusted, "SQL (additional-conditions)")
-    if surrogate:
+    if surrogate_key:
         _require_trust(signal, trusted, "surrogate-key")
-    return ExecuteSnapshot(signal.id, signal.channel, data.kind(), collections, conditions, surrogate)
+    return ExecuteSnapshot(signal.id, signal.channel, data.snapshot_kind(), collections, conditions, surrogate_key)
 
 
-def _condition(given: _Data) -> tuple[str, str]:
-    name, sql = given.text("data-collection"), given.text("filter")
+def _condition(data: _SignalData) -> tuple[str, str]:
+    name, sql = data.text("data-collection"), data.text("filter")
     for member, text in (("data-collection", name), ("filter", sql)):
         if not text:
-            raise given.wrong(member, "there")
-    selector(name, ignore_case=True)
+            raise data.refusal(member, "there")
+    table_matcher(name, ignore_case=True)
     return name, sql
 
 
-def _stop(signal: Signal, data: _Data, trusted: bool) -> Action:
-    if data.kind() == "blocking":
+def _stop_snapshot(signal: Signal, data: _SignalData, trusted: bool) -> SignalAction:
+    if data.snapshot_kind() == "blocking":
         raise SignalRefused("a blocking snapshot is not stopped by a signal; end its task")
-    return StopSnapshot(signal.id, signal.channel, data.names("data-collections") or ())
+    return StopSnapshot(signal.id, signal.channel, data.table_entries("data-collections") or ())
 
 
-def _log(signal: Signal, data: _Data, trusted: bool) -> Action:
+def _log_message(signal: Signal, data: _SignalData, trusted: bool) -> SignalAction:
     if not (message := data.text("message")):
         raise SignalRefused("message is missing from its data")
     return LogMessage(signal.id, signal.channel, message)
 
 
-def _schema_changes(signal: Signal, data: _Data, trusted: bool) -> Action:
+def _schema_changes(signal: Signal, data: _SignalData, trusted: bool) -> SignalAction:
     _require_trust(signal, trusted, "schema-changes")
-    changes = tuple(change.plain() for change in data.objects("changes"))
+    changes = tuple(change.members() for change in data.objects("changes"))
     database = data.text("database")
     if not changes or not database:
         raise SignalRefused(f"{'changes' if not changes else 'database'} is missing from its data, or empty")
     return SchemaChanges(signal.id, signal.channel, database, data.text("schema") or None, changes)
 
 
-def _set_position(signal: Signal, data: _Data, trusted: bool) -> Action:
+def _set_binlog_position(signal: Signal, data: _SignalData, trusted: bool) -> SignalAction:
     _require_trust(signal, trusted, "set-binlog-position")
-    file, pos, gtids = data.text("binlog_filename"), data.whole("binlog_position"), data.text("gtid_set")
+    file, pos, gtids = data.text("binlog_filename"), data.whole_number("binlog_position"), data.text("gtid_set")
     if bool(gtids) == bool(file or pos is not None):
         raise SignalRefused("its data must hold either gtid_set, or binlog_filename and binlog_position")
     action = SetBinlogPosition(signal.id, signal.channel)
     if gtids:
         try:
-            whole = GtidSet.parse(gtids)
+            gtid_set = GtidSet.parse(gtids)
         except ValueError as error:
             raise SignalRefused(f"gtid_set of its data is none: {error}") from None
-        if not whole:
+        if not gtid_set:
             raise SignalRefused("gtid_set of its data is empty")
-        return replace(action, gtids=str(whole))
+        return replace(action, gtids=str(gtid_set))
     if not file or pos is None:
         raise SignalRefused("its data must hold both, binlog_filename and binlog_position")
-    if not _FILE.fullmatch(file):
-        raise data.wrong("binlog_filename", "the name of a binlog file, as SHOW BINARY LOGS lists it")
+    if not _BINLOG_FILE.fullmatch(file):
+        raise data.refusal("binlog_filename", "the name of a binlog file, as SHOW BINARY LOGS lists it")
     return replace(action, file=file, pos=max(pos, _FIRST_POSITION))
 
 
-_READERS: dict[str, Callable[[Signal, _Data, bool], Action]] = {
-    "execute-snapshot": _execute,
-    "stop-snapshot": _stop,
+_ACTION_READERS: dict[str, Callable[[Signal, _SignalData, bool], SignalAction]] = {
+    "execute-snapshot": _execute_snapshot,
+    "stop-snapshot": _stop_snapshot,
     "pause-snapshot": lambda signal, data, trusted: PauseSnapshot(signal.id, signal.channel),
     "resume-snapshot": lambda signal, data, trusted: ResumeSnapshot(signal.id, signal.channel),
-    "log": _log,
+    "log": _log_message,
     SCHEMA_CHANGES: _schema_changes,
-    "set-binlog-position": _set_position,
+    "set-binlog-position": _set_binlog_position,
 }

@@ -25,47 +25,47 @@ _VARIABLES = (
     "binlog_order_commits", "gtid_mode", "replica_parallel_workers", "slave_parallel_workers",
     "replica_preserve_commit_order", "slave_preserve_commit_order", "super_read_only",
 )  # fmt: skip
-_CHARACTERS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
-LEAST = {"id": 42, "type": 21, "data": 128}
+_TEXT_TYPES = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+MIN_LENGTHS = {"id": 42, "type": 21, "data": 128}
 """Characters that each column must hold: a UUID and ``-close``, ``snapshot-window-close``, and a small JSON object."""
 # As Debezium's manual has it, with room for longer lists of tables.
-_COLUMNS = "(id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data MEDIUMTEXT NULL)"
+_COLUMN_DEFINITIONS = "(id VARCHAR(42) NOT NULL PRIMARY KEY, type VARCHAR(32) NOT NULL, data MEDIUMTEXT NULL)"
 
 
 @dataclass(frozen=True, slots=True)
-class ColumnFact:
+class SignalTableColumn:
     """Describe a column of the signal table.
 
     Args:
         name: Its name.
         type: Its type, without length.
         length: Characters that it holds, or None.
-        needed: Whether an INSERT that does not name it is refused.
+        required: Whether an INSERT that does not name it is refused.
     """
 
     name: str
     type: str
     length: int | None
-    needed: bool = False
+    required: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class TableFacts:
+class SignalTableFacts:
     """Hold what the server says about the signal table and what watermarks rest on.
 
     Args:
         variables: Global variables by name; those a version does not have are absent.
         columns: The table's columns; none when there is no such table, or the account may not see it.
-        do_db: Databases that alone are written to the binlog; none for all.
-        ignore_db: Databases that are not.
-        refused: The server's words by statement that the account may not run: INSERT, DELETE.
+        binlog_do_db: Databases that alone are written to the binlog; none for all.
+        binlog_ignore_db: Databases that are not.
+        denied_statements: The server's words by statement that the account may not run: INSERT, DELETE.
     """
 
     variables: Mapping[str, str]
-    columns: Sequence[ColumnFact] = ()
-    do_db: frozenset[str] = frozenset()
-    ignore_db: frozenset[str] = frozenset()
-    refused: Mapping[str, str] | None = None
+    columns: Sequence[SignalTableColumn] = ()
+    binlog_do_db: frozenset[str] = frozenset()
+    binlog_ignore_db: frozenset[str] = frozenset()
+    denied_statements: Mapping[str, str] | None = None
 
 
 def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
@@ -83,16 +83,16 @@ def require_watermarks(conn: Any, cfg: ConnectorConfig, log: Log) -> None:
     table = cfg[F.SIGNAL_DATA_COLLECTION]
     if table is None and not cfg[F.READ_ONLY]:
         return
-    facts = read_facts(conn, cfg)
+    facts = read_table_facts(conn, cfg)
     if table is not None and not cfg[F.READ_ONLY] and not facts.columns and cfg[F.SIGNAL_DATA_COLLECTION_CREATE]:
-        create(conn, table)
+        create_signal_table(conn, table)
         log(f"signal table {table} is created")
-        facts = read_facts(conn, cfg)
-    for problem in problems(facts, cfg):
+        facts = read_table_facts(conn, cfg)
+    for problem in signal_table_problems(facts, cfg):
         raise problem
 
 
-def unfit(conn: Any, cfg: ConnectorConfig) -> str | None:
+def watermark_obstacle(conn: Any, cfg: ConnectorConfig) -> str | None:
     """Return why no watermarks can be taken, for whoever asked for a snapshot; None when they can.
 
     Args:
@@ -102,16 +102,16 @@ def unfit(conn: Any, cfg: ConnectorConfig) -> str | None:
     Raises:
         SourceError: The server cannot be asked.
     """
-    facts = read_facts(conn, cfg)
+    facts = read_table_facts(conn, cfg)
     table = cfg[F.SIGNAL_DATA_COLLECTION]
-    found = next(_read_only(facts) if table is None else problems(facts, cfg), None)
-    if found is None:
+    problem = next(_read_only_problems(facts) if table is None else signal_table_problems(facts, cfg), None)
+    if problem is None:
         return None
-    reason = f"{found.what}: {found.why}; what to do: {found.remedy}"
+    reason = f"{problem.what}: {problem.why}; what to do: {problem.remedy}"
     return reason if table is not None or cfg[F.READ_ONLY] else f"there is no signal table, and {reason}"
 
 
-def create(conn: Any, table: TableId) -> None:
+def create_signal_table(conn: Any, table: TableId) -> None:
     """Create the signal table.
 
     Args:
@@ -124,7 +124,7 @@ def create(conn: Any, table: TableId) -> None:
     """
     try:
         with conn.cursor() as cursor:
-            cursor.execute(f"CREATE TABLE IF NOT EXISTS {table.quoted()} {_COLUMNS} DEFAULT CHARSET utf8mb4")
+            cursor.execute(f"CREATE TABLE IF NOT EXISTS {table.quoted()} {_COLUMN_DEFINITIONS} DEFAULT CHARSET utf8mb4")
     except (pymysql.MySQLError, OSError) as error:
         cause = from_exception(error, str(table))
         if isinstance(cause, SourceConnectionError):
@@ -133,16 +133,17 @@ def create(conn: Any, table: TableId) -> None:
             "the signal table cannot be created",
             where=f"{F.SIGNAL_DATA_COLLECTION.name}={table}",
             why=cause.why,
-            remedy=f"grant CREATE on it, and make sure that its database exists; or create it: {statement(table)}",
+            remedy=f"grant CREATE on it, and make sure that its database exists; or create it: "
+            f"{create_statement(table)}",
         ) from error
 
 
-def statement(table: TableId) -> str:
+def create_statement(table: TableId) -> str:
     """Return the statement that creates a signal table."""
-    return f"CREATE TABLE {table.quoted()} {_COLUMNS}"
+    return f"CREATE TABLE {table.quoted()} {_COLUMN_DEFINITIONS}"
 
 
-def read_facts(conn: Any, cfg: ConnectorConfig) -> TableFacts:
+def read_table_facts(conn: Any, cfg: ConnectorConfig) -> SignalTableFacts:
     """Ask the server.
 
     Args:
@@ -156,7 +157,7 @@ def read_facts(conn: Any, cfg: ConnectorConfig) -> TableFacts:
     variables = dict(fetch_all(conn, f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({names})"))
     table = cfg[F.SIGNAL_DATA_COLLECTION]
     if table is None:
-        return TableFacts(variables)
+        return SignalTableFacts(variables)
     rows = fetch_all(
         conn,
         "SELECT c.column_name, c.data_type, c.character_maximum_length, c.is_nullable, c.column_default, c.extra "
@@ -165,7 +166,7 @@ def read_facts(conn: Any, cfg: ConnectorConfig) -> TableFacts:
         (table.db, table.table),
     )
     columns = [
-        ColumnFact(
+        SignalTableColumn(
             str(name),
             str(kind).lower(),
             None if length is None else int(length),
@@ -174,27 +175,27 @@ def read_facts(conn: Any, cfg: ConnectorConfig) -> TableFacts:
         for name, kind, length, nullable, default, extra in rows
     ]
     status = (binlog_status(conn) or [{}])[0]
-    return TableFacts(
+    return SignalTableFacts(
         variables,
         columns,
-        _names(status.get("Binlog_Do_DB")),
-        _names(status.get("Binlog_Ignore_DB")),
-        _refused(conn, table, columns) if len(columns) >= 3 and not cfg[F.READ_ONLY] else {},
+        _split_names(status.get("Binlog_Do_DB")),
+        _split_names(status.get("Binlog_Ignore_DB")),
+        _denied_statements(conn, table, columns) if len(columns) >= 3 and not cfg[F.READ_ONLY] else {},
     )
 
 
-def _names(text: object) -> frozenset[str]:
+def _split_names(text: object) -> frozenset[str]:
     return frozenset(name for name in str(text or "").split(",") if name)
 
 
-def _refused(conn: Any, table: TableId, columns: Sequence[ColumnFact]) -> dict[str, str]:
+def _denied_statements(conn: Any, table: TableId, columns: Sequence[SignalTableColumn]) -> dict[str, str]:
     """Return what the server says to statements that the account may not run; EXPLAIN needs their privileges."""
     names = ", ".join("`" + column.name.replace("`", "``") + "`" for column in columns[:3])
     statements = {
         "INSERT": f"EXPLAIN INSERT INTO {table.quoted()} ({names}) VALUES ('', '', '')",
         "DELETE": f"EXPLAIN DELETE FROM {table.quoted()} WHERE {names.partition(', ')[0]} = ''",
     }
-    found = {}
+    denied = {}
     for name, sql in statements.items():
         try:
             with conn.cursor() as cursor:
@@ -204,11 +205,11 @@ def _refused(conn: Any, table: TableId, columns: Sequence[ColumnFact]) -> dict[s
             cause = from_exception(error, str(table))
             if isinstance(cause, SourceConnectionError):
                 raise cause from error
-            found[name] = cause.why
-    return found
+            denied[name] = cause.why
+    return denied
 
 
-def problems(facts: TableFacts, cfg: ConnectorConfig) -> Iterator[ConfigError]:
+def signal_table_problems(facts: SignalTableFacts, cfg: ConnectorConfig) -> Iterator[ConfigError]:
     """Yield what keeps signals and watermarks from working.
 
     Args:
@@ -216,7 +217,7 @@ def problems(facts: TableFacts, cfg: ConnectorConfig) -> Iterator[ConfigError]:
         cfg: The connector's configuration.
     """
     if cfg[F.READ_ONLY]:
-        yield from _read_only(facts)
+        yield from _read_only_problems(facts)
         return
     table = cfg[F.SIGNAL_DATA_COLLECTION]
     if table is None:
@@ -227,30 +228,31 @@ def problems(facts: TableFacts, cfg: ConnectorConfig) -> Iterator[ConfigError]:
             "the signal table does not exist",
             where=where,
             why="the server shows the account no such table; letters count as they are written",
-            remedy=f"create it: {statement(table)}; or let it be created: {F.SIGNAL_DATA_COLLECTION_CREATE.name}=true; "
+            remedy=f"create it: {create_statement(table)}; or let it be created: "
+            f"{F.SIGNAL_DATA_COLLECTION_CREATE.name}=true; "
             "or grant INSERT on it to the account",
         )
         return
-    yield from _shape(facts.columns, table, where)
-    yield from _writable(facts, cfg, table, where)
+    yield from _column_problems(facts.columns, table, where)
+    yield from _write_problems(facts, cfg, table, where)
 
 
-def _shape(columns: Sequence[ColumnFact], table: TableId, where: str) -> Iterator[ConfigError]:
+def _column_problems(columns: Sequence[SignalTableColumn], table: TableId, where: str) -> Iterator[ConfigError]:
     why = "the first three columns hold id, type and data of signals and watermarks, whatever their names"
-    remedy = f"create it anew: {statement(table)}"
+    remedy = f"create it anew: {create_statement(table)}"
     if len(columns) < 3:
         yield ConfigError(f"the signal table has {len(columns)} columns", where=where, why=why, remedy=remedy)
-    for column, (part, least) in zip(columns, LEAST.items(), strict=False):
-        json_data = part == "data" and column.type == "json"
-        if column.type not in _CHARACTERS and not json_data:
+    for column, (purpose, min_length) in zip(columns, MIN_LENGTHS.items(), strict=False):
+        json_data = purpose == "data" and column.type == "json"
+        if column.type not in _TEXT_TYPES and not json_data:
             what = f"column {column.name} of the signal table is no column of characters"
             yield ConfigError(what, where=where, why=f"it is {column.type.upper()}; {why}", remedy=remedy)
-        elif column.length is not None and column.length < least and not json_data:
+        elif column.length is not None and column.length < min_length and not json_data:
             what = f"column {column.name} of the signal table is too narrow"
-            held = f"it holds {column.length} characters, and watermarks need {least}"
-            yield ConfigError(what, where=where, why=held, remedy=remedy)
+            reason = f"it holds {column.length} characters, and watermarks need {min_length}"
+            yield ConfigError(what, where=where, why=reason, remedy=remedy)
     for column in columns[3:]:
-        if column.needed:
+        if column.required:
             what = f"column {column.name} of the signal table has no default"
             yield ConfigError(
                 what,
@@ -260,7 +262,7 @@ def _shape(columns: Sequence[ColumnFact], table: TableId, where: str) -> Iterato
             )
 
 
-def _writable(facts: TableFacts, cfg: ConnectorConfig, table: TableId, where: str) -> Iterator[ConfigError]:
+def _write_problems(facts: SignalTableFacts, cfg: ConnectorConfig, table: TableId, where: str) -> Iterator[ConfigError]:
     read_only = f"or take watermarks from GTIDs, without writing: {F.READ_ONLY.name}=true"
     if facts.variables.get("super_read_only", "OFF").upper() in ("ON", "1"):
         yield ConfigError(
@@ -269,18 +271,18 @@ def _writable(facts: TableFacts, cfg: ConnectorConfig, table: TableId, where: st
             why="super_read_only is ON",
             remedy=f"connect to the primary, {read_only}",
         )
-    deletes = cfg[F.INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY] is WatermarkStrategy.INSERT_DELETE
-    for name in ("INSERT", "DELETE") if deletes else ("INSERT",):
-        if (why := (facts.refused or {}).get(name)) is not None:
-            needed = "INSERT, DELETE and SELECT" if deletes else "INSERT"
+    deletes_rows = cfg[F.INCREMENTAL_SNAPSHOT_WATERMARKING_STRATEGY] is WatermarkStrategy.INSERT_DELETE
+    for name in ("INSERT", "DELETE") if deletes_rows else ("INSERT",):
+        if (why := (facts.denied_statements or {}).get(name)) is not None:
+            privileges = "INSERT, DELETE and SELECT" if deletes_rows else "INSERT"
             yield ConfigError(
                 f"the account may not {name} in the signal table",
                 where=where,
                 why=f"watermarks are written with it; the server says: {why}",
-                remedy=f"GRANT {needed.replace(' and', ',')} ON {table.quoted()} TO the account, {read_only}",
+                remedy=f"GRANT {privileges.replace(' and', ',')} ON {table.quoted()} TO the account, {read_only}",
             )
-    if table.db in facts.ignore_db or (facts.do_db and table.db not in facts.do_db):
-        option = "binlog_ignore_db" if table.db in facts.ignore_db else "binlog_do_db"
+    if table.db in facts.binlog_ignore_db or (facts.binlog_do_db and table.db not in facts.binlog_do_db):
+        option = "binlog_ignore_db" if table.db in facts.binlog_ignore_db else "binlog_do_db"
         yield ConfigError(
             "the signal table is not written to the binlog",
             where=where,
@@ -297,7 +299,7 @@ def _writable(facts: TableFacts, cfg: ConnectorConfig, table: TableId, where: st
         )
 
 
-def _read_only(facts: TableFacts) -> Iterator[ConfigError]:
+def _read_only_problems(facts: SignalTableFacts) -> Iterator[ConfigError]:
     where = f"{F.READ_ONLY.name}=true"
     mode = facts.variables.get("gtid_mode", "OFF")
     if mode.upper() != "ON":

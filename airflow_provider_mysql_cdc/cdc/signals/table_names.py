@@ -14,10 +14,10 @@ from airflow_provider_mysql_cdc.cdc.config.parse_value import pattern
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
-_PLAIN = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
-_PART = r'(?:"((?:[^"]|"")+)"|([^".]+))'
-_QUOTED = re.compile(rf"{_PART}\.{_PART}")
-_SHOWN = 100
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_NAME_PART = r'(?:"((?:[^"]|"")+)"|([^".]+))'
+_QUOTED_NAME = re.compile(rf"{_NAME_PART}\.{_NAME_PART}")
+_MAX_SHOWN_CHARS = 100
 
 
 class SignalRefused(Exception):
@@ -43,9 +43,9 @@ def quoted_name(entry: str) -> TableId | None:
     """
     if '"' not in entry:
         return None
-    match = _QUOTED.fullmatch(entry)
+    match = _QUOTED_NAME.fullmatch(entry)
     if match is None:
-        raise SignalRefused(f'{show(entry)} is not of the form "database"."table"')
+        raise SignalRefused(f'{quote_text(entry)} is not of the form "database"."table"')
     db, table = (m[0].replace('""', '"') if m[0] else m[1] for m in (match.groups()[:2], match.groups()[2:]))
     return TableId(db, table)
 
@@ -56,12 +56,12 @@ def entry_for(table: TableId) -> str:
     Args:
         table: The table.
     """
-    if _PLAIN.fullmatch(name := str(table)):
+    if _PLAIN_NAME.fullmatch(name := str(table)):
         return name
     return ".".join('"' + part.replace('"', '""') + '"' for part in (table.db, table.table))
 
 
-def selector(entry: str, *, ignore_case: bool = False) -> Callable[[TableId], bool]:
+def table_matcher(entry: str, *, ignore_case: bool = False) -> Callable[[TableId], bool]:
     """Return what says whether an entry means a table.
 
     Args:
@@ -74,21 +74,21 @@ def selector(entry: str, *, ignore_case: bool = False) -> Callable[[TableId], bo
     Raises:
         SignalRefused: The entry is neither.
     """
-    if (named := quoted_name(entry)) is not None:
-        return lambda table: table == named
+    if (quoted_table := quoted_name(entry)) is not None:
+        return lambda table: table == quoted_table
     try:
         expression = pattern(entry, ignore_case=ignore_case)
     except ValueError as error:
         raise SignalRefused(str(error)) from None
 
-    def means(table: TableId) -> bool:
+    def matches(table: TableId) -> bool:
         # A name that reads as an expression for something else (``shop.a$b``) is still the name of a table.
         try:
             return str(table) == entry or expression.fullmatch(str(table)) is not None
         except ConfigError as error:
             raise SignalRefused(f"a regular expression takes too long: {error.where}; {error.remedy}") from None
 
-    return means
+    return matches
 
 
 def match_tables(
@@ -107,20 +107,22 @@ def match_tables(
         SignalRefused: An entry is wrong, or takes too long to match.
     """
     tables = {str(table): table for table in sorted(captured)}
-    found: dict[TableId, None] = {}
-    nothing: list[str] = []
+    matched: dict[TableId, None] = {}
+    unmatched: list[str] = []
     for entry in dict.fromkeys(collections):
-        if _PLAIN.fullmatch(entry):  # as an expression it could match other names only if the dot stood for a letter
-            some = [tables[entry]] if entry in tables else []
+        if _PLAIN_NAME.fullmatch(
+            entry
+        ):  # as an expression it could match other names only if the dot stood for a letter
+            entry_tables = [tables[entry]] if entry in tables else []
         else:
-            means = selector(entry)
-            some = [table for table in tables.values() if means(table)]
-        found |= dict.fromkeys(some)
-        if not some:
-            nothing.append(entry)
-    return tuple(found), tuple(nothing)
+            matches = table_matcher(entry)
+            entry_tables = [table for table in tables.values() if matches(table)]
+        matched |= dict.fromkeys(entry_tables)
+        if not entry_tables:
+            unmatched.append(entry)
+    return tuple(matched), tuple(unmatched)
 
 
-def show(text: str) -> str:
+def quote_text(text: str) -> str:
     """Return a text for a message: in quotes, cut where it is long."""
-    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
+    return repr(text if len(text) <= _MAX_SHOWN_CHARS else text[:_MAX_SHOWN_CHARS] + "...")

@@ -13,57 +13,57 @@ nothing is asked.
 
 from __future__ import annotations
 
-SHARED_MS, ALONE_MS = 10, 1_000
+SHARED_LINGER_MS, SINGLE_PARTITION_LINGER_MS = 10, 1_000
 """Milliseconds to wait, of records for several partitions and for one."""
-_TELLING_BYTES = 4 << 20
+_SIGNIFICANT_BYTES = 4 << 20
 """Bytes of a transaction that say something about the next."""
-_TURNS = 4
+_MAX_SWITCHES = 4
 
 
-class Pace:
+class AdaptiveLinger:
     """Follow where the records of a writer go, and say how long its client is to wait.
 
     Args:
-        alone: Whether its records go to one partition for as long as a transaction takes.
+        single_partition: Whether its records go to one partition for as long as a transaction takes.
         fixed: Whether it is not to change: a user has said how long.
     """
 
-    def __init__(self, *, alone: bool = False, fixed: bool = False) -> None:
-        self._alone, self._next = alone, alone
-        self._turns = 0 if fixed else _TURNS
-        self._places: set[tuple[str, int]] = set()
+    def __init__(self, *, single_partition: bool = False, fixed: bool = False) -> None:
+        self._single_partition, self._last_single_partition = single_partition, single_partition
+        self._switches_left = 0 if fixed else _MAX_SWITCHES
+        self._partitions: set[tuple[str, int]] = set()
 
-    def meet(self, topic: str, partition: int) -> None:
+    def note_partition(self, topic: str, partition: int) -> None:
         """Note where records go.
 
         Args:
             topic: Topic name.
             partition: Partition number.
         """
-        if len(self._places) < 2:
-            self._places.add((topic, partition))
+        if len(self._partitions) < 2:
+            self._partitions.add((topic, partition))
 
-    def ended(self, size: int) -> None:
+    def transaction_ended(self, size: int) -> None:
         """Note that a transaction has ended.
 
         Args:
             size: Bytes of its keys and values.
         """
-        if self._places and size >= _TELLING_BYTES:
-            self._next = len(self._places) == 1
-        self._places.clear()
+        if self._partitions and size >= _SIGNIFICANT_BYTES:
+            self._last_single_partition = len(self._partitions) == 1
+        self._partitions.clear()
 
     @property
-    def due(self) -> bool:
+    def switch_due(self) -> bool:
         """Whether a client with the other wait would suit what the last transaction was; a few times at most."""
-        return self._turns > 0 and self._next != self._alone
+        return self._switches_left > 0 and self._last_single_partition != self._single_partition
 
-    def turn(self) -> None:
+    def switch(self) -> None:
         """Take the other wait where it is due."""
-        if self.due:
-            self._alone, self._turns = self._next, self._turns - 1
+        if self.switch_due:
+            self._single_partition, self._switches_left = self._last_single_partition, self._switches_left - 1
 
     @property
     def linger_ms(self) -> int:
         """Milliseconds that a record waits for others."""
-        return ALONE_MS if self._alone else SHARED_MS
+        return SINGLE_PARTITION_LINGER_MS if self._single_partition else SHARED_LINGER_MS

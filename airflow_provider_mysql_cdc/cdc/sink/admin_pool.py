@@ -13,7 +13,7 @@ from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
-KEPT_S = 60.0
+CLIENT_LIFETIME_S = 60.0
 """Seconds that a client serves; what it remembers of the cluster (leaders, addresses) gets no older."""
 
 
@@ -30,11 +30,11 @@ C = TypeVar("C", bound=_Client)
 @dataclass(frozen=True, slots=True)
 class _Entry(Generic[C]):
     client: C
-    until: float
+    expires_at: float
 
 
 @dataclass(slots=True)
-class Kept(Generic[C]):
+class ClientPool(Generic[C]):
     """Hand out one client for all who ask with the same settings; it must be safe to use from several threads.
 
     Args:
@@ -45,7 +45,7 @@ class Kept(Generic[C]):
     _entries: dict[Hashable, _Entry[C]] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def get(self, settings: Mapping[str, Any], make: Callable[[], C]) -> C:
+    def get(self, settings: Mapping[str, Any], create: Callable[[], C]) -> C:
         """Return the client for settings: the one kept, or a new one.
 
         One that has seen an error is not handed out again: it would wait before it connects anew
@@ -53,18 +53,18 @@ class Kept(Generic[C]):
 
         Args:
             settings: The client's settings.
-            make: Makes one.
+            create: Makes one.
         """
         key = frozenset(settings.items())
         with self._lock:
             entry, now = self._entries.get(key), self.clock()
-            if entry is not None and now < entry.until and _sound(entry.client):
+            if entry is not None and now < entry.expires_at and _is_healthy(entry.client):
                 return entry.client
             # What nobody uses any more ends its threads when it goes; that happens behind the lock.
-            gone = [self._entries.pop(k) for k, e in list(self._entries.items()) if now >= e.until]
-            client = make()
-            self._entries[key] = _Entry(client, now + KEPT_S)
-        del gone
+            expired = [self._entries.pop(k) for k, e in list(self._entries.items()) if now >= e.expires_at]
+            client = create()
+            self._entries[key] = _Entry(client, now + CLIENT_LIFETIME_S)
+        del expired
         return client
 
     def clear(self) -> None:
@@ -75,16 +75,16 @@ class Kept(Generic[C]):
         entries.clear()
 
 
-def _sound(client: _Client) -> bool:
+def _is_healthy(client: _Client) -> bool:
     # librdkafka tells of errors when it is polled, which nobody did since the last call.
     client.poll(0)
     return client.last_error is None
 
 
-def let_go_at_fork(kept: Kept[Any]) -> None:
+def clear_at_fork(pool: ClientPool[Any]) -> None:
     """Let the clients go whenever this process forks: a child has their memory, but not the threads that end them.
 
     Args:
-        kept: The clients.
+        pool: The clients.
     """
-    os.register_at_fork(before=kept.clear)
+    os.register_at_fork(before=pool.clear)

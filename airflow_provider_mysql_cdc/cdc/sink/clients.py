@@ -12,9 +12,9 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_mysql_cdc.cdc.config.property_names import scrub
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.model.secret import Secret
-from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import SHARED_MS
-from airflow_provider_mysql_cdc.cdc.sink.admin_pool import Kept, let_go_at_fork
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, client_logger, first_error
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import SHARED_LINGER_MS
+from airflow_provider_mysql_cdc.cdc.sink.admin_pool import ClientPool, clear_at_fork
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, client_logger, unwrap_error
 
 QUEUE_KBYTES = 3_072
 """Bytes that wait in one producer, in KiB: what bounds its memory, where no record may be larger.
@@ -62,13 +62,13 @@ _PRODUCER_ONLY = (
 
 # A transactional producer's first question goes to a broker it is not connected to yet; librdkafka 2.16 then asks again
 # after half a second. Its documentation hides the property, so a version may come that does not know it.
-_CONNECTED_AT_ONCE = {"enable.sparse.connections": False}
+_EAGER_CONNECTIONS = {"enable.sparse.connections": False}
 
 _ALIASES = {"message.timeout.ms": "delivery.timeout.ms", "queue.buffering.max.ms": "linger.ms"}
-"""librdkafka's second names of the times that ``_within`` shortens."""
-_WAITS = 20
+"""librdkafka's second names of the times that ``_limit_times`` shortens."""
+_LINGER_DIVISOR = 20
 """Part of the time for its delivery that a record waits for others, where the user does not say how long."""
-LINGERS = frozenset({"linger.ms", "queue.buffering.max.ms"})
+LINGER_NAMES = frozenset({"linger.ms", "queue.buffering.max.ms"})
 """Names under which a user says how long a record waits for others."""
 
 ErrorCallback = Callable[[KafkaError], None]
@@ -84,7 +84,7 @@ def common_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def producer_settings(
-    settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, *, linger_ms: int = SHARED_MS
+    settings: Mapping[str, Any], transactional_id: str, timeout_ms: int, *, linger_ms: int = SHARED_LINGER_MS
 ) -> dict[str, Any]:
     """Return the settings of a transactional producer.
 
@@ -108,7 +108,7 @@ def producer_settings(
     user = {k: v for k, v in settings.items() if not k.startswith(_CONSUMER_ONLY) and k != "partitioner"}
     preferred = {**_PREFERRED_PRODUCER, "delivery.timeout.ms": 300_000}
     return {
-        **_roomy(_within({**preferred, **user}, timeout_ms, linger_ms)),
+        **_fit_queue(_limit_times({**preferred, **user}, timeout_ms, linger_ms)),
         "transactional.id": transactional_id,
         "transaction.timeout.ms": timeout_ms,
         "max.in.flight.requests.per.connection": 1,
@@ -127,30 +127,30 @@ def plain_producer_settings(settings: Mapping[str, Any], timeout_ms: int) -> dic
     Raises:
         ConfigError: A setting could lose or double records.
     """
-    finished = producer_settings(settings, "", timeout_ms)
+    plain = producer_settings(settings, "", timeout_ms)
     for name in ("transactional.id", "transaction.timeout.ms", "acks", "request.required.acks"):
-        finished.pop(name, None)
-    return {**finished, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
+        plain.pop(name, None)
+    return {**plain, "acks": "all", "enable.idempotence": True, "linger.ms": 0}
 
 
-def _within(settings: Mapping[str, Any], timeout_ms: int, linger_ms: int) -> dict[str, Any]:
+def _limit_times(settings: Mapping[str, Any], timeout_ms: int, linger_ms: int) -> dict[str, Any]:
     """Return settings whose times fit into a transaction; librdkafka refuses others (rd_kafka_conf_finalize).
 
     A producer that only fences has a shorter transaction timeout than those that write, with the same user's settings.
     """
-    fit = {_ALIASES.get(name, name): value for name, value in settings.items()}
-    fit["delivery.timeout.ms"] = _at_most(fit["delivery.timeout.ms"], timeout_ms)
-    if "socket.timeout.ms" in fit:
-        fit["socket.timeout.ms"] = _at_most(fit["socket.timeout.ms"], timeout_ms)
+    limited = {_ALIASES.get(name, name): value for name, value in settings.items()}
+    limited["delivery.timeout.ms"] = _capped(limited["delivery.timeout.ms"], timeout_ms)
+    if "socket.timeout.ms" in limited:
+        limited["socket.timeout.ms"] = _capped(limited["socket.timeout.ms"], timeout_ms)
     # What a record waits for others is part of the time in which it must be delivered.
-    if (delivery := _number(fit["delivery.timeout.ms"])) is not None:
-        linger = _number(fit.setdefault("linger.ms", min(linger_ms, int(delivery / _WAITS))))
+    if (delivery := _number(limited["delivery.timeout.ms"])) is not None:
+        linger = _number(limited.setdefault("linger.ms", min(linger_ms, int(delivery / _LINGER_DIVISOR))))
         if linger is not None and linger >= delivery:
-            fit["linger.ms"] = max(0, int(delivery) - 1)
-    return {"linger.ms": linger_ms, **fit}
+            limited["linger.ms"] = max(0, int(delivery) - 1)
+    return {"linger.ms": linger_ms, **limited}
 
 
-def _roomy(settings: Mapping[str, Any]) -> dict[str, Any]:
+def _fit_queue(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return settings whose queue holds the largest record.
 
     librdkafka refuses a larger one as if the queue were full, however long one waits (rd_kafka_curr_msgs_add).
@@ -168,12 +168,12 @@ def _number(value: Any) -> float | None:
         return None  # the client says what is wrong with it
 
 
-def _at_most(value: Any, most: int) -> Any:
+def _capped(value: Any, maximum: int) -> Any:
     """Return a time of at most so many milliseconds; 0, which stands for no limit, is shortened as well."""
     number = _number(value)
-    if number is None or 0 < number <= most:
+    if number is None or 0 < number <= maximum:
         return value
-    return most
+    return maximum
 
 
 def make_producer(
@@ -189,11 +189,11 @@ def make_producer(
     Raises:
         ConfigError: librdkafka does not take a setting.
     """
-    finished = {**settings, "error_cb": on_error, "on_delivery": on_undelivered}
+    with_callbacks = {**settings, "error_cb": on_error, "on_delivery": on_undelivered}
     try:
-        return _create(Producer, {**_CONNECTED_AT_ONCE, **finished}, settings)
+        return _create(Producer, {**_EAGER_CONNECTIONS, **with_callbacks}, settings)
     except ConfigError:
-        return _create(Producer, finished, settings)
+        return _create(Producer, with_callbacks, settings)
 
 
 def make_consumer(
@@ -210,7 +210,7 @@ def make_consumer(
     Raises:
         ConfigError: librdkafka does not take a setting.
     """
-    own = {
+    required = {
         "group.id": group,
         "isolation.level": "read_committed" if committed else "read_uncommitted",
         "enable.auto.commit": False,
@@ -222,15 +222,15 @@ def make_consumer(
         "queued.max.messages.kbytes": 16_384,
         "error_cb": on_error,
     }
-    fetch = {name: value for name, value in settings.items() if name.startswith("fetch.")}
-    return _create(Consumer, {**common_settings(settings), **own, **fetch}, settings)
+    fetch_settings = {name: value for name, value in settings.items() if name.startswith("fetch.")}
+    return _create(Consumer, {**common_settings(settings), **required, **fetch_settings}, settings)
 
 
 class Admin(AdminClient):  # type: ignore[misc]
     """An admin client that knows, for messages, whom it talks to and what last went wrong."""
 
     def __init__(self, settings: dict[str, Any], **more: Any) -> None:
-        self.where = brokers(settings)
+        self.where = broker_addresses(settings)
         self.last_error: KafkaError | None = None
         super().__init__({**settings, "error_cb": self._on_error}, **more)
 
@@ -248,25 +248,25 @@ def make_admin(settings: Mapping[str, Any]) -> Admin:
         ConfigError: librdkafka does not take a setting.
     """
 
-    def make() -> Admin:
+    def create() -> Admin:
         admin: Admin = _create(Admin, common_settings(settings), settings)
         return admin
 
-    return _ADMINS.get(settings, make)
+    return _ADMIN_POOL.get(settings, create)
 
 
-_ADMINS: Kept[Admin] = Kept()
-let_go_at_fork(_ADMINS)
-atexit.register(_ADMINS.clear)
+_ADMIN_POOL: ClientPool[Admin] = ClientPool()
+clear_at_fork(_ADMIN_POOL)
+atexit.register(_ADMIN_POOL.clear)
 
 
-def _create(kind: Callable[..., Any], finished: dict[str, Any], settings: Mapping[str, Any]) -> Any:
+def _create(kind: Callable[..., Any], client_settings: dict[str, Any], settings: Mapping[str, Any]) -> Any:
     # The one place where secrets go to the library.
-    plain = {name: value.reveal() if isinstance(value, Secret) else value for name, value in finished.items()}
+    revealed = {name: value.reveal() if isinstance(value, Secret) else value for name, value in client_settings.items()}
     try:
-        return kind(plain, logger=client_logger(settings))
+        return kind(revealed, logger=client_logger(settings))
     except (KafkaException, ValueError, TypeError) as error:
-        why = scrub(first_error(error).str() if isinstance(error, KafkaException) else str(error), settings)
+        why = scrub(unwrap_error(error).str() if isinstance(error, KafkaException) else str(error), settings)
         raise ConfigError(
             "the Kafka client refuses its settings",
             where="kafka.*",

@@ -17,7 +17,7 @@ from confluent_kafka import Consumer, KafkaError
 
 
 @dataclass(frozen=True, slots=True)
-class Lent:
+class CachedConsumer:
     """Hold a consumer and the errors that concern the whole client.
 
     Args:
@@ -31,21 +31,21 @@ class Lent:
     topic_id: str | None
 
 
-Make = Callable[[Callable[[KafkaError], None]], Consumer]
+CreateConsumer = Callable[[Callable[[KafkaError], None]], Consumer]
 
 
 @dataclass(slots=True)
-class KeptConsumer:
+class ConsumerCache:
     """Keep one consumer of one topic for its owner, who closes it: it ends with the work that it was made for.
 
     Outside of ``with``, and after it, each reading has a consumer of its own.
     """
 
-    _idle: Lent | None = None
+    _idle: CachedConsumer | None = None
     _open: bool = False
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def __enter__(self) -> KeptConsumer:
+    def __enter__(self) -> ConsumerCache:
         self._open = True
         return self
 
@@ -55,45 +55,45 @@ class KeptConsumer:
             idle.consumer.close()
 
     @contextmanager
-    def lend(self, topic_id: str | None, make: Make) -> Iterator[Lent]:
+    def borrow(self, topic_id: str | None, create: CreateConsumer) -> Iterator[CachedConsumer]:
         """Lend the consumer to one reading; it is kept when that came to its end.
 
         Args:
             topic_id: Kafka's id of the topic. None, from brokers that give none, keeps nothing: a topic made anew would
                 be taken for the one before.
-            make: Makes a consumer with an error callback.
+            create: Makes a consumer with an error callback.
         """
-        lent = self._take()
-        if lent is not None and not (lent.topic_id == topic_id and _sound(lent)):
-            lent.consumer.close()
-            lent = None
-        if lent is None:
+        cached = self._take()
+        if cached is not None and not (cached.topic_id == topic_id and _is_healthy(cached)):
+            cached.consumer.close()
+            cached = None
+        if cached is None:
             errors: list[KafkaError] = []
-            lent = Lent(make(errors.append), errors, topic_id)
-        whole = False
+            cached = CachedConsumer(create(errors.append), errors, topic_id)
+        completed = False
         try:
-            yield lent
-            whole = True
+            yield cached
+            completed = True
         finally:
-            if not (whole and topic_id is not None and self._put(lent)):
-                lent.consumer.close()
+            if not (completed and topic_id is not None and self._put(cached)):
+                cached.consumer.close()
 
-    def _take(self) -> Lent | None:
+    def _take(self) -> CachedConsumer | None:
         with self._lock:
-            lent, self._idle = self._idle, None
-        return lent
+            cached, self._idle = self._idle, None
+        return cached
 
-    def _put(self, lent: Lent) -> bool:
-        lent.consumer.unassign()
+    def _put(self, cached: CachedConsumer) -> bool:
+        cached.consumer.unassign()
         with self._lock:
             if not self._open or self._idle is not None:
                 return False
-            self._idle = lent
+            self._idle = cached
         return True
 
 
-def _sound(lent: Lent) -> bool:
+def _is_healthy(cached: CachedConsumer) -> bool:
     # librdkafka tells of errors when it is polled, which nobody did since the last reading. After one it rests before
     # it connects anew (reconnect.backoff.max.ms).
-    lent.consumer.poll(0)
-    return not lent.errors
+    cached.consumer.poll(0)
+    return not cached.errors

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
-from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_MS, TransactionalWriter
+from airflow_provider_mysql_cdc.cdc.sink.writer import SHORT_TIMEOUT_MS, TransactionalWriter
 
 
 def fence(
@@ -16,7 +16,7 @@ def fence(
     writers: Iterable[int | str],
     timeout_s: float = 60.0,
     *,
-    transaction_timeout_ms: int = SHORT_MS,
+    transaction_timeout_ms: int = SHORT_TIMEOUT_MS,
 ) -> None:
     """Fence the given writers of a topic.prefix: abort what they have open, refuse what they still send.
 
@@ -36,7 +36,7 @@ def fence(
         SinkError: Kafka refuses.
     """
 
-    def one(writer: int | str) -> None:
+    def fence_writer(writer: int | str) -> None:
         writer_id = transactional_id(prefix, writer)
         with TransactionalWriter(kafka_settings, writer_id, transaction_timeout_ms=transaction_timeout_ms) as client:
             client.init(timeout_s)
@@ -45,5 +45,5 @@ def fence(
     if not ids:
         return
     with ThreadPoolExecutor(max_workers=min(4, len(ids))) as pool:
-        for done in [pool.submit(one, writer) for writer in ids]:
+        for done in [pool.submit(fence_writer, writer) for writer in ids]:
             done.result()

@@ -28,7 +28,7 @@ _CONNECTION = (
 )
 _AUTHORIZATION = "grant what is missing to the account that kafka.* names (ACLs of topic, transactional id, cluster)"
 
-_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
+_ERROR_TABLE: dict[int, tuple[type[SinkError], str, str]] = {
     **dict.fromkeys(
         (
             _E._TRANSPORT,
@@ -144,16 +144,16 @@ _TABLE: dict[int, tuple[type[SinkError], str, str]] = {
 }
 
 
-REFUSED = (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL)
+AUTHENTICATION_ERRORS = (_E._AUTHENTICATION, _E.SASL_AUTHENTICATION_FAILED, _E._SSL)
 """Reported by the client on the side and never retried with success: no reason to wait for a timeout."""
 
 
-def brokers(settings: Mapping[str, Any]) -> str:
+def broker_addresses(settings: Mapping[str, Any]) -> str:
     """Return the broker addresses of client settings, for messages."""
     return str(settings.get("bootstrap.servers", "")) or "no kafka.bootstrap.servers"
 
 
-def first_error(error: KafkaException | KafkaError) -> KafkaError:
+def unwrap_error(error: KafkaException | KafkaError) -> KafkaError:
     """Return the KafkaError inside an exception."""
     if isinstance(error, KafkaError):
         return error
@@ -161,33 +161,35 @@ def first_error(error: KafkaException | KafkaError) -> KafkaError:
     return inner if isinstance(inner, KafkaError) else KafkaError(KafkaError._FAIL, str(error))
 
 
-def named_error(
-    error: KafkaException | KafkaError, doing: str, *, where: str, hint: KafkaError | None = None
+def to_sink_error(
+    error: KafkaException | KafkaError, action: str, *, where: str, hint: KafkaError | None = None
 ) -> SinkError:
     """Return the named error for a client error.
 
     Args:
         error: What the client raised.
-        doing: What was being done, as the end of a sentence: "while committing".
+        action: What was being done, as the end of a sentence: "while committing".
         where: Topic, transactional id or broker addresses.
         hint: The last error that the client reported on the side; explains a timeout.
     """
-    cause = first_error(error)
-    if cause.code() in _VAGUE and hint is not None:
-        cause = hint if hint.code() in _TABLE else cause
-    kind, what, remedy = _TABLE.get(cause.code(), (SinkError, "Kafka refuses or fails", "look into the broker's log"))
+    cause = unwrap_error(error)
+    if cause.code() in _UNSPECIFIC_CODES and hint is not None:
+        cause = hint if hint.code() in _ERROR_TABLE else cause
+    kind, what, remedy = _ERROR_TABLE.get(
+        cause.code(), (SinkError, "Kafka refuses or fails", "look into the broker's log")
+    )
     why = f"{cause.name()}: {cause.str()}"
     if hint is not None and cause is not hint:
         why += f"; last report of the client: {hint.name()}: {hint.str()}"
     retriable = True if cause.retriable() or kind.retriable else None
-    return kind(f"{what}, {doing}", where=where, why=why, remedy=remedy, retriable=retriable)
+    return kind(f"{what}, {action}", where=where, why=why, remedy=remedy, retriable=retriable)
 
 
 # A timeout, a failed state and a fatal state say nothing themselves.
-_VAGUE = (_E._TIMED_OUT, _E._TRANSPORT, _E._STATE, _E._FATAL, _E._FAIL, _E._INCONSISTENT)
+_UNSPECIFIC_CODES = (_E._TIMED_OUT, _E._TRANSPORT, _E._STATE, _E._FATAL, _E._FAIL, _E._INCONSISTENT)
 
 
-class ClientLog(logging.Handler):
+class ClientLogHandler(logging.Handler):
     """Pass the client's log lines on: few, and without secrets.
 
     librdkafka repeats a line for each reconnect of each broker. At most ``limit`` lines a minute get through, and what
@@ -201,18 +203,18 @@ class ClientLog(logging.Handler):
     def __init__(self, settings: Mapping[str, Any], limit: int = 10) -> None:
         super().__init__()
         self._settings = dict(settings)
-        self._limit, self._count, self._held, self._since = limit, 0, 0, time.monotonic()
+        self._limit, self._count, self._suppressed, self._minute_start = limit, 0, 0, time.monotonic()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Pass one line on, or count it."""
         now = time.monotonic()
-        if now - self._since >= 60:
-            if self._held:
-                log.warning("kafka client: %d more lines in the last minute", self._held)
-            self._count, self._held, self._since = 0, 0, now
+        if now - self._minute_start >= 60:
+            if self._suppressed:
+                log.warning("kafka client: %d more lines in the last minute", self._suppressed)
+            self._count, self._suppressed, self._minute_start = 0, 0, now
         self._count += 1
         if self._count > self._limit:
-            self._held += 1
+            self._suppressed += 1
             return
         text = scrub(record.getMessage(), self._settings)
         log.log(min(record.levelno, logging.WARNING), "kafka client: %s", text)
@@ -221,5 +223,5 @@ class ClientLog(logging.Handler):
 def client_logger(settings: Mapping[str, Any]) -> logging.Logger:
     """Return a logger of its own for one client; it is not registered and dies with the client."""
     logger = logging.Logger("kafka-client", logging.INFO)
-    logger.addHandler(ClientLog(settings))
+    logger.addHandler(ClientLogHandler(settings))
     return logger

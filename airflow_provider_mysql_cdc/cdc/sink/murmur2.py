@@ -30,13 +30,13 @@ def murmur2(data: bytes) -> int:
         data: Serialized key.
     """
     length = len(data)
-    whole = length & ~3
+    aligned = length & ~3
     h = _SEED ^ length
-    for (k,) in struct.iter_unpack("<I", data[:whole]):
+    for (k,) in struct.iter_unpack("<I", data[:aligned]):
         k = k * _M & _MASK  # noqa: PLW2901 (the mixing steps read best on one name)
         h = (h * _M ^ (k ^ k >> 24) * _M) & _MASK
-    if length != whole:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
+    if length != aligned:
+        h = (h ^ int.from_bytes(data[aligned:], "little")) * _M & _MASK
     h = (h ^ h >> 13) * _M & _MASK
     return h ^ h >> 15
 

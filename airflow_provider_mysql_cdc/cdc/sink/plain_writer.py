@@ -7,9 +7,9 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException, Message
 
+from airflow_provider_mysql_cdc.cdc.model.records import SideRecord
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_producer, plain_producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, to_sink_error
 
 
 def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord], *, timeout_s: float = 60.0) -> None:
@@ -24,28 +24,30 @@ def write_plain(kafka_settings: Mapping[str, Any], records: Sequence[SideRecord]
         SinkConnectionError: Kafka did not answer in time; the records may have arrived all the same.
         SinkError: Kafka refuses one.
     """
-    reports: list[KafkaError] = []
+    client_errors: list[KafkaError] = []
     failed: list[tuple[KafkaError, str]] = []
 
-    def undelivered(error: KafkaError, message: Message) -> None:
+    def on_undelivered(error: KafkaError, message: Message) -> None:
         failed.append((error, f"topic {message.topic()}"))
 
     settings = plain_producer_settings(kafka_settings, int(timeout_s * 1000))
-    producer = make_producer(settings, reports.append, undelivered)
-    at, hint = brokers(kafka_settings), None
+    producer = make_producer(settings, client_errors.append, on_undelivered)
+    addresses, hint = broker_addresses(kafka_settings), None
     try:
         for topic, key, value in records:
             producer.produce(topic, value, key, 0)
         # The client gives a record up by itself, a little later than its time.
-        left = producer.flush(timeout_s + 5)
-        hint = reports[-1] if reports else None
+        remaining = producer.flush(timeout_s + 5)
+        hint = client_errors[-1] if client_errors else None
         if failed:
-            raise named_error(failed[0][0], "while writing a record", where=f"{failed[0][1]} at {at}", hint=hint)
-        if left:
-            late = KafkaError(KafkaError._TIMED_OUT, f"{left} records did not arrive")
-            raise named_error(late, "while writing a record", where=at, hint=hint)
+            raise to_sink_error(
+                failed[0][0], "while writing a record", where=f"{failed[0][1]} at {addresses}", hint=hint
+            )
+        if remaining:
+            timeout_error = KafkaError(KafkaError._TIMED_OUT, f"{remaining} records did not arrive")
+            raise to_sink_error(timeout_error, "while writing a record", where=addresses, hint=hint)
     except KafkaException as error:
-        raise named_error(error, "while writing a record", where=at, hint=hint) from None
+        raise to_sink_error(error, "while writing a record", where=addresses, hint=hint) from None
     finally:
         producer.purge()
         producer.flush(0)

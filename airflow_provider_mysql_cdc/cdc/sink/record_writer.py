@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
+
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
 
 Headers = Sequence[tuple[str, "bytes | None"]]
-SideRecord = tuple[str, "bytes | None", "bytes | None"]
-"""Topic, key, value of a record that goes to partition 0 within a commit (marker, schema history)."""
-Row = tuple["bytes | None", "bytes | None", int, int, Any]
-"""Key and value of a record, its row's number, which of the row's records it is, and header, partition or None."""
-HeadedRecord = tuple[str, "bytes | None", "bytes | None", "Headers | None"]
+RecordWithHeaders = tuple[str, "bytes | None", "bytes | None", "Headers | None"]
 """The same with its headers."""
 
 
@@ -30,20 +28,22 @@ class RecordWriter(Protocol):
     ) -> None:
         """Add a record to the current transaction."""
 
-    def meet(self, topic: str, partition: int) -> None:
+    def note_partition(self, topic: str, partition: int) -> None:
         """Note where rows go that come through ``produce``, as side records do."""
 
-    def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
+    def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction."""
 
-    def produce_plain(self, topic: str, records: Sequence[Row], headers: Headers, partition: int, size: int) -> None:
+    def produce_plain(
+        self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
+    ) -> None:
         """Add records with neither header nor partition of their own to the current transaction."""
 
     @property
     def bytes_pending(self) -> int:
         """Bytes of keys and values in the current transaction."""
 
-    def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord | RecordWithHeaders] = ()) -> None:
         """Add side records and commit."""
 
     def abort(self) -> None:

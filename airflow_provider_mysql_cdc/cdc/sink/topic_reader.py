@@ -13,13 +13,13 @@ from confluent_kafka.admin import AdminClient
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin, make_consumer
-from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import KeptConsumer, Lent
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import brokers, named_error
-from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, topics_there
+from airflow_provider_mysql_cdc.cdc.sink.consumer_cache import CachedConsumer, ConsumerCache
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import broker_addresses, to_sink_error
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, end_offsets, existing_topics
 
 # The client reconnects by itself; and it asks for the group's coordinator although no group is used, so an account
 # without the right to a group can read all the same.
-_PASSED_OVER = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.GROUP_AUTHORIZATION_FAILED)
+_IGNORED_ERRORS = (KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN, KafkaError.GROUP_AUTHORIZATION_FAILED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +54,8 @@ def read_topic_committed(
     timeout_s: float = 60.0,
     admin: AdminClient | None = None,
     since: Mapping[int, int] = MappingProxyType({}),
-    there: TopicInfo | None = None,
-    kept: KeptConsumer | None = None,
+    topic_info: TopicInfo | None = None,
+    consumer_cache: ConsumerCache | None = None,
 ) -> Iterator[TopicRecord]:
     """Yield what is committed in a topic, up to the high watermark at the time of the call.
 
@@ -70,8 +70,8 @@ def read_topic_committed(
         timeout_s: Seconds without progress after which this gives up.
         admin: An admin client to use; one is made when None.
         since: Offset of the first record that is wanted, by partition; all where it says nothing.
-        there: What the topic is, where that was just asked; asked for when None.
-        kept: Lends the consumer; one is made and closed when None.
+        topic_info: What the topic is, where that was just asked; asked for when None.
+        consumer_cache: Lends the consumer; one is made and closed when None.
 
     Returns:
         Records, in order within each partition.
@@ -82,7 +82,13 @@ def read_topic_committed(
     """
     try:
         yield from read_topic(
-            kafka_settings, topic, timeout_s=timeout_s, admin=admin, since=since, there=there, kept=kept
+            kafka_settings,
+            topic,
+            timeout_s=timeout_s,
+            admin=admin,
+            since=since,
+            topic_info=topic_info,
+            consumer_cache=consumer_cache,
         )
     except HiddenByTransaction as hidden:
         raise SinkConnectionError(
@@ -101,8 +107,8 @@ def read_topic(
     admin: AdminClient | None = None,
     committed: bool = True,
     stable: bool = False,
-    there: TopicInfo | None = None,
-    kept: KeptConsumer | None = None,
+    topic_info: TopicInfo | None = None,
+    consumer_cache: ConsumerCache | None = None,
     since: Mapping[int, int] = MappingProxyType({}),
 ) -> Iterator[TopicRecord]:
     """Yield records up to the high watermark; see ``read_topic_committed``.
@@ -114,8 +120,8 @@ def read_topic(
         admin: An admin client to use; one is made when None.
         committed: False reads aborted and open transactions as well.
         stable: Read up to the oldest open transaction only, which never waits.
-        there: What the topic is, where that was just asked; asked for when None.
-        kept: Lends the consumer, which must read committed records only; one is made and closed when None.
+        topic_info: What the topic is, where that was just asked; asked for when None.
+        consumer_cache: Lends the consumer, which must read committed records only; one is made and closed when None.
         since: Offset of the first record that is wanted, by partition; all where it says nothing.
 
     Raises:
@@ -123,10 +129,10 @@ def read_topic(
         SinkError: As ``read_topic_committed``.
     """
     admin = admin or make_admin(kafka_settings)
-    there = there or topics_there(admin, [topic]).get(topic)
-    if there is None:
+    topic_info = topic_info or existing_topics(admin, [topic]).get(topic)
+    if topic_info is None:
         raise SinkError("a topic does not exist", where=f"topic {topic}", remedy="create it, or correct its name")
-    bounds = end_offsets(admin, topic, range(there.partitions), stable=stable)
+    bounds = end_offsets(admin, topic, range(topic_info.partitions), stable=stable)
     bounds = {p: (max(first, since.get(p, 0)), end) for p, (first, end) in bounds.items()}
     try:
         yield from read_between(
@@ -135,15 +141,15 @@ def read_topic(
             bounds,
             timeout_s=timeout_s,
             committed=committed,
-            kept=kept if committed else None,
-            topic_id=there.id,
+            consumer_cache=consumer_cache if committed else None,
+            topic_id=topic_info.id,
         )
-    except HiddenByTransaction as stopped:
+    except HiddenByTransaction as blocked:
         if committed and not stable:
             raise
         # Nothing hides what was aborted or is open from who asks for it, nor what stands before the last stable offset.
         # Brokers that stand still tell no error before ``socket.timeout.ms`` is over.
-        raise _silent(kafka_settings, topic, stopped) from None
+        raise _no_progress_error(kafka_settings, topic, blocked) from None
 
 
 def read_between(
@@ -154,7 +160,7 @@ def read_between(
     timeout_s: float,
     committed: bool = True,
     group: str = "",
-    kept: KeptConsumer | None = None,
+    consumer_cache: ConsumerCache | None = None,
     topic_id: str | None = None,
 ) -> Iterator[TopicRecord]:
     """Yield records from offset to offset; see ``read_topic``.
@@ -166,8 +172,8 @@ def read_between(
         timeout_s: Seconds without progress after which this gives up.
         committed: False reads aborted and open transactions as well.
         group: Name for the group; no offsets are stored under it.
-        kept: Lends the consumer; one is made and closed when None.
-        topic_id: Kafka's id of the topic, for ``kept``.
+        consumer_cache: Lends the consumer; one is made and closed when None.
+        topic_id: Kafka's id of the topic, for ``consumer_cache``.
 
     Raises:
         HiddenByTransaction: Kafka answers, but an open transaction hides the rest.
@@ -177,15 +183,15 @@ def read_between(
     if not ends:
         return
 
-    def make(told: Callable[[KafkaError], None]) -> Consumer:
-        return make_consumer(kafka_settings, group or f"{topic}.reader", told, committed=committed)
+    def create(on_error: Callable[[KafkaError], None]) -> Consumer:
+        return make_consumer(kafka_settings, group or f"{topic}.reader", on_error, committed=committed)
 
-    with (kept or KeptConsumer()).lend(topic_id, make) as lent:
-        yield from _consume_lent(lent, kafka_settings, topic, bounds, ends, timeout_s)
+    with (consumer_cache or ConsumerCache()).borrow(topic_id, create) as cached:
+        yield from _consume_cached(cached, kafka_settings, topic, bounds, ends, timeout_s)
 
 
-def _consume_lent(
-    lent: Lent,
+def _consume_cached(
+    cached: CachedConsumer,
     kafka_settings: Mapping[str, Any],
     topic: str,
     bounds: Mapping[int, tuple[int, int]],
@@ -193,48 +199,48 @@ def _consume_lent(
     timeout_s: float,
 ) -> Iterator[TopicRecord]:
     try:
-        lent.consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
-        yield from _consume(lent.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
+        cached.consumer.assign([TopicPartition(topic, p, bounds[p][0]) for p in ends])
+        yield from _consume(cached.consumer, topic, {p: bounds[p][0] for p in ends}, ends, timeout_s)
     except HiddenByTransaction as hidden:
-        if not lent.errors:
+        if not cached.errors:
             raise
-        raise _silent(kafka_settings, topic, hidden, lent.errors[-1]) from None
+        raise _no_progress_error(kafka_settings, topic, hidden, cached.errors[-1]) from None
 
 
-def _silent(
-    kafka_settings: Mapping[str, Any], topic: str, stopped: HiddenByTransaction, hint: KafkaError | None = None
+def _no_progress_error(
+    kafka_settings: Mapping[str, Any], topic: str, blocked: HiddenByTransaction, hint: KafkaError | None = None
 ) -> SinkError:
-    error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {stopped}")
-    where = f"topic {topic} at {brokers(kafka_settings)}"
-    return named_error(error, "while reading a topic", where=where, hint=hint)
+    error = KafkaError(KafkaError._TIMED_OUT, f"stopped at {blocked}")
+    where = f"topic {topic} at {broker_addresses(kafka_settings)}"
+    return to_sink_error(error, "while reading a topic", where=where, hint=hint)
 
 
-_AT_ONCE = 500
+_CONSUME_BATCH = 500
 """Messages taken from the client at once."""
 
 
 def _consume(
     consumer: Consumer, topic: str, starts: Mapping[int, int], ends: dict[int, int], timeout_s: float
 ) -> Iterator[TopicRecord]:
-    deadline, at = time.monotonic() + timeout_s, dict(starts)
+    deadline, positions = time.monotonic() + timeout_s, dict(starts)
     while ends:
         # Asked for many, the client waits out the time when there are fewer: one is waited for, the others are there.
-        for message in (*consumer.consume(1, 0.2), *consumer.consume(_AT_ONCE, 0)):
-            moved, record = _take(message, topic)
-            if moved is None:
+        for message in (*consumer.consume(1, 0.2), *consumer.consume(_CONSUME_BATCH, 0)):
+            position, record = _parse_message(message, topic)
+            if position is None:
                 continue
-            partition, offset = moved
-            if offset > at[partition]:
-                at[partition], deadline = offset, time.monotonic() + timeout_s
+            partition, offset = position
+            if offset > positions[partition]:
+                positions[partition], deadline = offset, time.monotonic() + timeout_s
             if record is not None and record.offset < ends.get(partition, 0):
                 yield record
             if partition in ends and offset >= ends[partition]:
                 del ends[partition]
         if ends and time.monotonic() > deadline:
-            raise HiddenByTransaction(", ".join(f"partition {p}: {at[p]} of {ends[p]}" for p in sorted(ends)))
+            raise HiddenByTransaction(", ".join(f"partition {p}: {positions[p]} of {ends[p]}" for p in sorted(ends)))
 
 
-def _take(message: Message, topic: str) -> tuple[tuple[int, int] | None, TopicRecord | None]:
+def _parse_message(message: Message, topic: str) -> tuple[tuple[int, int] | None, TopicRecord | None]:
     """Return ((partition, next offset), record) of a polled message; the end of a partition has no record."""
     error = message.error()
     partition, offset = message.partition(), message.offset()
@@ -247,6 +253,6 @@ def _take(message: Message, topic: str) -> tuple[tuple[int, int] | None, TopicRe
     if error.code() == KafkaError._PARTITION_EOF:
         assert partition is not None and offset is not None
         return (partition, offset), None
-    if error.retriable() or error.code() in _PASSED_OVER:
+    if error.retriable() or error.code() in _IGNORED_ERRORS:
         return None, None
-    raise named_error(error, "while reading a topic", where=f"topic {topic}")
+    raise to_sink_error(error, "while reading a topic", where=f"topic {topic}")

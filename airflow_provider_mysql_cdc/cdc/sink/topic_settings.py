@@ -17,11 +17,11 @@ from confluent_kafka.admin import AdminClient
 from airflow_provider_mysql_cdc.cdc.errors import SinkAuthorizationError, SinkError
 from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo, topic_config
 
-_FOR_EVER = ("-1", str(2**63 - 1))
+_UNLIMITED = ("-1", str(2**63 - 1))
 
 
 @dataclass(frozen=True, slots=True)
-class KeepRule:
+class TopicSettingsRule:
     """Say what a topic must be set to.
 
     Args:
@@ -32,19 +32,21 @@ class KeepRule:
     name: str
     accepted: Mapping[str, tuple[str, ...]]
 
-    def wrong(self, config: Mapping[str, str]) -> dict[str, str]:
+    def violations(self, config: Mapping[str, str]) -> dict[str, str]:
         """Return the settings that are not as they must be, with their values."""
         return {name: config[name] for name, good in self.accepted.items() if config.get(name, good[0]) not in good}
 
 
-LEDGER_RULE = KeepRule("the ledger topic", {"cleanup.policy": ("compact",)})
-HISTORY_RULE = KeepRule(
+LEDGER_RULE = TopicSettingsRule("the ledger topic", {"cleanup.policy": ("compact",)})
+HISTORY_RULE = TopicSettingsRule(
     "the schema history topic",
-    {"cleanup.policy": ("delete",), "retention.ms": _FOR_EVER, "retention.bytes": _FOR_EVER},
+    {"cleanup.policy": ("delete",), "retention.ms": _UNLIMITED, "retention.bytes": _UNLIMITED},
 )
 
 
-def require_settings(admin: AdminClient, topic: str, rule: KeepRule, *, verified: bool) -> Mapping[str, str] | None:
+def require_settings(
+    admin: AdminClient, topic: str, rule: TopicSettingsRule, *, verified: bool
+) -> Mapping[str, str] | None:
     """Check that a topic loses no records by its settings.
 
     Args:
@@ -61,7 +63,7 @@ def require_settings(admin: AdminClient, topic: str, rule: KeepRule, *, verified
         SinkAuthorizationError: The account may not read its settings, and nobody has said that they are right.
     """
     config = topic_config(admin, topic)
-    wanted = ", ".join(f"{name}={good[0]}" for name, good in rule.accepted.items())
+    required = ", ".join(f"{name}={good[0]}" for name, good in rule.accepted.items())
     if config is None:
         if verified:
             return None
@@ -69,21 +71,22 @@ def require_settings(admin: AdminClient, topic: str, rule: KeepRule, *, verified
             f"the settings of {rule.name} may not be read",
             where=f"topic {topic}",
             why="with other settings it can lose records, and what stands in it is needed",
-            remedy=f"grant DescribeConfigs on the topic to the account; or look at it with another one ({wanted}), and "
+            remedy=f"grant DescribeConfigs on the topic to the account; or look at it with another one "
+            f"({required}), and "
             "set topic.settings.verified=true",
         )
-    if wrong := rule.wrong(config):
+    if violations := rule.violations(config):
         raise SinkError(
             f"{rule.name} would lose records",
             where=f"topic {topic}",
-            why="its settings are " + ", ".join(f"{name}={value}" for name, value in wrong.items()),
-            remedy=f"set {wanted} for it (kafka-configs.sh --alter --entity-type topics --entity-name {topic} "
-            f"--add-config {wanted.replace(' ', '')})",
+            why="its settings are " + ", ".join(f"{name}={value}" for name, value in violations.items()),
+            remedy=f"set {required} for it (kafka-configs.sh --alter --entity-type topics --entity-name {topic} "
+            f"--add-config {required.replace(' ', '')})",
         )
     return config
 
 
-def weaknesses(topic: str, info: TopicInfo, config: Mapping[str, str], brokers: int) -> Iterator[str]:
+def durability_warnings(topic: str, info: TopicInfo, config: Mapping[str, str], brokers: int) -> Iterator[str]:
     """Yield a line for each thing by which a topic loses records when a broker fails.
 
     Args:

@@ -14,25 +14,25 @@ from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec, ResourceType
 
 from airflow_provider_mysql_cdc.cdc.errors import SinkConnectionError, SinkError
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, first_error, named_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, to_sink_error, unwrap_error
 
 log = logging.getLogger(__name__)
 
 _TIMEOUT_S = 30.0
 _DESCRIBE_TIMEOUT_S = 2.0
-_LEADER_S = 10.0
+_LEADER_TIMEOUT_S = 10.0
 _NO_LEADER = (
     KafkaError.NOT_LEADER_FOR_PARTITION,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.FENCED_LEADER_EPOCH,
     KafkaError.UNKNOWN_LEADER_EPOCH,
 )
-_DESCRIBED_AT_ONCE = 1_000
-_MADE_AT_ONCE = 500
+_DESCRIBE_BATCH = 1_000
+_CREATE_BATCH = 500
 """Topics in one request: a broker takes some milliseconds for each, and all have to be there within ``_TIMEOUT_S``."""
-_LOOK_S, _LONGEST_LOOK_S = 0.05, 0.5
+_POLL_INTERVAL_S, _MAX_POLL_INTERVAL_S = 0.05, 0.5
 """Seconds between the first two looks whether topics are there, and at most: for hundreds a broker may take seconds."""
-_NO_ID = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
+_UNASSIGNED_IDS = ("", "None", "AAAAAAAAAAAAAAAAAAAAAA")
 """Ids of topics of brokers that give none: the UUID of zeros."""
 _METADATA_TIMEOUT_S = 15.0
 """Seconds after which brokers that a connection failed to are given up."""
@@ -88,8 +88,8 @@ def ensure_topics(admin: AdminClient, topics: Mapping[str, TopicSpec]) -> tuple[
     existing = partition_counts(admin, topics)
     missing = [(name, spec) for name, spec in topics.items() if name not in existing]
     created: list[str] = []
-    for start in range(0, len(missing), _MADE_AT_ONCE):
-        created += _create(admin, dict(missing[start : start + _MADE_AT_ONCE]))
+    for start in range(0, len(missing), _CREATE_BATCH):
+        created += _create(admin, dict(missing[start : start + _CREATE_BATCH]))
     return tuple(created)
 
 
@@ -104,14 +104,14 @@ def _create(admin: AdminClient, missing: Mapping[str, TopicSpec]) -> list[str]:
             future.result(_TIMEOUT_S + 5)
             created.append(name)
         except KafkaException as error:
-            if first_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                raise named_error(error, "while creating a topic", where=f"topic {name}") from None
+            if unwrap_error(error).code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise to_sink_error(error, "while creating a topic", where=f"topic {name}") from None
     _wait_visible(admin, missing)
     return created
 
 
 def _wait_visible(admin: AdminClient, names: Collection[str]) -> None:
-    deadline, pause = time.monotonic() + _TIMEOUT_S, _LOOK_S
+    deadline, pause = time.monotonic() + _TIMEOUT_S, _POLL_INTERVAL_S
     missing = set(names)
     while missing := missing - partition_counts(admin, missing).keys():
         if time.monotonic() > deadline:
@@ -121,7 +121,7 @@ def _wait_visible(admin: AdminClient, names: Collection[str]) -> None:
                 why=f"the brokers' metadata does not show them after {_TIMEOUT_S:.0f} s",
             )
         time.sleep(pause)
-        pause = min(2 * pause, _LONGEST_LOOK_S)
+        pause = min(2 * pause, _MAX_POLL_INTERVAL_S)
 
 
 def partition_counts(admin: AdminClient, topics: Collection[str]) -> dict[str, int]:
@@ -135,10 +135,10 @@ def partition_counts(admin: AdminClient, topics: Collection[str]) -> dict[str, i
         SinkConnectionError: Kafka cannot be reached.
         SinkAuthorizationError: A topic may not be described.
     """
-    return {name: info.partitions for name, info in topics_there(admin, topics).items()}
+    return {name: info.partitions for name, info in existing_topics(admin, topics).items()}
 
 
-def topics_there(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo]:
+def existing_topics(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo]:
     """Return what the topics that exist are, also where the account may not describe them.
 
     Args:
@@ -149,14 +149,14 @@ def topics_there(admin: AdminClient, topics: Collection[str]) -> dict[str, Topic
         SinkConnectionError: Kafka cannot be reached.
         SinkAuthorizationError: A topic may not be described.
     """
-    described = _described(admin, topics)
+    described = _describe_or_none(admin, topics)
     if described is not None:
         return described
-    found = all_partition_counts(admin)
-    return {name: TopicInfo(found[name], None) for name in topics if name in found}
+    counts = all_partition_counts(admin)
+    return {name: TopicInfo(counts[name], None) for name in topics if name in counts}
 
 
-def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo] | None:
+def _describe_or_none(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicInfo] | None:
     """Return the topics that exist, or None when the brokers do not say so at once.
 
     Describing does not create a topic, and on a cluster of many topics it is much cheaper than listing them all.
@@ -166,23 +166,23 @@ def _described(admin: AdminClient, topics: Collection[str]) -> dict[str, TopicIn
     if not topics:
         return {}
     futures = admin.describe_topics(TopicCollection(list(topics)), request_timeout=_DESCRIBE_TIMEOUT_S)
-    there: dict[str, TopicInfo] = {}
+    infos: dict[str, TopicInfo] = {}
     for name, future in futures.items():
         try:
-            there[name] = _info(future.result(_DESCRIBE_TIMEOUT_S + 1))
+            infos[name] = _topic_info(future.result(_DESCRIBE_TIMEOUT_S + 1))
         except KafkaException as error:
-            if first_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+            if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
                 return None  # the listing names what is wrong
         except TimeoutError:
             return None
-    return {name: info for name, info in there.items() if info.partitions}
+    return {name: info for name, info in infos.items() if info.partitions}
 
 
-def _info(found: Any) -> TopicInfo:
+def _topic_info(description: Any) -> TopicInfo:
     """Return what a description says."""
-    known_id = str(found.topic_id)
-    replicas = min((len(p.replicas) for p in found.partitions), default=0)
-    return TopicInfo(len(found.partitions), None if known_id in _NO_ID else known_id, replicas)
+    id_text = str(description.topic_id)
+    replicas = min((len(p.replicas) for p in description.partitions), default=0)
+    return TopicInfo(len(description.partitions), None if id_text in _UNASSIGNED_IDS else id_text, replicas)
 
 
 def all_partition_counts(admin: AdminClient) -> dict[str, int]:
@@ -198,30 +198,32 @@ def all_partition_counts(admin: AdminClient) -> dict[str, int]:
 
 
 def _metadata(admin: AdminClient) -> dict[str, Any]:
-    began, patience = time.monotonic(), _METADATA_TRY_S
+    started, timeout_s = time.monotonic(), _METADATA_TRY_S
     while True:
         try:
             # All topics: asking for a name that does not exist would create it where auto.create.topics.enable is on.
-            topics: dict[str, Any] = admin.list_topics(timeout=patience).topics
+            topics: dict[str, Any] = admin.list_topics(timeout=timeout_s).topics
             return topics
         except KafkaException as error:
             with contextlib.suppress(KafkaException):
                 admin.poll(0)
             hint = getattr(admin, "last_error", None)
-            refused = hint is not None and hint.code() in REFUSED
+            refused = hint is not None and hint.code() in AUTHENTICATION_ERRORS
             limit = _METADATA_SLOW_S if hint is None else _METADATA_TIMEOUT_S
-            if refused or time.monotonic() >= began + limit:
-                raise named_error(error, "while listing topics", where=getattr(admin, "where", ""), hint=hint) from None
-            patience = min(2 * patience, max(_METADATA_TRY_S, began + limit - time.monotonic()))
+            if refused or time.monotonic() >= started + limit:
+                raise to_sink_error(
+                    error, "while listing topics", where=getattr(admin, "where", ""), hint=hint
+                ) from None
+            timeout_s = min(2 * timeout_s, max(_METADATA_TRY_S, started + limit - time.monotonic()))
 
 
-def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dict[str, TopicInfo]:
+def describe_topics(admin: AdminClient, topics: Collection[str], addresses: str) -> dict[str, TopicInfo]:
     """Return what the topics that exist are.
 
     Args:
         admin: From ``clients.make_admin``.
         topics: Topic names.
-        at: Addresses of the brokers, for messages.
+        addresses: Addresses of the brokers, for messages.
 
     Raises:
         SinkAuthorizationError: A topic may not be described.
@@ -231,43 +233,46 @@ def describe_topics(admin: AdminClient, topics: Collection[str], at: str) -> dic
 
     out: dict[str, TopicInfo] = {}
     names = sorted(topics)
-    for start in range(0, len(names), _DESCRIBED_AT_ONCE):
-        part = TopicCollection(names[start : start + _DESCRIBED_AT_ONCE])
-        for name, future in admin.describe_topics(part, request_timeout=_TIMEOUT_S).items():
+    for start in range(0, len(names), _DESCRIBE_BATCH):
+        batch = TopicCollection(names[start : start + _DESCRIBE_BATCH])
+        for name, future in admin.describe_topics(batch, request_timeout=_TIMEOUT_S).items():
             try:
-                found = future.result(_TIMEOUT_S + 5)
+                description = future.result(_TIMEOUT_S + 5)
             except KafkaException as error:
-                if first_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-                    raise named_error(error, "while describing a topic", where=f"topic {name} at {at}") from None
+                if unwrap_error(error).code() not in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+                    raise to_sink_error(
+                        error, "while describing a topic", where=f"topic {name} at {addresses}"
+                    ) from None
                 continue
-            out[name] = _info(found)
+            out[name] = _topic_info(description)
     return out
 
 
-def describe_made(admin: AdminClient, topics: Collection[str], at: str) -> dict[str, TopicInfo]:
+def describe_created(admin: AdminClient, topics: Collection[str], addresses: str) -> dict[str, TopicInfo]:
     """Return what topics are that were just made; a broker may hear of them later than another.
 
     Args:
         admin: From ``clients.make_admin``.
         topics: Topic names.
-        at: Addresses of the brokers, for messages.
+        addresses: Addresses of the brokers, for messages.
 
     Raises:
         SinkError: A topic is gone again.
         SinkAuthorizationError: A topic may not be described.
         SinkConnectionError: Kafka cannot be reached.
     """
-    deadline = time.monotonic() + _LEADER_S
+    deadline = time.monotonic() + _LEADER_TIMEOUT_S
     while True:
-        found = describe_topics(admin, topics, at)
-        gone = sorted(set(topics) - found.keys())
-        if not gone:
-            return found
+        infos = describe_topics(admin, topics, addresses)
+        missing = sorted(set(topics) - infos.keys())
+        if not missing:
+            return infos
         if time.monotonic() >= deadline:
             raise SinkError(
                 "a topic that was just made is gone",
-                where=f"topic {', '.join(gone[:5])} at {at}",
-                why=f"it existed, and for {_LEADER_S:.0f} s the brokers have not known it; somebody deletes topics",
+                where=f"topic {', '.join(missing[:5])} at {addresses}",
+                why=f"it existed, and for {_LEADER_TIMEOUT_S:.0f} s the brokers have not known it; somebody "
+                "deletes topics",
                 remedy="find out who deletes it, then run the task again: it makes the topic anew",
                 retriable=True,
             )
@@ -283,7 +288,7 @@ def broker_count(admin: AdminClient) -> int:
     try:
         return len(admin.describe_cluster(request_timeout=_TIMEOUT_S).result(_TIMEOUT_S + 5).nodes)
     except KafkaException as error:
-        log.info("the number of brokers is not known: %s", first_error(error).str())
+        log.info("the number of brokers is not known: %s", unwrap_error(error).str())
         return 0
 
 
@@ -302,9 +307,9 @@ def topic_id(admin: AdminClient, topic: str) -> str | None:
     try:
         return str(future.result(_TIMEOUT_S + 5).topic_id)
     except KafkaException as error:
-        if first_error(error).code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
+        if unwrap_error(error).code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
             return None
-        raise named_error(error, "while describing a topic", where=f"topic {topic}") from None
+        raise to_sink_error(error, "while describing a topic", where=f"topic {topic}") from None
 
 
 def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
@@ -322,13 +327,13 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
     try:
         entries = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result(_TIMEOUT_S + 5)
     except KafkaException as error:
-        if first_error(error).code() in (
+        if unwrap_error(error).code() in (
             KafkaError.TOPIC_AUTHORIZATION_FAILED,
             KafkaError.CLUSTER_AUTHORIZATION_FAILED,
         ):
             log.info("the settings of topic %s may not be read by this account; they were not checked", topic)
             return None
-        if first_error(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+        if unwrap_error(error).code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
             raise SinkError(
                 "a topic was deleted while its settings were read",
                 where=f"topic {topic}",
@@ -336,7 +341,7 @@ def topic_config(admin: AdminClient, topic: str) -> dict[str, str] | None:
                 remedy="find out who deletes it; the next try says what is lost with it, and how to go on",
                 retriable=True,
             ) from None
-        raise named_error(error, "while reading topic settings", where=f"topic {topic}") from None
+        raise to_sink_error(error, "while reading topic settings", where=f"topic {topic}") from None
     return {name: str(entry.value) for name, entry in entries.items()}
 
 
@@ -373,14 +378,14 @@ def _offsets(
     from confluent_kafka import IsolationLevel
 
     isolation = IsolationLevel.READ_COMMITTED if stable else IsolationLevel.READ_UNCOMMITTED
-    deadline = time.monotonic() + _LEADER_S
-    wanted = {TopicPartition(topic, p): spec for p in partitions}
+    deadline = time.monotonic() + _LEADER_TIMEOUT_S
+    requests = {TopicPartition(topic, p): spec for p in partitions}
     while True:
-        futures = admin.list_offsets(wanted, isolation_level=isolation, request_timeout=_TIMEOUT_S)
+        futures = admin.list_offsets(requests, isolation_level=isolation, request_timeout=_TIMEOUT_S)
         try:
             return {tp.partition: f.result(_TIMEOUT_S + 5).offset for tp, f in futures.items()}
         except KafkaException as error:
             # A topic that was just created is described before its partitions have leaders.
-            if first_error(error).code() not in _NO_LEADER or time.monotonic() >= deadline:
-                raise named_error(error, "while asking for offsets", where=f"topic {topic}") from None
+            if unwrap_error(error).code() not in _NO_LEADER or time.monotonic() >= deadline:
+                raise to_sink_error(error, "while asking for offsets", where=f"topic {topic}") from None
             time.sleep(0.05)

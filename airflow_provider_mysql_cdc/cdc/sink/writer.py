@@ -16,17 +16,18 @@ from typing import Any
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, RecordTooLargeError, StateError
-from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import Pace
-from airflow_provider_mysql_cdc.cdc.sink.clients import LINGERS, make_producer, producer_settings
-from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import Failures
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import REFUSED, brokers, first_error
-from airflow_provider_mysql_cdc.cdc.sink.record_writer import HeadedRecord, Headers, Row, SideRecord
+from airflow_provider_mysql_cdc.cdc.model.records import RowRecord, SideRecord
+from airflow_provider_mysql_cdc.cdc.sink.adaptive_linger import AdaptiveLinger
+from airflow_provider_mysql_cdc.cdc.sink.clients import LINGER_NAMES, make_producer, producer_settings
+from airflow_provider_mysql_cdc.cdc.sink.delivery_failures import DeliveryFailures
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import AUTHENTICATION_ERRORS, broker_addresses, unwrap_error
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers, RecordWithHeaders
 
-SHORT_MS = 60_000
+SHORT_TIMEOUT_MS = 60_000
 """Transaction timeout in milliseconds of a producer that writes nothing or little; the brokers may ask for less."""
 _SERVE_BYTES = 1 << 20
-_LESS, _LEAST = 10, 100
-_PAUSE_S, _FLUSH_S, _PATIENCE = 0.005, 0.002, 4
+_BATCH_DIVISOR, _MIN_BATCH_BYTES = 10, 100
+_PAUSE_S, _FLUSH_S, _PAUSES_BEFORE_FLUSH = 0.005, 0.002, 4
 
 
 class TransactionalWriter:
@@ -40,7 +41,7 @@ class TransactionalWriter:
         transaction_timeout_ms: Milliseconds after which the broker aborts a transaction left open.
         commit_bytes: Bytes of keys and values after which ``should_commit`` says so.
         commit_interval_s: Seconds after which it says so as well.
-        alone: Whether its records go to one partition for as long as a transaction takes.
+        single_partition: Whether its records go to one partition for as long as a transaction takes.
     """
 
     def __init__(
@@ -51,41 +52,43 @@ class TransactionalWriter:
         transaction_timeout_ms: int = 600_000,
         commit_bytes: int = 32 << 20,
         commit_interval_s: float = 10.0,
-        alone: bool = False,
+        single_partition: bool = False,
     ) -> None:
         self.transactional_id = transactional_id
         self.bytes_pending = 0
         self.records_pending = 0
         self._commit_bytes, self._commit_interval_s = commit_bytes, commit_interval_s
         self._timeout_s = transaction_timeout_ms / 1000
-        self._where = f"{transactional_id} at {brokers(kafka_settings)}"
-        self._given = kafka_settings, transactional_id, transaction_timeout_ms
-        self._pace = Pace(alone=alone, fixed=not LINGERS.isdisjoint(kafka_settings))
+        self._where = f"{transactional_id} at {broker_addresses(kafka_settings)}"
+        self._producer_arguments = kafka_settings, transactional_id, transaction_timeout_ms
+        self._linger = AdaptiveLinger(
+            single_partition=single_partition, fixed=not LINGER_NAMES.isdisjoint(kafka_settings)
+        )
         self._batch_bytes: int | None = None
-        self._failures = Failures(self._where)
+        self._failures = DeliveryFailures(self._where)
         self._open = False
         self._began = 0.0
         self._serve_at = _SERVE_BYTES
-        self._producer: Producer | None = self._make()
+        self._producer: Producer | None = self._create_producer()
         self._produce = self._producer.produce
 
     def _replace(self) -> None:
         self.close()
-        self._producer = self._make()
+        self._producer = self._create_producer()
         self._produce = self._producer.produce
         self._reset()
 
-    def _make(self) -> Producer:
-        less = {} if self._batch_bytes is None else {"batch.size": self._batch_bytes}
-        self._settings = producer_settings(*self._given, linger_ms=self._pace.linger_ms) | less
-        return make_producer(self._settings, self._failures.tell, self._failures.undelivered)
+    def _create_producer(self) -> Producer:
+        batch_size = {} if self._batch_bytes is None else {"batch.size": self._batch_bytes}
+        self._settings = producer_settings(*self._producer_arguments, linger_ms=self._linger.linger_ms) | batch_size
+        return make_producer(self._settings, self._failures.on_client_error, self._failures.on_undelivered)
 
     def _serve(self, timeout_s: float) -> None:
         """Let the client deliver its log lines and errors."""
         try:
             self._client().poll(timeout_s)
         except KafkaException as error:  # a fatal error; the call that follows fails and names it
-            self._failures.tell(first_error(error))
+            self._failures.on_client_error(unwrap_error(error))
 
     def _client(self) -> Producer:
         if self._producer is None:
@@ -112,10 +115,10 @@ class TransactionalWriter:
                 return
             except KafkaException as error:
                 self._serve(0)
-                told = self._failures.told
-                refused = told is not None and told.code() in REFUSED
-                if refused or not first_error(error).retriable() or time.monotonic() >= deadline:
-                    raise self._named(error, "while taking over the writer") from None
+                client_error = self._failures.client_error
+                refused = client_error is not None and client_error.code() in AUTHENTICATION_ERRORS
+                if refused or not unwrap_error(error).retriable() or time.monotonic() >= deadline:
+                    raise self._to_error(error, "while taking over the writer") from None
 
     def renew(self) -> None:
         """Replace the client by a new one, which has met no topic yet and waits as suits; ``init`` comes next.
@@ -126,15 +129,15 @@ class TransactionalWriter:
         self._client()
         if self._open:
             raise StateError("a writer's client cannot be replaced inside a transaction", where=self._where)
-        self._pace.turn()
+        self._linger.switch()
         self._replace()
 
     @property
-    def unsuited(self) -> bool:
+    def renewal_due(self) -> bool:
         """Whether a new client would suit the records of the last transaction better (``pace``)."""
-        return self._pace.due
+        return self._linger.switch_due
 
-    def gather_less(self) -> int | None:
+    def shrink_batches(self) -> int | None:
         """Replace the client by one with smaller batches, where the broker refused a batch of records that are smaller.
 
         ``max.message.bytes`` of a topic bounds a batch as a whole (Kafka documentation, "Topic Configs"). A batch of
@@ -144,7 +147,7 @@ class TransactionalWriter:
             The bytes of a batch from now on; None where smaller ones would not help.
         """
         before = int(self._settings["batch.size"])
-        smaller = max(before // _LESS, self._failures.largest_refused, _LEAST)
+        smaller = max(before // _BATCH_DIVISOR, self._failures.largest_refused, _MIN_BATCH_BYTES)
         if smaller >= before:
             return None
         self._batch_bytes = smaller
@@ -175,9 +178,9 @@ class TransactionalWriter:
             # Positional: topic, value, key, partition, callback, on_delivery, timestamp (0: now), headers.
             self._produce(topic, value, key, partition, None, None, 0, headers)
         except BufferError:
-            self._produce_slowly(topic, key, value, partition, headers)
+            self._produce_blocking(topic, key, value, partition, headers)
         except KafkaException as error:
-            raise self._refused(error, topic, key, value, partition) from None
+            raise self._produce_error(error, topic, key, value, partition) from None
         size = (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
         self.records_pending += 1
         self.bytes_pending += size
@@ -185,16 +188,16 @@ class TransactionalWriter:
             self._serve_at = self.bytes_pending + _SERVE_BYTES
             self._serve(0)
 
-    def meet(self, topic: str, partition: int) -> None:
+    def note_partition(self, topic: str, partition: int) -> None:
         """Note where rows go that come through ``produce``, as side records do.
 
         Args:
             topic: Topic name.
             partition: Partition number.
         """
-        self._pace.meet(topic, partition)
+        self._linger.note_partition(topic, partition)
 
-    def produce_all(self, topic: str, records: Sequence[Row], headers: Headers, partition: int = 0) -> None:
+    def produce_all(self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int = 0) -> None:
         """Add records to the current transaction, as ``produce`` does with each.
 
         Args:
@@ -212,16 +215,20 @@ class TransactionalWriter:
         produce, pending, serve_at = self._produce, self.bytes_pending, self._serve_at
         if records:
             first = records[0][4]
-            self.meet(topic, first if type(first) is int else partition)
-        for key, value, _, _, own in records:
-            part = own if type(own) is int else partition
-            given = headers if own is None or part is own else [own, *headers]
+            self.note_partition(topic, first if type(first) is int else partition)
+        for key, value, _, _, header_or_partition in records:
+            record_partition = header_or_partition if type(header_or_partition) is int else partition
+            record_headers = (
+                headers
+                if header_or_partition is None or record_partition is header_or_partition
+                else [header_or_partition, *headers]
+            )
             try:
-                produce(topic, value, key, part, None, None, 0, given)
+                produce(topic, value, key, record_partition, None, None, 0, record_headers)
             except BufferError:
-                self._produce_slowly(topic, key, value, part, given)
+                self._produce_blocking(topic, key, value, record_partition, record_headers)
             except KafkaException as error:
-                raise self._refused(error, topic, key, value, part) from None
+                raise self._produce_error(error, topic, key, value, record_partition) from None
             pending += (len(value) if value is not None else 0) + (len(key) if key is not None else 0)
             if pending >= serve_at:
                 serve_at = pending + _SERVE_BYTES
@@ -229,7 +236,9 @@ class TransactionalWriter:
         self.records_pending += len(records)
         self.bytes_pending, self._serve_at = pending, serve_at
 
-    def produce_plain(self, topic: str, records: Sequence[Row], headers: Headers, partition: int, size: int) -> None:
+    def produce_plain(
+        self, topic: str, records: Sequence[RowRecord], headers: Headers, partition: int, size: int
+    ) -> None:
         """Add records to the current transaction, as ``produce_all`` does, with less work for each.
 
         Args:
@@ -246,29 +255,29 @@ class TransactionalWriter:
         if records and not self._open:
             self._begin()
         produce = self._produce
-        self.meet(topic, partition)
+        self.note_partition(topic, partition)
         for key, value, _, _, _ in records:
             try:
                 produce(topic, value, key, partition, None, None, 0, headers)
             except BufferError:
-                self._produce_slowly(topic, key, value, partition, headers)
+                self._produce_blocking(topic, key, value, partition, headers)
             except KafkaException as error:
-                raise self._refused(error, topic, key, value, partition) from None
+                raise self._produce_error(error, topic, key, value, partition) from None
         self.records_pending += len(records)
         self.bytes_pending += size
         if self.bytes_pending >= self._serve_at:
             self._serve_at = self.bytes_pending + _SERVE_BYTES
             self._serve(0)
 
-    def _produce_slowly(
+    def _produce_blocking(
         self, topic: str, key: bytes | None, value: bytes | None, partition: int, headers: Headers | None
     ) -> None:
         deadline, pauses = time.monotonic() + self._timeout_s, 0
         while True:
             self._serve(_PAUSE_S)
             pauses += 1
-            if pauses % _PATIENCE == 0:
-                self._hand_over()
+            if pauses % _PAUSES_BEFORE_FLUSH == 0:
+                self._flush_briefly()
             try:
                 self._produce(topic, value, key, partition, None, None, 0, headers)
                 return
@@ -276,22 +285,22 @@ class TransactionalWriter:
                 if time.monotonic() < deadline:
                     continue
                 error = KafkaException(KafkaError(KafkaError._TIMED_OUT, "the queue stays full"))
-                raise self._named(error, f"while writing to {topic}") from None
+                raise self._to_error(error, f"while writing to {topic}") from None
             except KafkaException as error:
-                raise self._refused(error, topic, key, value, partition) from None
+                raise self._produce_error(error, topic, key, value, partition) from None
 
-    def _hand_over(self) -> None:
+    def _flush_briefly(self) -> None:
         """Let the client send what waits: it may wait for more than there is room for."""
         try:
             self._client().flush(_FLUSH_S)
         except KafkaException as error:  # as in _serve
-            self._failures.tell(first_error(error))
+            self._failures.on_client_error(unwrap_error(error))
 
     def _begin(self) -> None:
         try:
             self._client().begin_transaction()
         except KafkaException as error:
-            raise self._named(error, "while beginning a transaction") from None
+            raise self._to_error(error, "while beginning a transaction") from None
         self._open, self._began = True, time.monotonic()
 
     @property
@@ -306,7 +315,7 @@ class TransactionalWriter:
             self.bytes_pending >= self._commit_bytes or time.monotonic() - self._began >= self._commit_interval_s
         )
 
-    def commit(self, records: Sequence[SideRecord | HeadedRecord] = ()) -> None:
+    def commit(self, records: Sequence[SideRecord | RecordWithHeaders] = ()) -> None:
         """Add side records (the marker, schema history) on partition 0 and commit the current transaction.
 
         Without an open transaction and without records nothing happens.
@@ -331,10 +340,10 @@ class TransactionalWriter:
             except KafkaException as error:
                 # A commit that timed out is taken up again by the next call (librdkafka: rd_kafka_commit_transaction).
                 self._serve(0)
-                if first_error(error).retriable() and time.monotonic() < deadline:
+                if unwrap_error(error).retriable() and time.monotonic() < deadline:
                     continue
-                raise self._failed(error, "while committing") from None
-        self._pace.ended(self.bytes_pending)
+                raise self._abort_and_wrap(error, "while committing") from None
+        self._linger.transaction_ended(self.bytes_pending)
         self._reset()
 
     def abort(self) -> None:
@@ -348,7 +357,7 @@ class TransactionalWriter:
         try:
             self._client().abort_transaction(30.0)
         except KafkaException as error:
-            raise self._named(error, "while aborting") from None
+            raise self._to_error(error, "while aborting") from None
         finally:
             self._reset()
 
@@ -381,12 +390,12 @@ class TransactionalWriter:
         self._open = False
         self.bytes_pending = self.records_pending = 0
         self._serve_at = _SERVE_BYTES
-        self._failures.forget()
+        self._failures.reset()
 
-    def _refused(
+    def _produce_error(
         self, error: KafkaException, topic: str, key: bytes | None, value: bytes | None, partition: int
     ) -> CdcError:
-        cause, size = first_error(error), len(value or b"") + len(key or b"")
+        cause, size = unwrap_error(error), len(value or b"") + len(key or b"")
         if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
             # The client refuses a record by itself, in whatever batch.
             self._failures.largest_refused = int(self._settings["batch.size"])
@@ -396,34 +405,34 @@ class TransactionalWriter:
                 why=f"it has {size} bytes; kafka.message.max.bytes is {self._settings['message.max.bytes']}",
                 remedy="raise kafka.message.max.bytes and max.message.bytes of the topic, or exclude the column",
             )
-        self._failures.refused(error, topic, partition, size)
-        return self._failed(error, f"while writing to {topic}")
+        self._failures.on_refused(error, topic, partition, size)
+        return self._abort_and_wrap(error, f"while writing to {topic}")
 
-    def _failed(self, error: KafkaException, doing: str) -> CdcError:
+    def _abort_and_wrap(self, error: KafkaException, action: str) -> CdcError:
         """Return the named error of a failed transaction, after aborting it where that is possible."""
-        cause = first_error(error)
+        cause = unwrap_error(error)
         if cause.code() in (KafkaError._STATE, KafkaError._FATAL):
             # The transaction failed in the background; only another call of the transaction API tells why.
             try:
                 self._client().commit_transaction(0.1)
-            except KafkaException as told:
-                error = told
-        named = self._named(error, doing)
-        if first_error(error).txn_requires_abort():
+            except KafkaException as reported:
+                error = reported
+        sink_error = self._to_error(error, action)
+        if unwrap_error(error).txn_requires_abort():
             with contextlib.suppress(CdcError):  # otherwise fencing or the transaction timeout ends it
                 self.abort()
-        return named
+        return sink_error
 
-    def _named(self, error: KafkaException, doing: str) -> CdcError:
-        named, age = self._failures.named(error, doing), time.monotonic() - self._began
-        if not self._open or age < self._timeout_s or not named.can_retry:
-            return named
+    def _to_error(self, error: KafkaException, action: str) -> CdcError:
+        sink_error, age = self._failures.to_error(error, action), time.monotonic() - self._began
+        if not self._open or age < self._timeout_s or not sink_error.can_retry:
+            return sink_error
         # Fenced, timed out or unknown, as the case may be: all of them follow from this.
-        return type(named)(
-            f"a Kafka transaction outlived its timeout, {doing}",
-            where=named.where,
+        return type(sink_error)(
+            f"a Kafka transaction outlived its timeout, {action}",
+            where=sink_error.where,
             why=f"it was open for {age:.0f} s and transaction.timeout.ms is {self._timeout_s * 1000:.0f}: "
-            f"this process stood still, or Kafka did not take the records in time; {named.why}",
+            f"this process stood still, or Kafka did not take the records in time; {sink_error.why}",
             remedy="run the task again: nothing of the transaction is visible, and it goes on from the last commit",
             retriable=True,
         )

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, is_text, is_whole, members
+from airflow_provider_mysql_cdc.cdc.model.stored_record import Members, as_members, is_integer, is_text
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId, quote_name
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
     SIGNED,
-    KeyKind,
+    KeyColumnKind,
     KeyValue,
     key_kind_of,
     kind_name,
@@ -70,33 +70,37 @@ class SnapshotChunk:
         Raises:
             DamagedRecordError: It is something else.
         """
-        given = members(data)
-        columns, kinds = given.texts("columns"), given.texts("kinds", ())
+        stored = as_members(data)
+        columns, kinds = stored.texts("columns"), stored.texts("kinds", ())
         if not all(columns):
-            raise given.refuse("columns", "a list of column names")
+            raise stored.member_error("columns", "a list of column names")
         if kinds and (len(kinds) != len(columns) or None in map(key_kind_of, kinds)):
-            raise given.refuse("kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation")
+            raise stored.member_error(
+                "kinds", "a known kind for each column: SIGNED, DATE, a character set and its collation"
+            )
         return cls(
-            TableId(given.text("db"), given.text("table")),
-            given.whole("number"),
+            TableId(stored.text("db"), stored.text("table")),
+            stored.integer("number"),
             columns,
-            _bound(given, "low", columns, kinds),
-            _bound(given, "high", columns, kinds),
-            given.flag("last"),
-            given.whole("rows"),
+            _read_bound(stored, "low", columns, kinds),
+            _read_bound(stored, "high", columns, kinds),
+            stored.flag("last"),
+            stored.integer("rows"),
             kinds,
         )
 
 
-def _bound(given: Members, name: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> Bound | None:
+def _read_bound(stored: Members, name: str, columns: tuple[str, ...], kinds: tuple[str, ...]) -> Bound | None:
     """Return a bound: one value for each column, of the column's kind where that is known."""
-    if given.value(name) is None:
+    if stored.value(name) is None:
         return None
-    values = given.values(name)
-    if not columns or len(values) != len(columns) or not all(is_whole(v) or is_text(v) for v in values):
-        raise given.refuse(name, "a whole number or a text for each column")
-    if kinds and not all(k is not None and k.form(v) for v, k in zip(values, map(key_kind_of, kinds), strict=True)):
-        raise given.refuse(name, "a value of its column's kind")
+    values = stored.values(name)
+    if not columns or len(values) != len(columns) or not all(is_integer(v) or is_text(v) for v in values):
+        raise stored.member_error(name, "a whole number or a text for each column")
+    if kinds and not all(
+        k is not None and k.is_written_form(v) for v, k in zip(values, map(key_kind_of, kinds), strict=True)
+    ):
+        raise stored.member_error(name, "a value of its column's kind")
     return values
 
 
@@ -105,13 +109,13 @@ def chunk_columns(table: Table) -> tuple[str, ...]:
 
     A table whose key begins with a column of another type (``key_kinds``), or that has no key, is one chunk.
     """
-    out: list[str] = []
+    bound_columns: list[str] = []
     for name in table.key_columns():
         column = table.column(name)
         if column is None or kind_name(column) is None:
             break
-        out.append(column.name)
-    return tuple(out)
+        bound_columns.append(column.name)
+    return tuple(bound_columns)
 
 
 def key_kind(table: Table, name: str) -> str:
@@ -120,7 +124,7 @@ def key_kind(table: Table, name: str) -> str:
     return "" if column is None else kind_name(column) or ""
 
 
-def kinds_of(chunk: SnapshotChunk) -> tuple[KeyKind, ...]:
+def kinds_of(chunk: SnapshotChunk) -> tuple[KeyColumnKind, ...]:
     """Return the kinds of a chunk's columns; chunks of older versions without kinds have whole numbers.
 
     Args:
@@ -129,14 +133,14 @@ def kinds_of(chunk: SnapshotChunk) -> tuple[KeyKind, ...]:
     Raises:
         ValueError: There is no such kind.
     """
-    return tuple(map(_known, chunk.kinds or (SIGNED,) * len(chunk.columns)))
+    return tuple(map(_require_kind, chunk.kinds or (SIGNED,) * len(chunk.columns)))
 
 
-def _known(name: str) -> KeyKind:
-    found = key_kind_of(name)
-    if found is None:
+def _require_kind(name: str) -> KeyColumnKind:
+    kind = key_kind_of(name)
+    if kind is None:
         raise ValueError(f"{name!r} is no kind of key, and no character set with its collation")
-    return found
+    return kind
 
 
 def compare(left: Sequence[str], right: Sequence[str], *, greater: bool) -> str:
@@ -151,16 +155,16 @@ def compare(left: Sequence[str], right: Sequence[str], *, greater: bool) -> str:
         greater: Which of both.
     """
     terms: list[str] = []
-    for i, (one, other) in enumerate(zip(left, right, strict=True)):
-        same = [f"{a} = {b}" for a, b in zip(left[:i], right[:i], strict=True)]
-        final = i == len(left) - 1
-        sign = ">" if greater else ("<=" if final else "<")
-        terms.append("(" + " AND ".join([*same, f"{one} {sign} {other}"]) + ")")
-    outer = f"{left[0]} {'>=' if greater else '<='} {right[0]}"
-    return terms[0] if len(terms) == 1 else f"({outer} AND ({' OR '.join(terms)}))"
+    for i, (left_value, right_value) in enumerate(zip(left, right, strict=True)):
+        equal_terms = [f"{a} = {b}" for a, b in zip(left[:i], right[:i], strict=True)]
+        is_last = i == len(left) - 1
+        operator = ">" if greater else ("<=" if is_last else "<")
+        terms.append("(" + " AND ".join([*equal_terms, f"{left_value} {operator} {right_value}"]) + ")")
+    index_condition = f"{left[0]} {'>=' if greater else '<='} {right[0]}"
+    return terms[0] if len(terms) == 1 else f"({index_condition} AND ({' OR '.join(terms)}))"
 
 
-def beyond(columns: tuple[str, ...], bound: Bound, kinds: tuple[str, ...], *, greater: bool) -> str:
+def bound_condition(columns: tuple[str, ...], bound: Bound, kinds: tuple[str, ...], *, greater: bool) -> str:
     """Return SQL for the keys greater than a bound, or for those that are not.
 
     Args:
@@ -173,17 +177,17 @@ def beyond(columns: tuple[str, ...], bound: Bound, kinds: tuple[str, ...], *, gr
         ValueError: There is no such kind.
     """
     if kinds:
-        literals = [_known(k).literal(v) for v, k in zip(bound, kinds, strict=True)]
+        literals = [_require_kind(k).literal(v) for v, k in zip(bound, kinds, strict=True)]
     else:
         literals = [str(v) if isinstance(v, int) else text_literal(v) for v in bound]
     return compare([*map(quote_name, columns)], literals, greater=greater)
 
 
-def predicate(chunk: SnapshotChunk) -> str:
-    """Return the WHERE condition of a chunk, ``TRUE`` for a whole table; ``dates_as_stored`` belongs around it."""
+def chunk_condition(chunk: SnapshotChunk) -> str:
+    """Return the WHERE condition of a chunk, ``TRUE`` for a whole table; ``stored_dates_allowed`` belongs around it."""
     parts = []
     if chunk.low is not None:
-        parts.append(beyond(chunk.columns, chunk.low, chunk.kinds, greater=True))
+        parts.append(bound_condition(chunk.columns, chunk.low, chunk.kinds, greater=True))
     if chunk.high is not None:
-        parts.append(beyond(chunk.columns, chunk.high, chunk.kinds, greater=False))
+        parts.append(bound_condition(chunk.columns, chunk.high, chunk.kinds, greater=False))
     return " AND ".join(parts) or "TRUE"

@@ -15,10 +15,10 @@ from typing import Any
 import pymysql
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import ConnectionSettings, fetch_all
-from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import stamp
-from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, gtids_on, settled_offset
+from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import with_fingerprint
+from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset, end_of_binlog, gtids_on, visible_offset
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SourceConnectionError, SourcePrivilegeError, StateError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_place
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, same_position
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 ACCESS_DENIED = {1044, 1045, 1142, 1227}
@@ -27,7 +27,7 @@ OPTIMISTIC_TRIES = 50
 GLOBAL_LOCK_ONLY = "minimal_percona_no_table_locks"
 
 
-class Rendezvous:
+class TaskBarrier:
     """Let the driver wait for all tasks, and all tasks for the driver.
 
     Args:
@@ -54,7 +54,7 @@ class Rendezvous:
         with self._cond:
             arrived = self._arrived.setdefault(stage, set())
             if task in arrived and self._error is None:
-                self._error = _begun_again(task, stage)
+                self._error = _restarted_task_error(task, stage)
             arrived.add(task)
             self._cond.notify_all()
             self._cond.wait_for(lambda: stage in self._released or self._error is not None)
@@ -62,24 +62,24 @@ class Rendezvous:
                 raise self._error
             return self._released[stage]
 
-    def wait(self, stage: str, *, long: bool = False) -> None:
+    def wait(self, stage: str, *, unlimited: bool = False) -> None:
         """Wait until all tasks have arrived at a stage.
 
         Args:
             stage: The stage.
-            long: Whether they may work on the way there for as long as it takes.
+            unlimited: Whether they may work on the way there for as long as it takes.
 
         Raises:
             CdcError: A task was lost, or not all came in time.
         """
         with self._cond:
-            done = self._cond.wait_for(
+            all_arrived = self._cond.wait_for(
                 lambda: len(self._arrived.get(stage, ())) == self._tasks or self._error is not None,
-                None if long else self._timeout,
+                None if unlimited else self._timeout,
             )
             if self._error is not None:
                 raise self._error
-            if not done:
+            if not all_arrived:
                 raise StateError(
                     f"only {len(self._arrived.get(stage, ()))} of {self._tasks} snapshot tasks reached {stage!r}",
                     why=f"the others did not come within {self._timeout:.0f} s",
@@ -93,7 +93,7 @@ class Rendezvous:
             self._released[stage] = reply
             self._cond.notify_all()
 
-    def last_opened(self) -> str:
+    def last_opened_stage(self) -> str:
         """Return the latest stage named ``opened...`` that tasks have reached."""
         with self._cond:
             return max((s for s in self._arrived if s.startswith("opened")), key=lambda s: int(s[6:] or 0))
@@ -105,7 +105,7 @@ class Rendezvous:
             self._cond.notify_all()
 
 
-def _begun_again(task: int, stage: str) -> StateError:
+def _restarted_task_error(task: int, stage: str) -> StateError:
     return StateError(
         "a task was begun a second time while the view of its first attempt stands",
         where=f"task {task}, stage {stage!r}",
@@ -125,18 +125,18 @@ def require_server(conn: Any, server_uuid: str | None) -> None:
     Raises:
         SourceConnectionError: Another server answers.
     """
-    found = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
-    if server_uuid is not None and found.lower() != server_uuid.lower():
+    server = str(fetch_all(conn, "SELECT @@server_uuid")[0][0])
+    if server_uuid is not None and server.lower() != server_uuid.lower():
         raise SourceConnectionError(
             "a task has reached another server than its driver",
-            where=f"server {found}",
+            where=f"server {server}",
             why=f"the driver has looked at the binlog of server {server_uuid}; what a replica shows may be older",
             remedy="let database.hostname and database.port lead to one server, not to several, and run the task again",
         )
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ConsistentView:
     """Describe the consistent view.
 
     Args:
@@ -154,23 +154,23 @@ class View:
     exact: bool = True
 
     def __str__(self) -> str:
-        held = "until the last row is read" if self.locked_ms is None else f"{self.locked_ms:.1f} ms"
-        return f"consistent view at {self.offset}, lock={self.lock}, held {held}"
+        lock_time = "until the last row is read" if self.locked_ms is None else f"{self.locked_ms:.1f} ms"
+        return f"consistent view at {self.offset}, lock={self.lock}, held {lock_time}"
 
 
 def open_view(
     conn: Any,
-    rendezvous: Rendezvous,
+    barrier: TaskBarrier,
     tables: list[TableId],
     mode: str,
     lock_timeout_s: int,
     settings: ConnectionSettings,
-) -> tuple[View, Callable[[], None]]:
+) -> tuple[ConsistentView, Callable[[], None]]:
     """Open the view on all tasks.
 
     Args:
         conn: The driver's lock connection.
-        rendezvous: The meeting of the tasks; all must be ``ready``.
+        barrier: The meeting of the tasks; all must be ``ready``.
         tables: Tables to lock where the global lock is refused (SNAP-19).
         mode: ``snapshot.locking.mode``.
         lock_timeout_s: Longest wait for locks in seconds (SNAP-35).
@@ -180,31 +180,43 @@ def open_view(
         The view, and a function that ends the lock in mode ``extended`` (and does nothing otherwise).
     """
     # Before the lock, which should be short. Should the binlog be reset between, a later check refuses the offset.
-    before = end_of_binlog(conn, settings)
+    offset_before = end_of_binlog(conn, settings)
     if mode == "none":
-        return _stamped(_optimistic(conn, rendezvous, lock_timeout_s), before, conn, settings), lambda: None
-    kind = _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, lock_timeout_s)
-    began = time.perf_counter()
+        return _with_fingerprint(
+            _open_without_lock(conn, barrier, lock_timeout_s), offset_before, conn, settings
+        ), lambda: None
+    lock_kind = _lock(conn, None if mode == GLOBAL_LOCK_ONLY else tables, lock_timeout_s)
+    locked_at = time.perf_counter()
     try:
-        rendezvous.release("ready", {})
-        rendezvous.wait("opened")
+        barrier.release("ready", {})
+        barrier.wait("opened")
         offset = current_offset(conn)
     except BaseException:
         _unlock(conn)
         raise
     if mode == "extended":
-        view = _stamped(View(offset, _server_time_ms(conn), None, kind), before, conn, settings)
+        view = _with_fingerprint(
+            ConsistentView(offset, _server_time_ms(conn), None, lock_kind), offset_before, conn, settings
+        )
         return view, lambda: _unlock(conn)
     _unlock(conn)
-    held = (time.perf_counter() - began) * 1000
-    return _stamped(View(offset, _server_time_ms(conn), held, kind), before, conn, settings), lambda: None
+    locked_ms = (time.perf_counter() - locked_at) * 1000
+    return _with_fingerprint(
+        ConsistentView(offset, _server_time_ms(conn), locked_ms, lock_kind), offset_before, conn, settings
+    ), lambda: None
 
 
-def _stamped(view: View, before: BinlogOffset, conn: Any, settings: ConnectionSettings) -> View:
+def _with_fingerprint(
+    view: ConsistentView, offset_before: BinlogOffset, conn: Any, settings: ConnectionSettings
+) -> ConsistentView:
     """Return the view with the fingerprint of its binlog file, read before it opened unless the file is a new one."""
     offset = view.offset
-    known = replace(offset, origin=before.origin) if offset.file == before.file else stamp(conn, settings, offset)
-    return replace(view, offset=known)
+    fingerprinted = (
+        replace(offset, origin=offset_before.origin)
+        if offset.file == offset_before.file
+        else with_fingerprint(conn, settings, offset)
+    )
+    return replace(view, offset=fingerprinted)
 
 
 def _lock(conn: Any, tables: list[TableId] | None, timeout_s: int) -> str:
@@ -250,7 +262,7 @@ def _unlock(conn: Any) -> None:
         cursor.execute("UNLOCK TABLES")
 
 
-def _optimistic(conn: Any, rendezvous: Rendezvous, wait_s: int) -> View:
+def _open_without_lock(conn: Any, barrier: TaskBarrier, wait_s: int) -> ConsistentView:
     """Open the view without any lock: exact when no transaction committed while the tasks opened it.
 
     All tasks open their view once; the position is read before and after. When it moved, the tasks are asked to open
@@ -261,22 +273,22 @@ def _optimistic(conn: Any, rendezvous: Rendezvous, wait_s: int) -> View:
         SourceConnectionError: A commit before the position did not end in time.
     """
     for attempt in range(OPTIMISTIC_TRIES):
-        before, settled = settled_offset(conn, wait_s)
+        offset_before, settled = visible_offset(conn, wait_s)
         if not settled and gtids_on(conn):
             raise SourceConnectionError(
                 "no view can be opened without a lock",
                 where="snapshot.locking.mode=none",
-                why=f"transactions before {before} were still being committed after {wait_s} s",
+                why=f"transactions before {offset_before} were still being committed after {wait_s} s",
                 remedy="run the task again, raise snapshot.lock.timeout.ms, or use another locking mode",
             )
         stage = "ready" if attempt == 0 else f"again{attempt}"
         opened = "opened" if attempt == 0 else f"opened{attempt}"
-        rendezvous.release(stage, {})
-        rendezvous.wait(opened)
-        still = same_place(current_offset(conn), before)
-        if still or attempt == OPTIMISTIC_TRIES - 1:
-            return View(before, _server_time_ms(conn), 0.0, "none", still and settled)
-        rendezvous.release(opened, {"again": f"again{attempt + 1}", "opened": f"opened{attempt + 1}"})
+        barrier.release(stage, {})
+        barrier.wait(opened)
+        unchanged = same_position(current_offset(conn), offset_before)
+        if unchanged or attempt == OPTIMISTIC_TRIES - 1:
+            return ConsistentView(offset_before, _server_time_ms(conn), 0.0, "none", unchanged and settled)
+        barrier.release(opened, {"again": f"again{attempt + 1}", "opened": f"opened{attempt + 1}"})
     raise AssertionError("unreachable")
 
 

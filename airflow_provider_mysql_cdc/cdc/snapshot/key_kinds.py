@@ -30,8 +30,8 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.ddl.collations import BY_NAME, Collation
-from airflow_provider_mysql_cdc.cdc.model.stored_record import is_text, is_whole
+from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS_BY_NAME, Collation
+from airflow_provider_mysql_cdc.cdc.model.stored_record import is_integer, is_text
 from airflow_provider_mysql_cdc.cdc.model.table import Column, quote_name
 
 KeyValue = int | str
@@ -39,47 +39,48 @@ KeyValue = int | str
 INTEGER_TYPES = frozenset({"TINYINT", "SMALLINT", "MEDIUMINT", "INT", "BIGINT"})
 TEXT_TYPES = frozenset({"CHAR", "VARCHAR"})
 SIGNED, UNSIGNED = "SIGNED", "UNSIGNED"
-_DATED = ("DATE", "DATETIME", "TIMESTAMP")
-_WHOLE = frozenset({"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "ascii"})
+_DATE_TYPES = ("DATE", "DATETIME", "TIMESTAMP")
+_UNICODE_CHARSETS = frozenset({"utf8mb4", "utf8mb3", "utf8", "utf16", "utf16le", "utf32", "latin1", "ascii"})
 """Character sets of which Unicode has each character, once."""
 _STRICT_DATES = frozenset({"NO_ZERO_DATE", "NO_ZERO_IN_DATE", "TRADITIONAL"})
 """Parts of sql_mode that refuse dates which a table may hold; TRADITIONAL stands for both."""
 
 
 @dataclass(frozen=True, slots=True)
-class KeyKind:
+class KeyColumnKind:
     """Describe one kind of column.
 
     Args:
         name: The kind as records hold it.
         family: What may take its place without changing the order of what was written: integers, text, or itself.
-        form: Returns whether a value is a written form.
+        is_written_form: Returns whether a value is a written form.
         literal: Written form to SQL that compares with the column.
-        rank: Written form to a value that Python orders as the server does; None where only the server can.
-        apart: Written form to SQL that compares, without the column, with others of the same kind.
-        shown: Column name to the SQL expression that gives the written form.
-        of_plain: A value as ``decode.codegen.custom_values`` gives it, to the written form.
-        kept: Column name to SQL that is true where the written form stands for the value; None where it always does.
+        sort_key: Written form to a value that Python orders as the server does; None where only the server can.
+        standalone_literal: Written form to SQL that compares, without the column, with others of the same kind.
+        select_expression: Column name to the SQL expression that gives the written form.
+        from_plain: A value as ``decode.codegen.custom_values`` gives it, to the written form.
+        roundtrip_condition: Column name to SQL that is true where the written form stands for the value; None where
+            it always does.
     """
 
     name: str
     family: str
-    form: Callable[[Any], bool]
+    is_written_form: Callable[[Any], bool]
     literal: Callable[[Any], str]
-    rank: Callable[[Any], Any] | None
-    apart: Callable[[Any], str]
-    shown: Callable[[str], str]
-    of_plain: Callable[[Any], KeyValue]
-    kept: Callable[[str], str] | None = None
+    sort_key: Callable[[Any], Any] | None
+    standalone_literal: Callable[[Any], str]
+    select_expression: Callable[[str], str]
+    from_plain: Callable[[Any], KeyValue]
+    roundtrip_condition: Callable[[str], str] | None = None
 
 
-def key_kind_of(name: str) -> KeyKind | None:
+def key_kind_of(name: str) -> KeyColumnKind | None:
     """Return the kind of a name, or None when there is no such kind.
 
     Args:
         name: From ``kind_name``, perhaps by way of a stored record.
     """
-    return _kind(name) if isinstance(name, str) else None
+    return _parse_kind(name) if isinstance(name, str) else None
 
 
 def kind_name(column: Column) -> str | None:
@@ -106,7 +107,7 @@ def kind_name(column: Column) -> str | None:
     return kind if kind in ("DATE", "YEAR", "VARBINARY") else None
 
 
-def kept_as_shown(columns: Iterable[str], kinds: Iterable[str]) -> str:
+def key_roundtrip_condition(columns: Iterable[str], kinds: Iterable[str]) -> str:
     """Return an SQL condition that a key fulfils whose written form may bound a chunk.
 
     MySQL stores characters that Unicode does not have, and shows all of them as ``?`` or U+FFFD (gbk x'AAA1', sjis
@@ -118,23 +119,30 @@ def kept_as_shown(columns: Iterable[str], kinds: Iterable[str]) -> str:
         columns: The columns of the key.
         kinds: What each of them is.
     """
-    known = zip(columns, map(key_kind_of, kinds), strict=True)
-    return " AND ".join(kind.kept(column) for column, kind in known if kind is not None and kind.kept) or "TRUE"
+    parsed_kinds = zip(columns, map(key_kind_of, kinds), strict=True)
+    return (
+        " AND ".join(
+            kind.roundtrip_condition(column)
+            for column, kind in parsed_kinds
+            if kind is not None and kind.roundtrip_condition
+        )
+        or "TRUE"
+    )
 
 
-def text_kind(name: str) -> Collation | None:
+def kind_collation(name: str) -> Collation | None:
     """Return the collation of a character column's kind, when MySQL has it and it is of that character set.
 
     Args:
         name: From ``kind_name``, perhaps by way of a stored record.
     """
     charset, _, collation = name.partition(" ")
-    found = BY_NAME.get(collation)
-    return found if found is not None and found.charset == charset else None
+    known_collation = COLLATIONS_BY_NAME.get(collation)
+    return known_collation if known_collation is not None and known_collation.charset == charset else None
 
 
 @contextmanager
-def dates_as_stored(conn: Any, kinds: tuple[str, ...]) -> Iterator[None]:
+def stored_dates_allowed(conn: Any, kinds: tuple[str, ...]) -> Iterator[None]:
     """Let a session compare with every date that a table may hold, TIMESTAMPs in UTC.
 
     With NO_ZERO_DATE, NO_ZERO_IN_DATE or without ALLOW_INVALID_DATES a comparison with '2020-02-00' is an
@@ -144,14 +152,16 @@ def dates_as_stored(conn: Any, kinds: tuple[str, ...]) -> Iterator[None]:
         conn: An open connection; one that broke inside is left as it is.
         kinds: Kinds of the columns to be compared; without dates nothing is changed.
     """
-    if not any(kind.partition(" ")[0] in _DATED for kind in kinds):
+    if not any(kind.partition(" ")[0] in _DATE_TYPES for kind in kinds):
         yield
         return
     with conn.cursor() as cursor:
         cursor.execute("SELECT @@SESSION.sql_mode, @@SESSION.time_zone")
         mode, zone = cursor.fetchone()
-        kept = [part for part in str(mode).split(",") if part and part not in _STRICT_DATES]
-        cursor.execute("SET SESSION sql_mode = %s, time_zone = '+00:00'", (",".join([*kept, "ALLOW_INVALID_DATES"]),))
+        remaining_modes = [part for part in str(mode).split(",") if part and part not in _STRICT_DATES]
+        cursor.execute(
+            "SET SESSION sql_mode = %s, time_zone = '+00:00'", (",".join([*remaining_modes, "ALLOW_INVALID_DATES"]),)
+        )
     yield
     with conn.cursor() as cursor:
         cursor.execute("SET SESSION sql_mode = %s, time_zone = %s", (mode, zone))
@@ -161,37 +171,47 @@ def dates_as_stored(conn: Any, kinds: tuple[str, ...]) -> Iterator[None]:
 
 
 @lru_cache(maxsize=4096)
-def _kind(name: str) -> KeyKind | None:
+def _parse_kind(name: str) -> KeyColumnKind | None:
     if name in (SIGNED, UNSIGNED, "YEAR"):
-        return _whole(name)
-    for form, make in _FORMS:
-        if (match := form.fullmatch(name)) is not None:
-            return make(name, *(int(number) for number in match.groups() if number is not None))
-    found = text_kind(name)
-    return None if found is None else _text(name, found)
+        return _integer_kind(name)
+    for pattern, build_kind in _KIND_PATTERNS:
+        if (match := pattern.fullmatch(name)) is not None:
+            return build_kind(name, *(int(number) for number in match.groups() if number is not None))
+    collation = kind_collation(name)
+    return None if collation is None else _text_kind(name, collation)
 
 
-def _same(value: Any) -> Any:
+def _unchanged(value: Any) -> Any:
     return value
 
 
-def _whole(name: str) -> KeyKind:
+def _integer_kind(name: str) -> KeyColumnKind:
     family = "whole" if name in (SIGNED, UNSIGNED) else name
-    return KeyKind(name, family, is_whole, str, _same, str, quote_name, int)
+    return KeyColumnKind(name, family, is_integer, str, _unchanged, str, quote_name, int)
 
 
-def _text(name: str, collation: Collation) -> KeyKind:
+def _text_kind(name: str, collation: Collation) -> KeyColumnKind:
     charset, order = quote_name(collation.charset), quote_name(collation.name)
 
-    def apart(value: str) -> str:
+    def standalone_literal(value: str) -> str:
         return f"CONVERT({text_literal(value)} USING {charset}) COLLATE {order}"
 
-    def kept(column: str) -> str:
-        there_and_back = f"CONVERT(CONVERT({quote_name(column)} USING utf16) USING {charset})"
-        return f"CAST({there_and_back} AS BINARY) = CAST({quote_name(column)} AS BINARY)"
+    def roundtrip_condition(column: str) -> str:
+        roundtrip = f"CONVERT(CONVERT({quote_name(column)} USING utf16) USING {charset})"
+        return f"CAST({roundtrip} AS BINARY) = CAST({quote_name(column)} AS BINARY)"
 
-    whole = collation.charset in _WHOLE
-    return KeyKind(name, "text", is_text, text_literal, None, apart, quote_name, str, None if whole else kept)
+    is_unicode = collation.charset in _UNICODE_CHARSETS
+    return KeyColumnKind(
+        name,
+        "text",
+        is_text,
+        text_literal,
+        None,
+        standalone_literal,
+        quote_name,
+        str,
+        None if is_unicode else roundtrip_condition,
+    )
 
 
 def text_literal(value: str) -> str:
@@ -202,9 +222,9 @@ def text_literal(value: str) -> str:
     return f"_utf8mb4 0x{value.encode().hex()}" if value else "_utf8mb4 ''"
 
 
-def _matching(pattern: str) -> Callable[[Any], bool]:
-    form = re.compile(pattern, re.ASCII)
-    return lambda value: isinstance(value, str) and form.fullmatch(value) is not None
+def _pattern_check(pattern: str) -> Callable[[Any], bool]:
+    compiled = re.compile(pattern, re.ASCII)
+    return lambda value: isinstance(value, str) and compiled.fullmatch(value) is not None
 
 
 def _as_char(column: str) -> str:
@@ -215,66 +235,75 @@ def _hex_literal(value: str) -> str:
     return f"x'{value}'"
 
 
-def _of_ascii(value: str) -> str:
+def _ascii_literal(value: str) -> str:
     """Return an ASCII text as bytes, which no character set of the connection concerns."""
     return _hex_literal(value.encode().hex())
 
 
-def _digits(count: int) -> str:
+def _fraction_pattern(count: int) -> str:
     return rf"\.\d{{{count}}}" if count else ""
 
 
-def _dated(name: str, pattern: str) -> KeyKind:
+def _date_like_kind(name: str, pattern: str) -> KeyColumnKind:
     def literal(value: str) -> str:
         # MySQL makes the column's type of it. ``k <= DATE'2020-02-31'`` finds no row at all on 8.0.15.
         return f"'{value}'"
 
-    return KeyKind(name, name, _matching(pattern), literal, _same, _of_ascii, _as_char, str)
+    return KeyColumnKind(name, name, _pattern_check(pattern), literal, _unchanged, _ascii_literal, _as_char, str)
 
 
-def _date(name: str) -> KeyKind:
-    return _dated(name, r"\d{4}-\d\d-\d\d")
+def _date_kind(name: str) -> KeyColumnKind:
+    return _date_like_kind(name, r"\d{4}-\d\d-\d\d")
 
 
-def _datetime(name: str, digits: int) -> KeyKind:
-    return _dated(name, rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d{_digits(digits)}")
+def _datetime_kind(name: str, digits: int) -> KeyColumnKind:
+    return _date_like_kind(name, rf"\d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d{_fraction_pattern(digits)}")
 
 
-def _time(name: str, digits: int) -> KeyKind:
-    def rank(value: str) -> int:
+def _time_kind(name: str, digits: int) -> KeyColumnKind:
+    def sort_key(value: str) -> int:
         hours, minutes, seconds = value.lstrip("-").split(":")
-        whole, _, fraction = seconds.partition(".")
-        micros = ((int(hours) * 60 + int(minutes)) * 60 + int(whole)) * 1_000_000 + int(fraction.ljust(6, "0"))
+        whole_seconds, _, fraction = seconds.partition(".")
+        micros = ((int(hours) * 60 + int(minutes)) * 60 + int(whole_seconds)) * 1_000_000 + int(fraction.ljust(6, "0"))
         return -micros if value.startswith("-") else micros
 
-    form = _matching(rf"-?\d{{2,3}}:\d\d:\d\d{_digits(digits)}")
-    return KeyKind(name, name, form, "TIME'{}'".format, rank, lambda v: str(rank(v)), _as_char, str)
-
-
-def _decimal(name: str, precision: int, scale: int) -> KeyKind:
-    def form(value: Any) -> bool:
-        return digits(value) and len(value) <= precision + 3
-
-    digits = _matching(r"-?\d+" + _digits(scale))
-    return KeyKind(name, name, form, str, Decimal, str, _as_char, lambda value: format(value, "f"))
-
-
-def _bytes(name: str, *length: int) -> KeyKind:
-    digits = _matching(r"(?:[0-9a-f]{2})*")
-
-    def form(value: Any) -> bool:
-        return digits(value) and (not length or len(value) == 2 * length[0])
-
-    return KeyKind(
-        name, name, form, _hex_literal, bytes.fromhex, _hex_literal, lambda c: f"LOWER(HEX({quote_name(c)}))", bytes.hex
+    is_written_form = _pattern_check(rf"-?\d{{2,3}}:\d\d:\d\d{_fraction_pattern(digits)}")
+    return KeyColumnKind(
+        name, name, is_written_form, "TIME'{}'".format, sort_key, lambda v: str(sort_key(v)), _as_char, str
     )
 
 
-_FORMS: tuple[tuple[re.Pattern[str], Callable[..., KeyKind]], ...] = (
-    (re.compile("DATE"), _date),
-    (re.compile("(?:DATETIME|TIMESTAMP) ([0-6])"), _datetime),
-    (re.compile("TIME ([0-6])"), _time),
-    (re.compile("DECIMAL ([1-9]|[1-5][0-9]|6[0-5]) ([12]?[0-9]|30)(?: UNSIGNED)?"), _decimal),
-    (re.compile("BINARY (0|[1-9][0-9]{0,2})"), _bytes),
-    (re.compile("VARBINARY"), _bytes),
+def _decimal_kind(name: str, precision: int, scale: int) -> KeyColumnKind:
+    def is_written_form(value: Any) -> bool:
+        return is_decimal_text(value) and len(value) <= precision + 3
+
+    is_decimal_text = _pattern_check(r"-?\d+" + _fraction_pattern(scale))
+    return KeyColumnKind(name, name, is_written_form, str, Decimal, str, _as_char, lambda value: format(value, "f"))
+
+
+def _binary_kind(name: str, *length: int) -> KeyColumnKind:
+    is_hex_text = _pattern_check(r"(?:[0-9a-f]{2})*")
+
+    def is_written_form(value: Any) -> bool:
+        return is_hex_text(value) and (not length or len(value) == 2 * length[0])
+
+    return KeyColumnKind(
+        name,
+        name,
+        is_written_form,
+        _hex_literal,
+        bytes.fromhex,
+        _hex_literal,
+        lambda c: f"LOWER(HEX({quote_name(c)}))",
+        bytes.hex,
+    )
+
+
+_KIND_PATTERNS: tuple[tuple[re.Pattern[str], Callable[..., KeyColumnKind]], ...] = (
+    (re.compile("DATE"), _date_kind),
+    (re.compile("(?:DATETIME|TIMESTAMP) ([0-6])"), _datetime_kind),
+    (re.compile("TIME ([0-6])"), _time_kind),
+    (re.compile("DECIMAL ([1-9]|[1-5][0-9]|6[0-5]) ([12]?[0-9]|30)(?: UNSIGNED)?"), _decimal_kind),
+    (re.compile("BINARY (0|[1-9][0-9]{0,2})"), _binary_kind),
+    (re.compile("VARBINARY"), _binary_kind),
 )

@@ -15,12 +15,12 @@ from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.classify import classify
+from airflow_provider_mysql_cdc.cdc.ddl.classify import classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
-from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import first_error
+from airflow_provider_mysql_cdc.cdc.sink.kafka_errors import unwrap_error
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
 
 DELETE_SECONDS = 30.0
@@ -50,8 +50,8 @@ def replace_history(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
         try:
             future.result(DELETE_SECONDS)
         except KafkaException as error:
-            if first_error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise _not_deleted(cfg, str(first_error(error))) from error
+            if unwrap_error(error).code() != KafkaError.UNKNOWN_TOPIC_OR_PART:
+                raise _not_deleted(cfg, str(unwrap_error(error))) from error
     deadline = time.monotonic() + DELETE_SECONDS
     while cfg.history_topic in all_partition_counts(admin):
         if time.monotonic() > deadline:
@@ -85,11 +85,11 @@ def require_no_ddl(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset)
             if event.type != c.QUERY_EVENT:
                 continue
             query = parse_query(event)
-            found = classify(query.sql, DdlContext.from_query(query), cfg.captures)
+            classified = classify_ddl(query.sql, DdlContext.from_query(query), cfg.captures)
             # A database's character set matters to tables created later, and these would be found here themselves.
             # TRUNCATE leaves the structure as it is.
-            words = set(found.words.split()[:2])
-            if found.relevant and not {"DATABASE", "SCHEMA", "TRUNCATE"} & words:
+            keywords = set(classified.leading_words.split()[:2])
+            if classified.relevant and not {"DATABASE", "SCHEMA", "TRUNCATE"} & keywords:
                 raise SchemaError(
                     "the schema history cannot be rebuilt: a captured table changed since the stored offset",
                     where=f"{event.file}:{event.start_pos}: {query.sql[:300]}",

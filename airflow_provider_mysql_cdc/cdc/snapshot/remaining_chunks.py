@@ -33,9 +33,9 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, key_kind
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, Life, Place, TableLives
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import START, FilePosition, TableLineage, TableLineages
 
-Span = tuple[TableId, Place, Place | None]
+NameSpan = tuple[TableId, FilePosition, FilePosition | None]
 """A name, the place after which it held, and the place up to which; None stands for the view."""
 REMEDY = (
     "give the snapshot up (DAG mysql_cdc_reset_offset with current), then take a new one (mysql_cdc_snapshot with "
@@ -44,7 +44,7 @@ REMEDY = (
 
 
 @dataclass(frozen=True, slots=True)
-class PlacedChunk:
+class ResolvedChunk:
     """Say where a chunk's rows are read.
 
     Args:
@@ -52,22 +52,23 @@ class PlacedChunk:
         source: The table to read.
         table: The name that its rows get.
         spans: Under which names, from where to where, events of the chunk's keys are contained in it.
-        heirs: Tables that came to names which the chunk's table left; their rows are read as well, under these names.
+        successors: Tables that came to names which the chunk's table left; their rows are read as well, under these
+            names.
     """
 
     chunk: SnapshotChunk
     source: TableId
     table: TableId
-    spans: tuple[Span, ...] = ()
-    heirs: tuple[TableId, ...] = ()
+    spans: tuple[NameSpan, ...] = ()
+    successors: tuple[TableId, ...] = ()
 
     @property
-    def reads(self) -> list[tuple[TableId, TableId]]:
+    def table_reads(self) -> list[tuple[TableId, TableId]]:
         """Return the tables to read, each with the name that its rows get."""
-        return [(self.source, self.table), *((heir, heir) for heir in self.heirs)]
+        return [(self.source, self.table), *((heir, heir) for heir in self.successors)]
 
     @classmethod
-    def at_home(cls, chunk: SnapshotChunk) -> PlacedChunk:
+    def unmoved(cls, chunk: SnapshotChunk) -> ResolvedChunk:
         """Return a chunk whose table stands where it stood."""
         return cls(chunk, chunk.table, chunk.table)
 
@@ -78,35 +79,36 @@ class PlacedChunk:
             "source": [self.source.db, self.source.table],
             "table": [self.table.db, self.table.table],
             "spans": spans_to_json(self.spans),
-            "heirs": [[h.db, h.table] for h in self.heirs],
+            "heirs": [[h.db, h.table] for h in self.successors],
         }
 
     @classmethod
-    def from_json(cls, data: dict[str, Any]) -> PlacedChunk:
+    def from_json(cls, data: dict[str, Any]) -> ResolvedChunk:
         """Read what ``to_json`` wrote."""
         chunk = SnapshotChunk.from_json(data["chunk"])
-        heirs = tuple(TableId(*h) for h in data["heirs"])
-        return cls(chunk, TableId(*data["source"]), TableId(*data["table"]), spans_from_json(data["spans"]), heirs)
+        successors = tuple(TableId(*h) for h in data["heirs"])
+        return cls(chunk, TableId(*data["source"]), TableId(*data["table"]), spans_from_json(data["spans"]), successors)
 
 
-def spans_to_json(spans: Iterable[Span]) -> list[list[Any]]:
+def spans_to_json(spans: Iterable[NameSpan]) -> list[list[Any]]:
     """Return spans as plain JSON."""
     return [[t.db, t.table, list(since), None if until is None else list(until)] for t, since, until in spans]
 
 
-def spans_from_json(data: Iterable[list[Any]]) -> tuple[Span, ...]:
+def spans_from_json(data: Iterable[list[Any]]) -> tuple[NameSpan, ...]:
     """Read what ``spans_to_json`` wrote."""
 
-    def place(pair: Any) -> Place:
+    def position(pair: Any) -> FilePosition:
         return int(pair[0]), int(pair[1])
 
     return tuple(
-        (TableId(db, table), place(since), None if until is None else place(until)) for db, table, since, until in data
+        (TableId(db, table), position(since), None if until is None else position(until))
+        for db, table, since, until in data
     )
 
 
 @dataclass(frozen=True, slots=True)
-class GoneChunk:
+class DroppedChunk:
     """Name a chunk whose rows were gone before they were read.
 
     Args:
@@ -115,122 +117,131 @@ class GoneChunk:
     """
 
     chunk: SnapshotChunk
-    spans: tuple[Span, ...]
+    spans: tuple[NameSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class RemainingChunks:
     """Hold what is left of a snapshot.
 
     Args:
-        placed: Chunks to be read, in order.
-        over: Chunks whose rows are gone, with the reason for each of their tables.
+        to_read: Chunks to be read, in order.
+        dropped: Chunks whose rows are gone, with the reason for each of their tables.
     """
 
-    placed: tuple[PlacedChunk, ...] = ()
-    over: tuple[GoneChunk, ...] = ()
+    to_read: tuple[ResolvedChunk, ...] = ()
+    dropped: tuple[DroppedChunk, ...] = ()
     reasons: tuple[str, ...] = field(default=())
 
     @property
     def sources(self) -> list[TableId]:
         """Return the tables to be read, each once."""
-        return list(dict.fromkeys(source for p in self.placed for source, _ in p.reads))
+        return list(dict.fromkeys(source for p in self.to_read for source, _ in p.table_reads))
 
 
-def place(
-    left: Iterable[SnapshotChunk],
-    lives: TableLives,
+def resolve_chunks(
+    chunks: Iterable[SnapshotChunk],
+    lineages: TableLineages,
     captures: Callable[[TableId], bool],
-    standing: Container[TableId] | None = None,
-) -> Left:
+    base_tables: Container[TableId] | None = None,
+) -> RemainingChunks:
     """Find the tables of the chunks that are left.
 
     Args:
-        left: The chunks.
-        lives: The tables of the first view, followed up to now.
+        chunks: The chunks.
+        lineages: The tables of the first view, followed up to now.
         captures: Which names are captured.
-        standing: The captured base tables, because RENAME TABLE renames views too; None for all names.
+        base_tables: The captured base tables, because RENAME TABLE renames views too; None for all names.
 
     Raises:
         SchemaError: Rows of such a table came or went without row events.
     """
-    by_name = {life.names[0][0]: life for life in lives.lives if life.known}
-    placed, over, reasons = [], [], []
-    for chunk in left:
+    by_name = {lineage.names[0][0]: lineage for lineage in lineages.lineages if lineage.is_initial}
+    to_read, dropped, reasons = [], [], []
+    for chunk in chunks:
         life = by_name[chunk.table]
-        if life.rows_moved is not None:
+        if life.rows_moved_by is not None:
             raise SchemaError(
                 "the snapshot cannot be resumed: rows of a table that is not read yet moved without row events",
-                where=f"table {chunk.table}; {life.rows_moved}",
+                where=f"table {chunk.table}; {life.rows_moved_by}",
                 why="EXCHANGE PARTITION, DISCARD and IMPORT TABLESPACE leave no trace of the rows in the binlog, and "
                 "the finished part of the snapshot is older than the statement",
                 remedy=REMEDY,
             )
-        found = _placed(chunk, life, lives, captures, standing)
-        if isinstance(found, str):
-            over.append(GoneChunk(chunk, tuple(s for s in life.spans(START) if captures(s[0]))))
-            reasons.append(found)
+        resolved = _resolve_chunk(chunk, life, lineages, captures, base_tables)
+        if isinstance(resolved, str):
+            dropped.append(DroppedChunk(chunk, tuple(s for s in life.spans(START) if captures(s[0]))))
+            reasons.append(resolved)
         else:
-            placed.append(found)
-            if found.source != chunk.table:
-                reasons.append(f"{chunk.table} is read as {found.source}, its rows come as {found.table}")
+            to_read.append(resolved)
+            if resolved.source != chunk.table:
+                reasons.append(f"{chunk.table} is read as {resolved.source}, its rows come as {resolved.table}")
             reasons += [
-                f"{heir} is another table since the snapshot began, and is read as well" for heir in found.heirs
+                f"{heir} is another table since the snapshot began, and is read as well" for heir in resolved.successors
             ]
-    return Left(tuple(placed), tuple(over), tuple(dict.fromkeys(reasons)))
+    return RemainingChunks(tuple(to_read), tuple(dropped), tuple(dict.fromkeys(reasons)))
 
 
-def _placed(
+def _resolve_chunk(
     chunk: SnapshotChunk,
-    life: Life,
-    lives: TableLives,
+    lineage: TableLineage,
+    lineages: TableLineages,
     captures: Callable[[TableId], bool],
-    standing: Container[TableId] | None,
-) -> PlacedChunk | str:
-    shown = [(name, since) for name, since in life.names if captures(name)]
-    name, since = shown[-1]
-    heirs = [(n, s) for n, s in reversed(shown) if (standing is None or n in standing) and _inherited(n, life, lives)]
-    if life.ended is not None and heirs:
-        name, since = heirs[0]
-    others = list(dict.fromkeys(n for n, _ in heirs if n != name))
-    inherited: list[Span] = [(n, lives.present[n].names[-1][1], None) for n in others]
-    if life.ended is None:
-        *before, (now, since_now, _) = life.spans(START)
-        spans: list[Span] = [s for s in [*before, (now, since_now, None)] if captures(s[0])]
-        return PlacedChunk(chunk, life.name, name, (*spans, *inherited), tuple(others))
-    if heirs:
+    base_tables: Container[TableId] | None,
+) -> ResolvedChunk | str:
+    captured_names = [(name, since) for name, since in lineage.names if captures(name)]
+    name, since = captured_names[-1]
+    successors = [
+        (n, s)
+        for n, s in reversed(captured_names)
+        if (base_tables is None or n in base_tables) and _is_successor_name(n, lineage, lineages)
+    ]
+    if lineage.ended_at is not None and successors:
+        name, since = successors[0]
+    other_successors = list(dict.fromkeys(n for n, _ in successors if n != name))
+    inherited: list[NameSpan] = [(n, lineages.by_name[n].names[-1][1], None) for n in other_successors]
+    if lineage.ended_at is None:
+        *earlier_spans, (current_name, since_now, _) = lineage.spans(START)
+        spans: list[NameSpan] = [s for s in [*earlier_spans, (current_name, since_now, None)] if captures(s[0])]
+        return ResolvedChunk(chunk, lineage.name, name, (*spans, *inherited), tuple(other_successors))
+    if successors:
         # Whatever had this name in between is not to be told any more: the heir's rows come before the drain.
-        earlier = [(n, s, e) for n, s, e in life.spans(START) if captures(n) and n != name and s < since]
-        return PlacedChunk(chunk, name, name, (*earlier, (name, since, None), *inherited), tuple(others))
-    heir = lives.present.get(name)
-    if heir is None or (standing is not None and name not in standing):
+        earlier = [(n, s, e) for n, s, e in lineage.spans(START) if captures(n) and n != name and s < since]
+        return ResolvedChunk(chunk, name, name, (*earlier, (name, since, None), *inherited), tuple(other_successors))
+    successor = lineages.by_name.get(name)
+    if successor is None or (base_tables is not None and name not in base_tables):
         return f"{chunk.table} was dropped since the snapshot began"
-    if heir.known:
+    if successor.is_initial:
         return f"{chunk.table} was dropped since the snapshot began; {name} is another of its tables"
     return f"{chunk.table} was truncated or created anew since the snapshot began"
 
 
-def _inherited(name: TableId, life: Life, lives: TableLives) -> bool:
+def _is_successor_name(name: TableId, lineage: TableLineage, lineages: TableLineages) -> bool:
     """Return whether another table was renamed to a name, whose rows no event of the name tells.
 
     A table of the first view has chunks of its own.
     """
-    heir = lives.present.get(name)
-    return not (heir is None or heir is life or heir.known or (heir.created and heir.names[0][0] == name))
+    successor = lineages.by_name.get(name)
+    return not (
+        successor is None
+        or successor is lineage
+        or successor.is_initial
+        or (successor.created and successor.names[0][0] == name)
+    )
 
 
-def require_same_keys(placed: Iterable[PlacedChunk], tables: dict[TableId, Table]) -> None:
+def require_same_keys(to_read: Iterable[ResolvedChunk], tables: dict[TableId, Table]) -> None:
     """Check that bounds of chunks mean what they meant in the first view.
 
     Args:
-        placed: The chunks to be read.
+        to_read: The chunks to be read.
         tables: The tables as they are now.
 
     Raises:
         SchemaError: A column that bounds a table's chunks has another name, type or collation.
     """
-    reads = [(item.chunk, source) for item in placed for source, _ in item.reads]
-    for chunk, source in reads:
+    table_reads = [(item.chunk, source) for item in to_read for source, _ in item.table_reads]
+    for chunk, source in table_reads:
         table = tables[source]
         for name, kind in zip(chunk.columns, chunk.kinds, strict=True):
             if table.column(name) is None or key_kind(table, name) != kind:

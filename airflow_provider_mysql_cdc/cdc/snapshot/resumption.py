@@ -11,12 +11,17 @@ from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, DdlParseError
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, order
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import Between, follow, statements
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import REMEDY, Left, place, require_same_keys
-from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import TableLives
+from airflow_provider_mysql_cdc.cdc.snapshot.ddl_between import LoggedStatement, follow_tables, statements_between
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import (
+    REMEDY,
+    RemainingChunks,
+    require_same_keys,
+    resolve_chunks,
+)
+from airflow_provider_mysql_cdc.cdc.snapshot.table_lineage import TableLineages
 
 log = logging.getLogger(__name__)
 
@@ -29,8 +34,8 @@ class Resumption:
         conn: An open connection.
         chunks: All chunks of the snapshot.
         done: Ids of those that are done.
-        view: Position of the snapshot's first view.
-        standing: The captured base tables, read not before the position that is looked at first.
+        first_view: Position of the snapshot's first view.
+        base_tables: The captured base tables, read not before the position that is looked at first.
 
     Raises:
         BinlogPurgedError: The server no longer holds the binlog since that view.
@@ -42,17 +47,17 @@ class Resumption:
         conn: Any,
         chunks: list[SnapshotChunk],
         done: set[str],
-        view: BinlogOffset,
-        standing: Collection[TableId],
+        first_view: BinlogOffset,
+        base_tables: Collection[TableId],
     ) -> None:
-        self._cfg, self._at, self._standing = cfg, view, frozenset(standing)
-        self._left = [c for c in chunks if c.id not in done]
-        self._lives = TableLives.of(dict.fromkeys(c.table for c in chunks))
-        if self._left:
-            check_available(conn, cfg.connection_settings(), view)
-            self._names_in = int(fetch_all(conn, "SELECT @@lower_case_table_names")[0][0])
+        self._cfg, self._position, self._base_tables = cfg, first_view, frozenset(base_tables)
+        self._unfinished = [c for c in chunks if c.id not in done]
+        self._lineages = TableLineages.of(dict.fromkeys(c.table for c in chunks))
+        if self._unfinished:
+            check_available(conn, cfg.connection_settings(), first_view)
+            self._lower_case_table_names = int(fetch_all(conn, "SELECT @@lower_case_table_names")[0][0])
 
-    def until(self, end: BinlogOffset) -> Left:
+    def remaining_at(self, end: BinlogOffset) -> RemainingChunks:
         """Return what is left, as the tables stand at a later position.
 
         Args:
@@ -62,20 +67,20 @@ class Resumption:
             SchemaError: It cannot be read exactly.
             DdlParseError: A statement in between is not understood.
         """
-        if not self._left:
-            return Left()
-        found = statements(self._cfg, self._at, end, self._names_in)
-        follow(self._lives, found, self._cfg.captures, self._unread)
-        if order(end, self._at) > 0:
-            self._at = end
-        return place(self._left, self._lives, self._cfg.captures, self._standing)
+        if not self._unfinished:
+            return RemainingChunks()
+        logged_statements = statements_between(self._cfg, self._position, end, self._lower_case_table_names)
+        follow_tables(self._lineages, logged_statements, self._cfg.captures, self._on_unparsed)
+        if compare_offsets(end, self._position) > 0:
+            self._position = end
+        return resolve_chunks(self._unfinished, self._lineages, self._cfg.captures, self._base_tables)
 
     @property
-    def at(self) -> BinlogOffset:
+    def position(self) -> BinlogOffset:
         """Return the position up to which the tables were followed."""
-        return self._at
+        return self._position
 
-    def _unread(self, statement: Between) -> None:
+    def _on_unparsed(self, statement: LoggedStatement) -> None:
         if self._cfg[F.SKIP_UNPARSEABLE_DDL]:
             log.warning("a statement is passed over at %s: %s", statement.where, statement.sql[:200])
             return
@@ -87,20 +92,20 @@ class Resumption:
         )
 
 
-def require_readable(cfg: ConnectorConfig, left: Left, tables: dict[TableId, Table]) -> None:
+def require_readable(cfg: ConnectorConfig, remaining: RemainingChunks, tables: dict[TableId, Table]) -> None:
     """Check that the chunks that are left mean the same rows as before.
 
     Args:
         cfg: The connector's configuration.
-        left: The chunks.
+        remaining: The chunks.
         tables: The tables as they are now.
 
     Raises:
         SchemaError: The key of a table was changed.
         ConfigError: A renamed table is read by a statement of the user's own, which names it.
     """
-    require_same_keys(left.placed, tables)
-    for item in left.placed:
+    require_same_keys(remaining.to_read, tables)
+    for item in remaining.to_read:
         if item.source != item.chunk.table and cfg.select_override(item.chunk.table) is not None:
             raise ConfigError(
                 f"the snapshot statement for {item.chunk.table} cannot be used any more",

@@ -14,21 +14,21 @@ from airflow_provider_mysql_cdc.cdc.decode.row_functions import TextDecoder
 from airflow_provider_mysql_cdc.cdc.decode.tolerant_decoder import BadRow
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
 from airflow_provider_mysql_cdc.cdc.formats.avro_rows import SnapshotSource
-from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetters
+from airflow_provider_mysql_cdc.cdc.formats.dead_letter import DeadLetterReporter
 from airflow_provider_mysql_cdc.cdc.formats.partition_share import partition_of
-from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, TableForm, at_row
+from airflow_provider_mysql_cdc.cdc.formats.record_format import IdHeaders, RecordFormat, error_with_row
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 from airflow_provider_mysql_cdc.cdc.sink.record_writer import Headers
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
-PLAIN = snapshot_marker()
+DEFAULT_MARKER = snapshot_marker()
 """``source.snapshot`` of rows that are neither the first nor the last."""
 # Rows with the headers of their packets, offset, most rows, texts around them with marks, records
-ManyRows = Callable[[bytes, int, int, EventContext, list[Any]], tuple[int, int]]
-LATEST = 0.9
+DecodeTextRows = Callable[[bytes, int, int, EventContext, list[Any]], tuple[int, int]]
+TRANSACTION_TIME_SHARE = 0.9
 """Share of transaction.timeout.ms after which a transaction of rows is given up."""
 
 
@@ -39,11 +39,11 @@ def out_of_time(cfg: ConnectorConfig, sink: TransactionalWriter) -> bool:
         cfg: The connector's configuration.
         sink: The transactional producer.
     """
-    return sink.open_s >= cfg[F.TRANSACTION_TIMEOUT_MS] / 1000 * LATEST
+    return sink.open_s >= cfg[F.TRANSACTION_TIMEOUT_MS] / 1000 * TRANSACTION_TIME_SHARE
 
 
 @dataclass(frozen=True, slots=True)
-class EmitTo:
+class EmitTarget:
     """Say where records go.
 
     Args:
@@ -52,8 +52,8 @@ class EmitTo:
         partitions: Its number of partitions.
         headers: Headers of every record.
         writer: The writer's index.
-        form: The records' form; None for what the decoder gives.
-        ids: Headers that records get beside their other ones, or None.
+        record_format: The records' form; None for what the decoder gives.
+        id_headers: Headers that records get beside their other ones, or None.
     """
 
     sink: TransactionalWriter
@@ -61,8 +61,8 @@ class EmitTo:
     partitions: int
     headers: list[tuple[str, bytes]]
     writer: int
-    form: TableForm | None = None
-    ids: IdHeaders | None = None
+    record_format: RecordFormat | None = None
+    id_headers: IdHeaders | None = None
 
 
 class RowEmitter:
@@ -73,11 +73,11 @@ class RowEmitter:
         table: The table.
         decode: Its compiled text decoder.
         fill: Puts the source block for a value of ``source.snapshot`` into the decoder's context.
-        texts: Gives what stands behind the operation.
+        source_texts: Gives what stands behind the operation.
         where: Place for errors.
-        to: Where the records go.
+        target: Where the records go.
         counts: Records by topic; dead letters are added.
-        identity: What tells this reading of the table from others, for the header cdc-id.
+        id_prefix: What tells this reading of the table from others, for the header cdc-id.
         marker: ``source.snapshot`` of most rows.
     """
 
@@ -88,73 +88,77 @@ class RowEmitter:
         table: Table,
         decode: TextDecoder,
         fill: Callable[[EventContext, str], None],
-        texts: SnapshotSource,
+        source_texts: SnapshotSource,
         where: str,
-        to: EmitTo,
+        target: EmitTarget,
         counts: dict[str, int],
-        identity: str,
-        marker: str = PLAIN,
+        id_prefix: str,
+        marker: str = DEFAULT_MARKER,
     ) -> None:
-        self.topic, self.where = to.topic, where
+        self.topic, self.where = target.topic, where
         # Tables that share a topic may have equal keys.
-        self._own_topic = wiring.own_topic(cfg, table.id)
-        self._to, self._decode, self._fill = to, decode, fill
-        self._op_tail = texts.op_tail
-        self._identity = identity if cfg[F.CDC_ID_HEADER] else None
-        self._unique = wiring.table_options(cfg, table).key_columns is None
-        self._marker, self._usual = "", marker
+        self._own_topic = topic_routing.unrouted_topic(cfg, table.id)
+        self._target, self._decode, self._fill = target, decode, fill
+        self._op_tail = source_texts.op_tail
+        self._id_prefix = id_prefix if cfg[F.CDC_ID_HEADER] else None
+        self._key_is_unique = table_options.table_options(cfg, table).key_columns is None
+        self._current_marker, self._default_marker = "", marker
         self._rows = 0
         self._ctx = EventContext()
         self._out: list[Any] = []
         # Rows with another form or with headers of their own are looked at one by one.
-        alone = to.form is not None or to.ids is not None or self._identity is not None
-        self._many = None if alone else getattr(decode, "many", None)
-        self._plain = EventContext()
-        if self._many is not None:
-            fill(self._plain, marker)
-            self._plain.where = where
-            self._plain.tail = texts.marked_tail
-        self._letters = DeadLetters(cfg, to.writer, to.sink.produce, counts) if DeadLetters.wanted(cfg) else None
+        row_by_row = target.record_format is not None or target.id_headers is not None or self._id_prefix is not None
+        self._decode_many = None if row_by_row else getattr(decode, "many", None)
+        self._native_ctx = EventContext()
+        if self._decode_many is not None:
+            fill(self._native_ctx, marker)
+            self._native_ctx.where = where
+            self._native_ctx.tail = source_texts.marked_tail
+        self._dead_letters = (
+            DeadLetterReporter(cfg, target.writer, target.sink.produce, counts)
+            if DeadLetterReporter.enabled(cfg)
+            else None
+        )
         self.left_out = 0
 
-    def block(self, block: RowBlock, before: int, edges: Mapping[int, str]) -> None:
+    def emit_block(self, block: RowBlock, rows_before: int, edge_markers: Mapping[int, str]) -> None:
         """Produce rows.
 
         Args:
             block: The rows.
-            before: Number of rows of the chunk before it.
-            edges: ``source.snapshot`` of rows by their number, from 1, where it is not that of most rows.
+            rows_before: Number of rows of the chunk before it.
+            edge_markers: ``source.snapshot`` of rows by their number, from 1, where it is not that of most rows.
 
         Raises:
             ValueDecodeError: As for ``row``.
         """
-        number, end, at = before, before + block.rows, 0
-        if self._many is None or block.large:
-            for number, packet in enumerate(block, before + 1):
-                self.row(packet, edges.get(number, self._usual))
+        number, end, offset = rows_before, rows_before + block.rows, 0
+        if self._decode_many is None or block.large:
+            for number, packet in enumerate(block, rows_before + 1):
+                self.emit_row(packet, edge_markers.get(number, self._default_marker))
             return
         while number < end:
-            plain = min((edge - 1 for edge in edges if edge > number), default=end)
-            done, at = self._at_once(self._many, block, at, min(plain, end) - number)
-            number += done
+            run_end = min((edge - 1 for edge in edge_markers if edge > number), default=end)
+            emitted, offset = self._emit_native(self._decode_many, block, offset, min(run_end, end) - number)
+            number += emitted
             if number < end:
-                packet, at = block.row_at(at)
+                packet, offset = block.row_at(offset)
                 number += 1
-                self.row(packet, edges.get(number, self._usual))
+                self.emit_row(packet, edge_markers.get(number, self._default_marker))
 
-    def _at_once(self, many: ManyRows, block: RowBlock, at: int, most: int) -> tuple[int, int]:
+    def _emit_native(self, decode_many: DecodeTextRows, block: RowBlock, offset: int, limit: int) -> tuple[int, int]:
         """Produce rows that the kernel decodes at once; return their number and the offset behind them."""
-        to, ctx, out = self._to, self._plain, list[Any]()
-        done, at = many(block.data, at, most, ctx, out) if most else (0, at)
-        self._rows += done
-        if to.partitions == 1:
-            to.sink.produce_all(self.topic, out, to.headers)
-            return done, at
-        for key, value, *_ in out:
-            to.sink.produce(self.topic, key, value, partition_of(key, to.partitions), to.headers)
-        return done, at
+        target, ctx, records = self._target, self._native_ctx, list[Any]()
+        emitted, offset = decode_many(block.data, offset, limit, ctx, records) if limit else (0, offset)
+        self._rows += emitted
+        if target.partitions == 1:
+            target.sink.produce_all(self.topic, records, target.headers)
+            return emitted, offset
+        for key, value, *_ in records:
+            target.sink.produce(self.topic, key, value, partition_of(key, target.partitions), target.headers)
+        return emitted, offset
 
-    def row(self, packet: bytes, marker: str) -> None:
+    def emit_row(self, packet: bytes, marker: str) -> None:
         """Produce one row.
 
         Args:
@@ -164,44 +168,48 @@ class RowEmitter:
         Raises:
             ValueDecodeError: A value cannot be read, and such rows stop the run.
         """
-        ctx, out, to = self._ctx, self._out, self._to
+        ctx, records, target = self._ctx, self._out, self._target
         self._rows += 1
-        if marker != self._marker:
+        if marker != self._current_marker:
             self._fill(ctx, marker)
             ctx.where = self.where
-            self._marker = marker
+            self._current_marker = marker
         ctx.tail = self._op_tail(time.time_ns())
-        out.clear()
-        formed: list[tuple[bytes | None, bytes | None, int]] = []
+        records.clear()
+        serialized: list[tuple[bytes | None, bytes | None, int]] = []
         try:
-            self._decode(packet, 0, ctx, out)
-            if to.form is not None:
-                formed = [self._formed(to.form, key, value) for key, value, *_ in out]
+            self._decode(packet, 0, ctx, records)
+            if target.record_format is not None:
+                serialized = [self._serialize(target.record_format, key, value) for key, value, *_ in records]
         except ValueDecodeError as error:
-            if self._letters is None:
+            if self._dead_letters is None:
                 raise
             self.left_out += 1
-            self._letters.put(self.topic, BadRow(self._rows - 1, "r", error), ctx.as_json(), to.headers)
+            self._dead_letters.report(self.topic, BadRow(self._rows - 1, "r", error), ctx.as_json(), target.headers)
             return
-        for number, (key, value, _, _, _) in enumerate(out):
-            headers: Headers = to.headers
-            if self._identity is not None:
+        for number, (key, value, _, _, _) in enumerate(records):
+            headers: Headers = target.headers
+            if self._id_prefix is not None:
                 # Rows of a table without key may be equal, and message.key.columns need not be unique; there chunk and
                 # row number tell rows apart.
-                row = key if key is not None and self._unique else f"{self.where}/{self._rows}".encode()
-                headers = [*headers, ("cdc-id", f"{self._identity}/{self._own_topic}/".encode() + row)]
-            if to.form is None:
-                name, data, partition = key, value, partition_of(key, to.partitions)
+                row_id = key if key is not None and self._key_is_unique else f"{self.where}/{self._rows}".encode()
+                headers = [*headers, ("cdc-id", f"{self._id_prefix}/{self._own_topic}/".encode() + row_id)]
+            if target.record_format is None:
+                key_bytes, value_bytes, partition = key, value, partition_of(key, target.partitions)
             else:
-                name, data, partition = formed[number]
-            if to.ids is not None:
-                headers = to.ids.behind(headers, name, data)
-            to.sink.produce(self.topic, name, data, partition, headers)
+                key_bytes, value_bytes, partition = serialized[number]
+            if target.id_headers is not None:
+                headers = target.id_headers.append_to(headers, key_bytes, value_bytes)
+            target.sink.produce(self.topic, key_bytes, value_bytes, partition, headers)
 
-    def _formed(self, form: TableForm, key: Any, value: Any) -> tuple[bytes | None, bytes | None, int]:
+    def _serialize(self, record_format: RecordFormat, key: Any, value: Any) -> tuple[bytes | None, bytes | None, int]:
         """Return key, value and partition of a record in its form."""
         try:
-            name = form.key_bytes(key)
-            return name, form.value_bytes(value), form.partition(name, key, value, self._to.partitions)
+            key_bytes = record_format.key_bytes(key)
+            return (
+                key_bytes,
+                record_format.value_bytes(value),
+                record_format.partition(key_bytes, key, value, self._target.partitions),
+            )
         except ValueDecodeError as error:
-            raise at_row(error, self.where, None, key) from error
+            raise error_with_row(error, self.where, None, key) from error

@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
 
 MEMORY_BYTES = 32 << 20
 # Rows, bytes, and whether it is one row of several packets.
-_HEAD = struct.Struct("<II?")
+_BLOCK_HEADER = struct.Struct("<II?")
 
 
 class RowSpool:
@@ -34,27 +34,27 @@ class RowSpool:
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(max_size=memory_bytes, prefix="mysql-cdc-rows-")  # noqa: SIM115
         self.rows = 0
 
-    def fill(self, blocks: Iterable[RowBlock], passed: Callable[[int], None]) -> None:
+    def fill(self, blocks: Iterable[RowBlock], on_rows: Callable[[int], None]) -> None:
         """Take all rows.
 
         Args:
             blocks: The rows.
-            passed: Called with the number of rows after each block.
+            on_rows: Called with the number of rows after each block.
 
         Raises:
             StateError: The folder for temporary files is full.
         """
         for block in blocks:
-            with self._room():
-                self._file.write(_HEAD.pack(block.rows, len(block.data), block.large) + block.data)
+            with self._disk_errors():
+                self._file.write(_BLOCK_HEADER.pack(block.rows, len(block.data), block.large) + block.data)
             self.rows += block.rows
-            passed(self.rows)
+            on_rows(self.rows)
         # What the file's own buffer holds is written here.
-        with self._room():
+        with self._disk_errors():
             self._file.seek(0)
 
     @contextlib.contextmanager
-    def _room(self) -> Iterator[None]:
+    def _disk_errors(self) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -73,8 +73,8 @@ class RowSpool:
 
     def blocks(self) -> Iterator[RowBlock]:
         """Yield the rows once, in blocks."""
-        while head := self._file.read(_HEAD.size):
-            rows, size, large = _HEAD.unpack(head)
+        while header := self._file.read(_BLOCK_HEADER.size):
+            rows, size, large = _BLOCK_HEADER.unpack(header)
             yield RowBlock(rows, self._file.read(size), large)
 
     def __enter__(self) -> RowSpool:

@@ -19,10 +19,10 @@ from airflow_provider_mysql_cdc.cdc.decode.native_kernel import kernel
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, SchemaMismatchError, SourceConnectionError
 
 # The view is older than the table; the table is gone; a column of the chunk is gone.
-CHANGED = (1412, 1146, 1054)
+TABLE_CHANGED_ERRORS = (1412, 1146, 1054)
 PIECE_BYTES = 1 << 18
 """Bytes read from the connection at once, if there are so many."""
-_HEADER, _LARGEST = 4, 0xFFFFFF
+_HEADER, _MAX_PAYLOAD = 4, 0xFFFFFF
 _EOF, _ERROR, _EOF_BYTES = b"\xfe", b"\xff", 9
 
 
@@ -41,22 +41,22 @@ class RowBlock:
     large: bool = False
 
     def __iter__(self) -> Iterator[bytes]:
-        data, at = self.data, 0
+        data, offset = self.data, 0
         if self.large:
             yield data
             return
         for _ in range(self.rows):
-            packet, at = self.row_at(at)
+            packet, offset = self.row_at(offset)
             yield packet
 
-    def row_at(self, at: int) -> tuple[bytes, int]:
+    def row_at(self, offset: int) -> tuple[bytes, int]:
         """Return a row's packet without its header, and the offset behind it.
 
         Args:
-            at: Offset of the header.
+            offset: Offset of the header.
         """
-        data, start = self.data, at + _HEADER
-        stop = start + (data[at] | data[at + 1] << 8 | data[at + 2] << 16)
+        data, start = self.data, offset + _HEADER
+        stop = start + (data[offset] | data[offset + 1] << 8 | data[offset + 2] << 16)
         return data[start:stop], stop
 
 
@@ -99,12 +99,12 @@ def _blocks(conn: Any) -> Iterator[RowBlock]:
         pymysql.MySQLError: What pymysql's own reader raises.
     """
     module = kernel().module
-    frames = _frames if module is None else module.frames
+    frames = _scan_rows if module is None else module.frames
     chunk, pos, number = b"", 0, conn._next_seq_id
-    begun: list[bytes] = []
+    fragments: list[bytes] = []
     while True:
-        if not begun:
-            rows, stop, number = frames(chunk, pos, number, _LARGEST)
+        if not fragments:
+            rows, stop, number = frames(chunk, pos, number, _MAX_PAYLOAD)
             if rows:
                 conn._next_seq_id = number
                 yield RowBlock(rows, chunk[pos:stop])
@@ -113,18 +113,18 @@ def _blocks(conn: Any) -> Iterator[RowBlock]:
         start, end = pos + _HEADER, len(chunk)
         stop = start + (chunk[pos] | chunk[pos + 1] << 8 | chunk[pos + 2] << 16) if start <= end else start
         if stop > end:
-            chunk, pos = chunk[pos:] + _more(conn, stop - end), 0
+            chunk, pos = chunk[pos:] + _receive(conn, stop - end), 0
             continue
         if chunk[pos + 3] != number:
             _out_of_order(conn, chunk[pos + 3], number)
         number = conn._next_seq_id = (number + 1) & 0xFF
         payload, pos = chunk[start:stop], stop
-        if stop - start == _LARGEST:
-            begun.append(payload)
+        if stop - start == _MAX_PAYLOAD:
+            fragments.append(payload)
             continue
-        if begun:
-            yield RowBlock(1, b"".join((*begun, payload)), large=True)
-            begun.clear()
+        if fragments:
+            yield RowBlock(1, b"".join((*fragments, payload)), large=True)
+            fragments.clear()
         elif payload[:1] == _ERROR:
             MysqlPacket(payload, conn.encoding).raise_for_error()
         elif payload[:1] == _EOF and len(payload) < _EOF_BYTES:
@@ -133,7 +133,7 @@ def _blocks(conn: Any) -> Iterator[RowBlock]:
             yield RowBlock(1, chunk[start - _HEADER : stop])
 
 
-def _frames(chunk: bytes, pos: int, number: int, largest: int) -> tuple[int, int, int]:
+def _scan_rows(chunk: bytes, pos: int, number: int, largest: int) -> tuple[int, int, int]:
     """Return how many rows of one packet stand here as a whole, the offset behind them and the next packet's number.
 
     Args:
@@ -154,7 +154,7 @@ def _frames(chunk: bytes, pos: int, number: int, largest: int) -> tuple[int, int
     return rows, pos, number
 
 
-def _more(conn: Any, need: int) -> bytes:
+def _receive(conn: Any, need: int) -> bytes:
     """Return what the connection gives next, at least one byte; a connection that gives nothing is closed."""
     why = ""
     try:
@@ -178,7 +178,7 @@ def _out_of_order(conn: Any, got: int, expected: int) -> None:
 
 
 def _row_error(error: pymysql.MySQLError, where: str) -> CdcError:
-    if error.args and error.args[0] in CHANGED:
+    if error.args and error.args[0] in TABLE_CHANGED_ERRORS:
         return SchemaMismatchError(
             "the table was altered while its snapshot was being taken",
             where=where,
@@ -186,9 +186,9 @@ def _row_error(error: pymysql.MySQLError, where: str) -> CdcError:
             remedy="run the task again; finished chunks are kept and the rest is read in a new view",
             retriable=True,
         )
-    named = from_exception(error, where)
-    if not isinstance(named, SourceConnectionError):
-        return named
+    source_error = from_exception(error, where)
+    if not isinstance(source_error, SourceConnectionError):
+        return source_error
     return SourceConnectionError(
         "reading the rows of a chunk failed",
         where=where,

@@ -6,27 +6,27 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
-from airflow_provider_mysql_cdc.cdc.job.job_ledger import VIEW_KEY
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 
 
-def offsets_of_views(ledger: LedgerState, epoch: int) -> list[BinlogOffset]:
+def view_offsets(ledger: LedgerState, epoch: int) -> list[BinlogOffset]:
     """Return where the binlog stood when the views of a snapshot opened, each once.
 
     Args:
         ledger: The ledger.
         epoch: The snapshot's epoch.
     """
-    view = ledger.others.get(VIEW_KEY, {})
-    found = [*ledger.done_chunks(epoch).values(), *([view] if view.get("epoch") == epoch else [])]
-    return list(dict.fromkeys(BinlogOffset.from_json(r["offset"]) for r in found))
+    view = ledger.other_records.get(VIEW_KEY, {})
+    view_records = [*ledger.done_chunks(epoch).values(), *([view] if view.get("epoch") == epoch else [])]
+    return list(dict.fromkeys(BinlogOffset.from_json(r["offset"]) for r in view_records))
 
 
-def require_one_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epoch: int) -> None:
+def require_same_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epoch: int) -> None:
     """Refuse to go on with a snapshot whose earlier rows were read from another binlog than the server has now.
 
     The drain behind a snapshot begins at the lowest position of its views, and leaves out what later views contain.
@@ -40,7 +40,7 @@ def require_one_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epo
     Raises:
         BinlogPurgedError: The binlog was reset or purged since, or another server answers.
     """
-    for offset in offsets_of_views(ledger, epoch):
+    for offset in view_offsets(ledger, epoch):
         try:
             check_available(conn, cfg.connection_settings(), offset)
         except BinlogPurgedError as error:
@@ -53,7 +53,7 @@ def require_one_binlog(cfg: ConnectorConfig, conn: Any, ledger: LedgerState, epo
             ) from error
 
 
-def require_its_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> None:
+def require_plan_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerState | None) -> None:
     """Refuse to go on with a plan on a server that cannot carry it out, before anybody is fenced.
 
     The lock on the source does not keep two servers apart: of two connections with one topic.prefix the wrong one would
@@ -70,7 +70,7 @@ def require_its_binlog(cfg: ConnectorConfig, plan: BatchPlan, ledger: LedgerStat
     settings = cfg.connection_settings()
     with connect(settings) as conn:
         if plan.kind == "snapshot":
-            require_one_binlog(cfg, conn, ledger or LedgerState(), plan.epoch)
+            require_same_binlog(cfg, conn, ledger or LedgerState(), plan.epoch)
             return
         for offset in (plan.start, plan.end):
             check_available(conn, settings, offset)

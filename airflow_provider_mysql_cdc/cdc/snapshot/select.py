@@ -11,15 +11,15 @@ from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.row_decoder import key_indexes
 from airflow_provider_mysql_cdc.cdc.decode.selected_columns import column_expression, selected_columns
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SourceConnectionError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
+from airflow_provider_mysql_cdc.cdc.formats import table_options
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table, TableId, quote_name
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, predicate
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk, chunk_columns, chunk_condition
 
 # Error numbers from here on are the client's own (MySQL error reference).
 CLIENT_ERRORS = 2000
 
 
-def read_whole(cfg: ConnectorConfig, table: Table) -> bool:
+def single_chunk_required(cfg: ConnectorConfig, table: Table) -> bool:
     """Say whether a table must be one chunk.
 
     So it is with a statement of the user's own, and when event keys do not show the columns that bound chunks as they
@@ -31,11 +31,16 @@ def read_whole(cfg: ConnectorConfig, table: Table) -> bool:
     """
     if cfg.select_override(table.id) is not None:
         return True
-    options = wiring.table_options(cfg, table)
-    shown = {table.columns[i].name for i in key_indexes(table, options)}
+    options = table_options.table_options(cfg, table)
+    event_key_columns = {table.columns[i].name for i in key_indexes(table, options)}
     for name in chunk_columns(table):
         column = table.column(name)
-        if column is None or column.name not in shown or options.boolean_test(column) or options.custom(column):
+        if (
+            column is None
+            or column.name not in event_key_columns
+            or options.boolean_test(column)
+            or options.custom(column)
+        ):
             return True
     return False
 
@@ -55,12 +60,12 @@ def chunk_sql(
     Raises:
         ConfigError: The user's own statement cannot be used.
     """
-    columns = selected_columns(table, wiring.table_options(cfg, table))
+    columns = selected_columns(table, table_options.table_options(cfg, table))
     statement = cfg.select_override(table.id)
     if statement is not None:
-        given = override_columns(conn, table, statement)
-        return f"SELECT {_expressions(table, columns, given)} FROM ({statement}\n) AS snapshot_rows"
-    return rows_sql(source or table.id, columns, predicate(chunk), table.primary_key if chunk.columns else ())
+        override_names = override_columns(conn, table, statement)
+        return f"SELECT {_expressions(table, columns, override_names)} FROM ({statement}\n) AS snapshot_rows"
+    return rows_sql(source or table.id, columns, chunk_condition(chunk), table.primary_key if chunk.columns else ())
 
 
 def rows_sql(table: TableId, columns: tuple[Column, ...], condition: str, order: tuple[str, ...]) -> str:
@@ -85,7 +90,7 @@ def check_override(cfg: ConnectorConfig, conn: Any, table: Table) -> None:
     """
     statement = cfg.select_override(table.id)
     if statement is not None:
-        columns = selected_columns(table, wiring.table_options(cfg, table))
+        columns = selected_columns(table, table_options.table_options(cfg, table))
         _expressions(table, columns, override_columns(conn, table, statement))
 
 
@@ -118,8 +123,8 @@ def override_columns(conn: Any, table: Table, statement: str) -> frozenset[str]:
         ) from error
 
 
-def _expressions(table: Table, columns: tuple[Column, ...], given: frozenset[str]) -> str:
-    missing = [c for c in columns if c.name.lower() not in given]
+def _expressions(table: Table, columns: tuple[Column, ...], override_names: frozenset[str]) -> str:
+    missing = [c for c in columns if c.name.lower() not in override_names]
     if names := [c.name for c in missing if not c.nullable]:
         raise ConfigError(
             f"the snapshot statement for {table.id} leaves out columns that cannot be NULL: {', '.join(names)}",

@@ -9,32 +9,39 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
+from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
-from airflow_provider_mysql_cdc.cdc.commit.takeover import join
+from airflow_provider_mysql_cdc.cdc.commit.takeover import join_plan
 from airflow_provider_mysql_cdc.cdc.config import fields as F
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
 from airflow_provider_mysql_cdc.cdc.decode.native_kernel import Tally, kernel
 from airflow_provider_mysql_cdc.cdc.emit.source_block import snapshot_marker
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError, SinkError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.formats.avro_format import Forms
-from airflow_provider_mysql_cdc.cdc.formats.avro_rows import TextRows, snapshot_source, text_rows
-from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import join_with_less
+from airflow_provider_mysql_cdc.cdc.formats import table_options, topic_routing
+from airflow_provider_mysql_cdc.cdc.formats.avro_format import RecordFormats
+from airflow_provider_mysql_cdc.cdc.formats.avro_rows import TextRows, create_text_rows, snapshot_source
+from airflow_provider_mysql_cdc.cdc.job.batch_size_retry import reduce_and_rejoin
 from airflow_provider_mysql_cdc.cdc.job.coordinator import CoordinatorClient
-from airflow_provider_mysql_cdc.cdc.job.job_ledger import CHUNK_PREFIX, ledger_record
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import ledger_record
 from airflow_provider_mysql_cdc.cdc.job.named_errors import named_errors
 from airflow_provider_mysql_cdc.cdc.job.schema_ids import ask_driver
-from airflow_provider_mysql_cdc.cdc.job.task_config import handed_config
+from airflow_provider_mysql_cdc.cdc.job.task_config import load_task_config
 from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
 from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
 from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
 from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import names_record
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk_records import renamed_rows_members
 from airflow_provider_mysql_cdc.cdc.snapshot.consistent_view import require_server
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import dates_as_stored
-from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import PlacedChunk, spans_to_json
-from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import LATEST, EmitTo, RowEmitter, out_of_time
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import stored_dates_allowed
+from airflow_provider_mysql_cdc.cdc.snapshot.remaining_chunks import ResolvedChunk, spans_to_json
+from airflow_provider_mysql_cdc.cdc.snapshot.row_emitter import (
+    TRANSACTION_TIME_SHARE,
+    EmitTarget,
+    RowEmitter,
+    out_of_time,
+)
 from airflow_provider_mysql_cdc.cdc.snapshot.row_spool import RowSpool
 from airflow_provider_mysql_cdc.cdc.snapshot.rows import stream_blocks
 from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
@@ -42,19 +49,19 @@ from airflow_provider_mysql_cdc.cdc.snapshot.select import chunk_sql
 PROGRESS_ROWS = 10_000  # SNAP-56
 
 
-class _Told:
+class _ProgressReporter:
     """Tell of progress each ``PROGRESS_ROWS`` rows."""
 
-    def __init__(self, tell: Callable[[int], object]) -> None:
-        self._tell, self._next = tell, PROGRESS_ROWS
+    def __init__(self, report: Callable[[int], object]) -> None:
+        self._report, self._next_report = report, PROGRESS_ROWS
 
     def __call__(self, rows: int) -> None:
-        if rows >= self._next:
-            self._next = rows - rows % PROGRESS_ROWS + PROGRESS_ROWS
-            self._tell(rows)
+        if rows >= self._next_report:
+            self._next_report = rows - rows % PROGRESS_ROWS + PROGRESS_ROWS
+            self._report(rows)
 
 
-_DECODERS = 64
+_MAX_DECODERS = 64
 """Decoders that a task keeps: chunks of a table come one after the other, and there may be thousands of tables."""
 
 
@@ -68,25 +75,28 @@ def snapshot_task(index: int, arguments: dict[str, Any]) -> dict[str, int]:
     Returns:
         Rows per topic.
     """
-    faults.set_driver(arguments["driver"])
+    faults.set_driver_pids(arguments["driver"])
     plan = BatchPlan.from_json(arguments["plan"])
     with CoordinatorClient(tuple(arguments["address"]), arguments["token"], index) as channel:
-        cfg = handed_config(channel, arguments)
+        cfg = load_task_config(channel, arguments)
         # A chunk is of one table.
-        alone = all(count == 1 for count in arguments["partitions"].values())
-        with contextlib.closing(wiring.record_writer(cfg, index, alone=alone)) as sink, named_errors(cfg):
-            with wiring.ledger(cfg) as ledger:
-                join(ledger, plan, sink, index)
+        single_partition = all(count == 1 for count in arguments["partitions"].values())
+        with (
+            contextlib.closing(kafka_clients.record_writer(cfg, index, single_partition=single_partition)) as sink,
+            named_errors(cfg),
+        ):
+            with kafka_clients.ledger(cfg) as ledger:
+                join_plan(ledger, plan, sink, index)
             with connect(cfg.connection_settings()) as conn:
                 view = _join_view(conn, channel)
                 if view.get("over"):  # the driver looks at the tables anew, with new tasks
                     return {}
                 require_server(conn, view["offset"]["server_uuid"])
-                headers = wiring.headers(cfg, arguments["run_id"])
+                headers = table_options.headers(cfg, arguments["run_id"])
                 task = SnapshotTask(
                     cfg, plan, index, conn, sink, channel, arguments["tables"], arguments["partitions"], view, headers
                 )
-                task.forms = Forms.wanted(cfg, ask_driver(channel))
+                task.formats = RecordFormats.from_config(cfg, ask_driver(channel))
                 return task.run()
 
 
@@ -122,7 +132,7 @@ class SnapshotTask:
         partitions: Partition count of each topic.
         view: The view: ``offset`` and ``ts_ms``.
         headers: Headers of every record.
-        forms: The forms of records; None when all is JSON.
+        formats: The forms of records; None when all is JSON.
     """
 
     cfg: ConnectorConfig
@@ -136,12 +146,12 @@ class SnapshotTask:
     view: dict[str, Any]
     headers: list[tuple[str, bytes]]
     counts: dict[str, int] = field(default_factory=dict)
-    forms: Forms | None = None
+    formats: RecordFormats | None = None
     _decoders: dict[tuple[TableId, TableId], TextRows] = field(default_factory=dict)
     _left_out: int = 0
-    _tally: Tally | None = field(default_factory=lambda: kernel().tally())
-    _counted: NativeCounts = field(default_factory=NativeCounts)
-    _written: dict[TableId, tuple[int, int]] = field(default_factory=dict)
+    _tally: Tally | None = field(default_factory=lambda: kernel().new_tally())
+    _native_counts: NativeCounts = field(default_factory=NativeCounts)
+    _rows_by_table: dict[TableId, tuple[int, int]] = field(default_factory=dict)
 
     def run(self) -> dict[str, int]:
         """Ask for chunks and read them; return rows per topic."""
@@ -150,30 +160,30 @@ class SnapshotTask:
             reply = self.channel.call("next")
             if reply.get("chunk") is None:
                 return self.counts
-            placed = PlacedChunk.from_json(reply["chunk"])
-            rows = self._write(placed, reply)
-            self.channel.call("done", chunk=placed.chunk.id, rows=rows)
+            resolved = ResolvedChunk.from_json(reply["chunk"])
+            rows = self._write_chunk(resolved, reply)
+            self.channel.call("done", chunk=resolved.chunk.id, rows=rows)
 
-    def _write(self, placed: PlacedChunk, reply: dict[str, Any]) -> int:
+    def _write_chunk(self, resolved: ResolvedChunk, reply: dict[str, Any]) -> int:
         """Write one chunk, and again with smaller batches where a topic takes none as large; return its rows."""
         while True:
             counts = dict(self.counts)
             try:
-                rows = self._read(placed, bool(reply.get("first")), bool(reply.get("final")))
-                self._commit(placed, rows, reply["place"])
+                rows = self._read_and_produce(resolved, bool(reply.get("first")), bool(reply.get("final")))
+                self._commit(resolved, rows, reply["place"])
             except RecordTooLargeError as error:
-                line = join_with_less(self.cfg, self.plan, self.sink, self.index, error)
+                note = reduce_and_rejoin(self.cfg, self.plan, self.sink, self.index, error)
                 self.counts = counts
-                self._natively()
-                self.channel.call("note", once=line)
+                self._new_native_counts()
+                self.channel.call("note", once=note)
             else:
                 return rows
 
-    def _commit(self, placed: PlacedChunk, rows: int, place: dict[str, Any]) -> None:
-        chunk = placed.chunk
+    def _commit(self, resolved: ResolvedChunk, rows: int, list_entry: dict[str, Any]) -> None:
+        chunk = resolved.chunk
         record = {
             "epoch": self.plan.epoch,
-            **place,
+            **list_entry,
             "chunk": chunk.to_json(),
             "offset": self.view["offset"],
             "ts_ms": int(self.view["ts_ms"]),
@@ -181,55 +191,63 @@ class SnapshotTask:
             "left_out": self._left_out,
             "writer": self.index,
             "attempt": self.plan.attempt,
-            **names_record(chunk, self._written),
-            **self._natively().members(),
+            **renamed_rows_members(chunk, self._rows_by_table),
+            **self._new_native_counts().members(),
         }
-        if placed.spans:
-            record["spans"] = spans_to_json(placed.spans)
+        if resolved.spans:
+            record["spans"] = spans_to_json(resolved.spans)
         topic, key, value = ledger_record(self.cfg, CHUNK_PREFIX + chunk.id, record)
         self.sink.produce(topic, key, value, 0)
         faults.fault_point("writer.before_commit", self.index)
         self.sink.commit()
         faults.fault_point("snapshot.after_chunk", self.index)
 
-    def _natively(self) -> NativeCounts:
+    def _new_native_counts(self) -> NativeCounts:
         """Return what the native kernel has decoded since this was asked before."""
         if self._tally is None:
-            return self._counted
-        before, self._counted = self._counted, self._tally.counts()
-        return self._counted.since(before)
+            return self._native_counts
+        earlier_counts, self._native_counts = self._native_counts, self._tally.counts()
+        return self._native_counts.since(earlier_counts)
 
-    def _reader(self, table: Table, source: TableId, topic: str) -> TextRows:
-        found = self._decoders.get((source, table.id))
-        if found is None:
-            options = wiring.table_options(self.cfg, table)
-            form = None if self.forms is None else self.forms.of_table(table, options, topic)
-            found = text_rows(self.cfg, form, table, options, tally=self._tally)
-            if len(self._decoders) >= _DECODERS:
+    def _text_reader(self, table: Table, source: TableId, topic: str) -> TextRows:
+        text_reader = self._decoders.get((source, table.id))
+        if text_reader is None:
+            options = table_options.table_options(self.cfg, table)
+            record_format = None if self.formats is None else self.formats.table_format(table, options, topic)
+            text_reader = create_text_rows(self.cfg, record_format, table, options, tally=self._tally)
+            if len(self._decoders) >= _MAX_DECODERS:
                 self._decoders.clear()
-            self._decoders[source, table.id] = found
-        return found
+            self._decoders[source, table.id] = text_reader
+        return text_reader
 
     def _emitter(self, table: Table, source: TableId, where: str) -> RowEmitter:
         cfg = self.cfg
         offset, ts_ms = BinlogOffset.from_json(self.view["offset"]), int(self.view["ts_ms"])
-        topic = wiring.topic_of(cfg, table.id)
+        topic = topic_routing.table_topic_name(cfg, table.id)
         partitions = self.partitions.get(topic, cfg[F.TOPIC_CREATION_PARTITIONS])
-        reader = self._reader(table, source, topic)
-        texts = snapshot_source(cfg, table.id, direct=reader.direct)
+        text_reader = self._text_reader(table, source, topic)
+        source_texts = snapshot_source(cfg, table.id, writes_avro=text_reader.writes_avro)
         return RowEmitter(
             cfg=cfg,
             table=table,
-            decode=reader.decode,
-            fill=lambda ctx, marker: texts.fill(ctx, offset, ts_ms, marker),
-            texts=texts,
+            decode=text_reader.decode,
+            fill=lambda ctx, marker: source_texts.fill(ctx, offset, ts_ms, marker),
+            source_texts=source_texts,
             where=where,
-            to=EmitTo(self.sink, topic, partitions, self.headers, self.index, reader.form, reader.ids),
+            target=EmitTarget(
+                self.sink,
+                topic,
+                partitions,
+                self.headers,
+                self.index,
+                text_reader.record_format,
+                text_reader.id_headers,
+            ),
             counts=self.counts,
-            identity=f"snapshot/{self.plan.epoch}",
+            id_prefix=f"snapshot/{self.plan.epoch}",
         )
 
-    def _require_time(self, placed: PlacedChunk, number: int, rows: int) -> None:
+    def _check_transaction_time(self, resolved: ResolvedChunk, number: int, rows: int) -> None:
         """Stop while the transaction can still be ended in good order; a retry would come no further.
 
         Raises:
@@ -239,54 +257,54 @@ class SnapshotTask:
             return
         limit_s = self.cfg[F.TRANSACTION_TIMEOUT_MS] / 1000
         self.sink.abort()
-        cut = bool(placed.chunk.columns)
+        is_split = bool(resolved.chunk.columns)
         raise SinkError(
             "a chunk has more rows than can be written within one Kafka transaction",
-            where=f"snapshot of {placed.chunk.id}",
-            why=f"{number:,} of {rows:,} rows took {limit_s * LATEST:.0f} s; transaction.timeout.ms is "
-            f"{limit_s * 1000:.0f}" + ("" if cut else ", and the table is not cut along its key"),
+            where=f"snapshot of {resolved.chunk.id}",
+            why=f"{number:,} of {rows:,} rows took {limit_s * TRANSACTION_TIME_SHARE:.0f} s; transaction.timeout.ms is "
+            f"{limit_s * 1000:.0f}" + ("" if is_split else ", and the table is not cut along its key"),
             remedy="lower snapshot.chunk.rows"
-            if cut
+            if is_split
             else "raise transaction.timeout.ms (and the broker's transaction.max.timeout.ms), or give the table a "
             "primary key by which it can be cut (snapshot.chunk.rows in docs/properties.md says of which types), "
             "without a statement, converter or message.key.columns of its own",
-            retriable=cut,
+            retriable=is_split,
         )
 
-    def _read(self, placed: PlacedChunk, first: bool, final: bool) -> int:
+    def _read_and_produce(self, resolved: ResolvedChunk, first: bool, final: bool) -> int:
         """Read one chunk and then produce its rows: a Kafka transaction does not wait for the source."""
-        chunk, total, self._left_out, self._written = placed.chunk, 0, 0, {}
+        chunk, total, self._left_out, self._rows_by_table = resolved.chunk, 0, 0, {}
         where = f"snapshot of {chunk.id}"
         with contextlib.ExitStack() as spools:
-            read = [
-                (table, source, self._spool(spools.enter_context(RowSpool(where)), chunk, table, source))
-                for table, source in ((replace(self.tables[s], id=name), s) for s, name in placed.reads)
+            spooled = [
+                (table, source, self._fill_spool(spools.enter_context(RowSpool(where)), chunk, table, source))
+                for table, source in ((replace(self.tables[s], id=name), s) for s, name in resolved.table_reads)
             ]
             faults.fault_point("snapshot.chunk_read", self.index)
-            for table, source, spool in read:
+            for table, source, spool in spooled:
                 if not spool.rows:  # of thousands of tables many may be empty
-                    self._written[table.id] = 0, 0
+                    self._rows_by_table[table.id] = 0, 0
                     continue
-                emit = self._emitter(table, source, where)
-                self._produce(placed, spool, emit, first, final)
-                self._left_out += emit.left_out
-                self._written[table.id] = (spool.rows - emit.left_out, emit.left_out)
-                self.counts[emit.topic] = self.counts.get(emit.topic, 0) + spool.rows - emit.left_out
+                emitter = self._emitter(table, source, where)
+                self._produce(resolved, spool, emitter, first, final)
+                self._left_out += emitter.left_out
+                self._rows_by_table[table.id] = (spool.rows - emitter.left_out, emitter.left_out)
+                self.counts[emitter.topic] = self.counts.get(emitter.topic, 0) + spool.rows - emitter.left_out
                 total += spool.rows
         return total
 
-    def _spool(self, spool: RowSpool, chunk: SnapshotChunk, table: Table, source: TableId) -> RowSpool:
+    def _fill_spool(self, spool: RowSpool, chunk: SnapshotChunk, table: Table, source: TableId) -> RowSpool:
         """Read the chunk's rows of one table."""
         where = f"snapshot of {chunk.id}"
-        with dates_as_stored(self.conn, chunk.kinds):
+        with stored_dates_allowed(self.conn, chunk.kinds):
             blocks = stream_blocks(self.conn, chunk_sql(self.cfg, self.conn, table, chunk, source), where)
-            spool.fill(blocks, _Told(lambda rows: self.channel.call("progress", chunk=chunk.id, rows=rows)))
+            spool.fill(blocks, _ProgressReporter(lambda rows: self.channel.call("progress", chunk=chunk.id, rows=rows)))
         return spool
 
-    def _produce(self, placed: PlacedChunk, spool: RowSpool, emit: RowEmitter, first: bool, final: bool) -> None:
+    def _produce(self, resolved: ResolvedChunk, spool: RowSpool, emitter: RowEmitter, first: bool, final: bool) -> None:
         """Produce the rows that were read of one table."""
-        chunk, rows, number = placed.chunk, spool.rows, 0
-        edges = {
+        chunk, rows, number = resolved.chunk, spool.rows, 0
+        edge_markers = {
             at: snapshot_marker(
                 first_row=at == 1 and chunk.number == 0,
                 last_row=at == rows and chunk.last,
@@ -296,6 +314,6 @@ class SnapshotTask:
             for at in (1, rows)
         }
         for block in spool.blocks():
-            self._require_time(placed, number, rows)
-            emit.block(block, number, edges)
+            self._check_transaction_time(resolved, number, rows)
+            emitter.emit_block(block, number, edge_markers)
             number += block.rows

@@ -11,13 +11,18 @@ import pymysql
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import Table, quote_name
 from airflow_provider_mysql_cdc.cdc.schema.table_discovery import ER_UNKNOWN_SYSTEM_VARIABLE
-from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, beyond, chunk_columns, key_kind
-from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import INTEGER_TYPES, dates_as_stored, kept_as_shown, key_kind_of
+from airflow_provider_mysql_cdc.cdc.snapshot.chunk import Bound, SnapshotChunk, bound_condition, chunk_columns, key_kind
+from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import (
+    INTEGER_TYPES,
+    key_kind_of,
+    key_roundtrip_condition,
+    stored_dates_allowed,
+)
 
-EVEN_LOW, EVEN_HIGH = 0.5, 2.0
+MIN_EVEN_RATIO, MAX_EVEN_RATIO = 0.5, 2.0
 
 
-def split(conn: Any, table: Table, chunk_rows: int, *, whole: bool = False) -> list[SnapshotChunk]:
+def split_table(conn: Any, table: Table, chunk_rows: int, *, single_chunk: bool = False) -> list[SnapshotChunk]:
     """Return the chunks of a table; together they cover every possible key exactly once.
 
     The bounds need not come from the snapshot's own view: the first chunk is open below, the last above.
@@ -26,17 +31,17 @@ def split(conn: Any, table: Table, chunk_rows: int, *, whole: bool = False) -> l
         conn: An open connection to the source, character set utf8mb4.
         table: The table.
         chunk_rows: Wanted rows of a chunk.
-        whole: Whether the table must be one chunk.
+        single_chunk: Whether the table must be one chunk.
     """
     rows = _estimated_rows(conn, table)
     columns = chunk_columns(table)
-    if whole or not columns or rows <= chunk_rows // 2:
+    if single_chunk or not columns or rows <= chunk_rows // 2:
         return [SnapshotChunk(table.id, 0, rows=rows)]
     kinds = tuple(key_kind(table, c) for c in columns)
     bounds = _even_bounds(conn, table, columns, rows, chunk_rows)
     if bounds is None:
-        with dates_as_stored(conn, kinds):
-            bounds = list(_walked_bounds(conn, table, columns, kinds, chunk_rows))
+        with stored_dates_allowed(conn, kinds):
+            bounds = list(_scanned_bounds(conn, table, columns, kinds, chunk_rows))
     edges: list[Bound | None] = [None, *bounds, None]
     count = len(edges) - 1
     return [
@@ -57,8 +62,8 @@ def _estimated_rows(conn: Any, table: Table) -> int:
             "SELECT table_rows FROM information_schema.tables WHERE table_schema = %s AND table_name = %s",
             (table.id.db, table.id.table),
         )
-        found = cursor.fetchone()
-    return int(found[0] or 0) if found else 0
+        row = cursor.fetchone()
+    return int(row[0] or 0) if row else 0
 
 
 def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, chunk_rows: int) -> list[Bound] | None:
@@ -70,30 +75,30 @@ def _even_bounds(conn: Any, table: Table, columns: tuple[str, ...], rows: int, c
     with conn.cursor() as cursor:
         cursor.execute(f"SELECT MIN({name}), MAX({name}) FROM {table.id.quoted()}")
         low, high = cursor.fetchone()
-    if low is None or not EVEN_LOW <= (high - low + 1) / max(1, rows) <= EVEN_HIGH:
+    if low is None or not MIN_EVEN_RATIO <= (high - low + 1) / max(1, rows) <= MAX_EVEN_RATIO:
         return None
     step = max(1, round((high - low + 1) * chunk_rows / max(rows, 1)))
     return [(value,) for value in range(low + step - 1, high, step)]
 
 
-def _walked_bounds(
+def _scanned_bounds(
     conn: Any, table: Table, columns: tuple[str, ...], kinds: tuple[str, ...], chunk_rows: int
 ) -> Iterator[Bound]:
     """Yield every ``chunk_rows``-th key in its written form, of those that have one, walking the index."""
-    known = [kind for kind in map(key_kind_of, kinds) if kind is not None]
-    shown = ", ".join(kind.shown(column) for kind, column in zip(known, columns, strict=True))
-    order, kept = ", ".join(map(quote_name, columns)), kept_as_shown(columns, kinds)
+    parsed_kinds = [kind for kind in map(key_kind_of, kinds) if kind is not None]
+    expressions = ", ".join(kind.select_expression(column) for kind, column in zip(parsed_kinds, columns, strict=True))
+    order, roundtrip = ", ".join(map(quote_name, columns)), key_roundtrip_condition(columns, kinds)
     bound: Bound | None = None
     while True:
-        where = "TRUE" if bound is None else beyond(columns, bound, kinds, greater=True)
+        where = "TRUE" if bound is None else bound_condition(columns, bound, kinds, greater=True)
         with conn.cursor() as cursor:
-            sql = f"SELECT {shown} FROM {table.id.quoted()} WHERE {where} AND {kept} ORDER BY {order}"
+            sql = f"SELECT {expressions} FROM {table.id.quoted()} WHERE {where} AND {roundtrip} ORDER BY {order}"
             cursor.execute(f"{sql} LIMIT 1 OFFSET {chunk_rows - 1}")
-            found = cursor.fetchone()
-        if found is None:
+            key_row = cursor.fetchone()
+        if key_row is None:
             return
-        bound = tuple(found)
-        if not all(kind.form(value) for kind, value in zip(known, bound, strict=True)):
+        bound = tuple(key_row)
+        if not all(kind.is_written_form(value) for kind, value in zip(parsed_kinds, bound, strict=True)):
             raise SchemaError(
                 "a table cannot be cut into chunks",
                 where=f"table {table.id}, key {', '.join(columns)}",

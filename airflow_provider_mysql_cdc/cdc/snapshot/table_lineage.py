@@ -12,16 +12,16 @@ from typing import Literal
 
 from airflow_provider_mysql_cdc.cdc.ddl.classify import full_name
 from airflow_provider_mysql_cdc.cdc.ddl.cursor import NameParts
-from airflow_provider_mysql_cdc.cdc.ddl.parse import Part, leads_to_ddl, parse, split
+from airflow_provider_mysql_cdc.cdc.ddl.parse import StatementText, is_ddl, parse_statement, split_statements
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.ddl.statements import (
     AlterTable,
     CreateTable,
     DatabaseStatement,
     DropTables,
+    ParsedStatement,
     RenameTables,
     RenameTo,
-    Statement,
     TruncateTable,
     UseDatabase,
 )
@@ -29,8 +29,8 @@ from airflow_provider_mysql_cdc.cdc.ddl.temporary import is_temporary
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 
 EffectKind = Literal["create", "drop", "truncate", "rename", "rows", "drop database"]
-Place = tuple[int, int]
-START: Place = (-1, -1)
+FilePosition = tuple[int, int]
+START: FilePosition = (-1, -1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +40,17 @@ class Effect:
     Args:
         kind: ``rows`` stands for EXCHANGE PARTITION and tablespaces: rows come and go without row events.
         table: The table; of a rename, its former name; without a table's name for ``drop database``.
-        other: The new name of a rename.
+        new_name: The new name of a rename.
         unless_exists: CREATE TABLE IF NOT EXISTS.
     """
 
     kind: EffectKind
     table: TableId
-    other: TableId | None = None
+    new_name: TableId | None = None
     unless_exists: bool = False
 
 
-def effects(sql: str, context: DdlContext) -> tuple[Effect, ...]:
+def statement_effects(sql: str, context: DdlContext) -> tuple[Effect, ...]:
     """Return what a statement does to tables as wholes; nothing for changes inside a table.
 
     Args:
@@ -60,134 +60,137 @@ def effects(sql: str, context: DdlContext) -> tuple[Effect, ...]:
     Raises:
         DdlParseError: It is about tables and not understood.
     """
-    if not leads_to_ddl(sql, context.sql_mode):
+    if not is_ddl(sql, context.sql_mode):
         return ()
-    found: list[Effect] = []
-    for part in split(sql, context.sql_mode):
-        statement = parse(sql, part[1], context.sql_mode)
+    table_effects: list[Effect] = []
+    for part in split_statements(sql, context.sql_mode):
+        statement = parse_statement(sql, part[1], context.sql_mode)
         if isinstance(statement, UseDatabase):
             context = replace(context, default_db=statement.name)
         elif not is_temporary(statement, part[1], context):
-            found.extend(_effects(statement, part, context))
-    return tuple(found)
+            table_effects.extend(_table_effects(statement, part, context))
+    return tuple(table_effects)
 
 
-def _effects(statement: Statement | None, part: Part, context: DdlContext) -> list[Effect]:
-    def name(parts: NameParts) -> TableId:
+def _table_effects(statement: ParsedStatement | None, part: StatementText, context: DdlContext) -> list[Effect]:
+    def qualified_name(parts: NameParts) -> TableId:
         return full_name(parts, context)
 
     if isinstance(statement, CreateTable):
-        return [Effect("create", name(statement.name), unless_exists=statement.if_not_exists)]
+        return [Effect("create", qualified_name(statement.name), unless_exists=statement.if_not_exists)]
     if isinstance(statement, DropTables):
-        return [Effect("drop", name(n)) for n in statement.names]
+        return [Effect("drop", qualified_name(n)) for n in statement.names]
     if isinstance(statement, TruncateTable):
-        return [Effect("truncate", name(statement.name))]
+        return [Effect("truncate", qualified_name(statement.name))]
     if isinstance(statement, RenameTables):
-        return [Effect("rename", name(old), name(new)) for old, new in statement.pairs]
+        return [Effect("rename", qualified_name(old), qualified_name(new)) for old, new in statement.pairs]
     if isinstance(statement, DatabaseStatement) and statement.verb == "DROP":
         db = statement.name or context.default_db
         return [Effect("drop database", TableId(db.lower() if context.lower_case_table_names == 1 else db, ""))]
     if not isinstance(statement, AlterTable):
         return []
-    table = name(statement.name)
-    words = {token.upper for token in part[1]}
-    moved = [Effect("rows", name(n)) for n in statement.others]
-    if moved or ("TABLESPACE" in words and words & {"DISCARD", "IMPORT"}):
-        moved.append(Effect("rows", table))
-    return [*moved, *(Effect("rename", table, name(a.name)) for a in statement.actions if isinstance(a, RenameTo))]
+    table = qualified_name(statement.name)
+    keywords = {token.upper for token in part[1]}
+    row_effects = [Effect("rows", qualified_name(n)) for n in statement.exchanged_tables]
+    if row_effects or ("TABLESPACE" in keywords and keywords & {"DISCARD", "IMPORT"}):
+        row_effects.append(Effect("rows", table))
+    return [
+        *row_effects,
+        *(Effect("rename", table, qualified_name(a.name)) for a in statement.actions if isinstance(a, RenameTo)),
+    ]
 
 
 @dataclass(slots=True, eq=False)
-class Life:
+class TableLineage:
     """Follow one table, whatever it is called.
 
     Args:
         names: Its names, each with the place since which it holds; the last one is its name now, or at its end.
-        known: Whether it stood at the beginning under a name that was given then.
+        is_initial: Whether it stood at the beginning under a name that was given then.
         created: Whether a statement of the range created it.
-        ended: Place of the statement that took it away, or None. TRUNCATE makes another table of the same name.
-        rows_moved: The first statement by which rows came or went without row events, or None.
+        ended_at: Place of the statement that took it away, or None. TRUNCATE makes another table of the same name.
+        rows_moved_by: The first statement by which rows came or went without row events, or None.
     """
 
-    names: list[tuple[TableId, Place]]
-    known: bool = False
+    names: list[tuple[TableId, FilePosition]]
+    is_initial: bool = False
     created: bool = False
-    ended: Place | None = None
-    rows_moved: str | None = None
+    ended_at: FilePosition | None = None
+    rows_moved_by: str | None = None
 
     @property
     def name(self) -> TableId:
         """Return its name now, or at its end."""
         return self.names[-1][0]
 
-    def spans(self, until: Place) -> list[tuple[TableId, Place, Place]]:
+    def spans(self, until: FilePosition) -> list[tuple[TableId, FilePosition, FilePosition]]:
         """Return each of its names with the places after which and up to which it held.
 
         Args:
             until: The end of the range.
         """
-        ends = [*(since for _, since in self.names[1:]), self.ended or until]
+        ends = [*(since for _, since in self.names[1:]), self.ended_at or until]
         return [(name, since, end) for (name, since), end in zip(self.names, ends, strict=True)]
 
 
 @dataclass(slots=True)
-class TableLives:
+class TableLineages:
     """Follow tables through the statements of a range.
 
     Args:
-        present: The tables that stand now, by name.
-        lives: All tables that were seen.
+        by_name: The tables that stand now, by name.
+        lineages: All tables that were seen.
     """
 
-    present: dict[TableId, Life] = field(default_factory=dict)
-    lives: list[Life] = field(default_factory=list)
+    by_name: dict[TableId, TableLineage] = field(default_factory=dict)
+    lineages: list[TableLineage] = field(default_factory=list)
 
     @classmethod
-    def of(cls, names: Iterable[TableId]) -> TableLives:
+    def of(cls, names: Iterable[TableId]) -> TableLineages:
         """Begin with the tables of these names."""
-        lives = cls()
+        lineages = cls()
         for name in names:
-            lives._enter(name, Life([(name, START)], known=True))
-        return lives
+            lineages._add_name(name, TableLineage([(name, START)], is_initial=True))
+        return lineages
 
-    def _enter(self, name: TableId, life: Life) -> None:
-        self.present[name] = life
-        if life not in self.lives:
-            self.lives.append(life)
+    def _add_name(self, name: TableId, lineage: TableLineage) -> None:
+        self.by_name[name] = lineage
+        if lineage not in self.lineages:
+            self.lineages.append(lineage)
 
-    def _leave(self, name: TableId) -> Life:
+    def _remove_name(self, name: TableId) -> TableLineage:
         """Take the table behind a name away from it; one that was not known is called a stranger."""
-        return self.present.pop(name, None) or Life([(name, START)])
+        return self.by_name.pop(name, None) or TableLineage([(name, START)])
 
-    def apply(self, effect: Effect, place: Place, sql: str = "") -> None:
+    def apply(self, effect: Effect, position: FilePosition, sql: str = "") -> None:
         """Go on by one statement's effect.
 
         Args:
             effect: The effect.
-            place: Where the statement ends.
+            position: Where the statement ends.
             sql: Its text, for the log.
         """
         table = effect.table
         if effect.kind == "create":
-            if not (effect.unless_exists and table in self.present):
-                self._end(table, place)
-                self._enter(table, Life([(table, place)], created=True))
+            if not (effect.unless_exists and table in self.by_name):
+                self._end(table, position)
+                self._add_name(table, TableLineage([(table, position)], created=True))
         elif effect.kind == "drop":
-            self._end(table, place)
+            self._end(table, position)
         elif effect.kind == "truncate":
-            self._end(table, place)
-            self._enter(table, Life([(table, place)], created=True))
+            self._end(table, position)
+            self._add_name(table, TableLineage([(table, position)], created=True))
         elif effect.kind == "drop database":
-            for name in [n for n in self.present if n.db == table.db]:
-                self._end(name, place)
+            for name in [n for n in self.by_name if n.db == table.db]:
+                self._end(name, position)
         elif effect.kind == "rows":
-            if (life := self.present.get(table)) is not None:
-                life.rows_moved = life.rows_moved or sql
-        elif effect.other is not None:
-            life = self._leave(table)
-            life.names.append((effect.other, place))
-            self._enter(effect.other, life)
+            if (lineage := self.by_name.get(table)) is not None:
+                lineage.rows_moved_by = lineage.rows_moved_by or sql
+        elif effect.new_name is not None:
+            lineage = self._remove_name(table)
+            lineage.names.append((effect.new_name, position))
+            self._add_name(effect.new_name, lineage)
 
-    def _end(self, name: TableId, place: Place) -> None:
-        if (life := self.present.pop(name, None)) is not None:
-            life.ended = place
+    def _end(self, name: TableId, position: FilePosition) -> None:
+        if (lineage := self.by_name.pop(name, None)) is not None:
+            lineage.ended_at = position

@@ -14,11 +14,11 @@ from airflow_provider_mysql_cdc.cdc.binlog.event_parsers import parse_query
 from airflow_provider_mysql_cdc.cdc.binlog.stream import open_stream
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
-from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify
+from airflow_provider_mysql_cdc.cdc.ddl.classify import changes_rows, classify_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.state import DdlContext
 from airflow_provider_mysql_cdc.cdc.errors import StateError
-from airflow_provider_mysql_cdc.cdc.formats import wiring
-from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, order
+from airflow_provider_mysql_cdc.cdc.formats import topic_routing
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, compare_offsets
 from airflow_provider_mysql_cdc.cdc.model.table import TableId
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin
 from airflow_provider_mysql_cdc.cdc.sink.topics import all_partition_counts
@@ -36,11 +36,11 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
         StateError: One does, with its place.
         SourceError: The binlog cannot be read there.
     """
-    found = _first_change(cfg, start, end)
-    if found is not None:
+    first_change = _first_change(cfg, start, end)
+    if first_change is not None:
         raise StateError(
             "a new snapshot would move the stream past changes that are not drained",
-            where=f"{found}, behind {start}",
+            where=f"{first_change}, behind {start}",
             why="the drain goes on where the snapshot's view stands, so these changes would be left out for good, also "
             "those of tables that the snapshot does not read",
             remedy="let the tables be read behind a drain, while the stream stands: it needs gtid_mode=ON or a signal "
@@ -52,16 +52,16 @@ def require_drained(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset
 
 
 def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) -> str | None:
-    if order(end, start) <= 0:
+    if compare_offsets(end, start) <= 0:
         return None
-    streamed = streams(cfg)
+    is_streamed = stream_filter(cfg)
     stream = open_stream(cfg.connection_settings(), start, server_id=cfg.server_id(0))
     try:
         for event in stream.events(end):
             if event.type == c.TABLE_MAP_EVENT:
                 table_map = parse_table_map(event)
                 table = TableId(table_map.db, table_map.table)
-                if streamed(table):
+                if is_streamed(table):
                     return f"rows of {table} at {event.where()}"
             elif event.type == c.QUERY_EVENT:
                 query = parse_query(event)
@@ -70,16 +70,16 @@ def _first_change(cfg: ConnectorConfig, start: BinlogOffset, end: BinlogOffset) 
                     return f"XA COMMIT at {event.where()}"
                 if changes_rows(query.sql, query.sql_mode or 0, query.updated_dbs, cfg.captures_database):
                     return f"{event.where()}: {query.sql[:200]}"
-                found = classify(query.sql, DdlContext.from_query(query), streamed)
+                classified = classify_ddl(query.sql, DdlContext.from_query(query), is_streamed)
                 # A database's character set matters to tables created later, and these would be found themselves.
-                if found.relevant and not {"DATABASE", "SCHEMA"} & set(found.words.split()[:2]):
+                if classified.relevant and not {"DATABASE", "SCHEMA"} & set(classified.leading_words.split()[:2]):
                     return f"{event.where()}: {query.sql[:200]}"
     finally:
         stream.close()
     return None
 
 
-def streams(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
+def stream_filter(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
     """Return which tables the stream captures: those of today's lists, and all others that have a topic of it.
 
     Args:
@@ -89,12 +89,14 @@ def streams(cfg: ConnectorConfig) -> Callable[[TableId], bool]:
         SinkError: Kafka does not answer.
     """
     topics = all_partition_counts(make_admin(cfg.kafka_settings()))
-    routed = bool(cfg.families.transforms.routers)
+    has_routers = bool(cfg.families.transforms.routers)
 
-    def streamed(table: TableId) -> bool:
+    def is_streamed(table: TableId) -> bool:
         if cfg.captures(table):
             return True
         # Transforms may route every table of the server into one topic.
-        return (not routed or cfg.captures_database(table.db)) and wiring.topic_of(cfg, table) in topics
+        return (not has_routers or cfg.captures_database(table.db)) and topic_routing.table_topic_name(
+            cfg, table
+        ) in topics
 
-    return streamed
+    return is_streamed

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-_LOGICAL_BITS, _ORDER_BITS = 18, 8
+_LOGICAL_BITS, _SEQUENCE_BITS = 18, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,13 +30,13 @@ class CommitTs:
         return self.value >> _LOGICAL_BITS
 
 
-def commit_ts(commit_us: int, order: int = 0) -> CommitTs:
+def commit_ts(commit_us: int, sequence_number: int = 0) -> CommitTs:
     """Return the timestamp of a transaction.
 
     Args:
         commit_us: Original commit time in microseconds since the epoch (GTID event); the event's time where the
             server does not tell it (MySQL 5.7).
-        order: ``sequence_number`` of the GTID event; its lowest 8 bits count. 0 for rows of a snapshot.
+        sequence_number: ``sequence_number`` of the GTID event; its lowest 8 bits count. 0 for rows of a snapshot.
     """
     ms, us = divmod(commit_us, 1000)
-    return CommitTs(ms << _LOGICAL_BITS | us << _ORDER_BITS | order & ((1 << _ORDER_BITS) - 1))
+    return CommitTs(ms << _LOGICAL_BITS | us << _SEQUENCE_BITS | sequence_number & ((1 << _SEQUENCE_BITS) - 1))

@@ -10,31 +10,35 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any, NoReturn
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
-from airflow_provider_mysql_cdc.cdc.avro import avro_renderers
-from airflow_provider_mysql_cdc.cdc.avro.avro_columns import written_code
-from airflow_provider_mysql_cdc.cdc.avro.avro_payload import payload_of
-from airflow_provider_mysql_cdc.cdc.avro.avro_renderers import Answer
-from airflow_provider_mysql_cdc.cdc.avro.column_form import NAMES, ColumnForm
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary, avro_renderers
+from airflow_provider_mysql_cdc.cdc.avro.avro_columns import avro_column_code
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import parse_payload
+from airflow_provider_mysql_cdc.cdc.avro.column_form import CODE_NAMESPACE, ColumnFormat
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers as literal_times
+from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined, Dialect
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, Emitter, ObjectText, Wire
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import (
+    ColumnCode,
+    ColumnRenderer,
+    Emitter,
+    ObjectDelimiters,
+    WireLayout,
+)
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request
-from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import Temporal
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest
+from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import TemporalRequest
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_encoder import PRESENT, column_encoder
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
 
-_NOTHING = ObjectText("", "", "")
+_NO_OBJECT = ObjectDelimiters("", "", "")
 _LONGEST_TIME = 64
 
 
-def flat_form(column: Column, options: DecoderOptions, modes: TicdcModes) -> ColumnForm:
+def ticdc_column_format(column: Column, options: DecoderOptions, modes: TicdcModes) -> ColumnFormat:
     """Return how a column's values are written.
 
     Args:
@@ -47,76 +51,76 @@ def flat_form(column: Column, options: DecoderOptions, modes: TicdcModes) -> Col
     """
     encode = column_encoder(column, modes)
 
-    def of(text: str) -> str:
-        return encode(payload_of(text.encode("latin-1")))
+    def encode_text(text: str) -> str:
+        return encode(parse_payload(text.encode("latin-1")))
 
-    return ColumnForm(column, options, PRESENT if column.nullable else "", of)
+    return ColumnFormat(column, options, PRESENT if column.nullable else "", encode_text)
 
 
-def _float(request: Request, form: ColumnForm) -> Answer:
+def _float(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         name = names[0]
         # A number that is none, or has no end, is not equal to itself then.
         emitter.line(f"{name} = double_of({name}).decode('latin-1') if {name} - {name} == 0 else finite({name})")
-        return form.body(f"{{{name}}}")
+        return fmt.body(f"{{{name}}}")
 
-    return Wire((("<", "f"),)), render
+    return WireLayout((("<", "f"),)), render
 
 
-def _unsigned_text(request: Request, form: ColumnForm) -> Answer:
+def _unsigned_text(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         emitter.line(f"{names[0]} = f'{{{names[0]}}}'")
-        return form.body(f"{{{names[0]}}}", size=f"len({names[0]})", most=_LONGEST_TIME)
+        return fmt.body(f"{{{names[0]}}}", size=f"len({names[0]})", max_size=_LONGEST_TIME)
 
-    return Wire((("<", "Q"),)), render
-
-
-def _trimmed(data: bytes) -> str:
-    return binary.data(data.lstrip(b"\0") or b"\0")
+    return WireLayout((("<", "Q"),)), render
 
 
-def _bit(request: Request, form: ColumnForm) -> Answer:
-    bits = request.wire.a
+def _trimmed_bits(data: bytes) -> str:
+    return avro_binary.data(data.lstrip(b"\0") or b"\0")
 
-    def one(emitter: Emitter, names: list[str]) -> str:
-        texts = (binary.data(b"\0"), binary.data(b"\1"))
-        return form.body(f"{{{emitter.bind('FLAT_BITS', texts)}[{names[0]}]}}")
+
+def _bit(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
+    bits = request.wire.length
+
+    def render_bit(emitter: Emitter, names: list[str]) -> str:
+        texts = (avro_binary.data(b"\0"), avro_binary.data(b"\1"))
+        return fmt.body(f"{{{emitter.bind('FLAT_BITS', texts)}[{names[0]}]}}")
 
     def render(emitter: Emitter, names: list[str]) -> str:
-        return form.body(f"{{{emitter.bind('trimmed', _trimmed)}({names[0]})}}")
+        return fmt.body(f"{{{emitter.bind('trimmed', _trimmed_bits)}({names[0]})}}")
 
-    return (Wire((("", "B"),)), one) if bits == 1 else (Wire((("", f"{(bits + 7) // 8}s"),)), render)
+    return (WireLayout((("", "B"),)), render_bit) if bits == 1 else (WireLayout((("", f"{(bits + 7) // 8}s"),)), render)
 
 
-def _time(request: Request, form: ColumnForm) -> Answer:
+def _temporal(request: ColumnRequest, fmt: ColumnFormat) -> ColumnRenderer:
     column = request.column
-    temporal = Temporal(request.wire, request.options, column.nullable, request.null, column.length or 0)
-    wire, quoted = literal_times.RENDERERS[column.type_name, request.wire.code](temporal)
+    temporal = TemporalRequest(request.wire, request.options, column.nullable, request.null, column.length or 0)
+    wire, quoted = literal_temporal_renderers.RENDERERS[column.type_name, request.wire.code](temporal)
 
     def render(emitter: Emitter, names: list[str]) -> str:
         name = quoted(emitter, names)[1:-1]
         emitter.line(f"{name} = {name}[1:-1]")
-        return form.body(f"{{{name}}}", size=f"len({name})", most=_LONGEST_TIME)
+        return fmt.body(f"{{{name}}}", size=f"len({name})", max_size=_LONGEST_TIME)
 
     return wire, render
 
 
 # What Confluent's Avro writes otherwise; spatial types and VECTOR have no renderer there either.
-_RENDERERS: Mapping[tuple[str, int], Callable[[Request, ColumnForm], Answer]] = {
+_RENDERERS: Mapping[tuple[str, int], Callable[[ColumnRequest, ColumnFormat], ColumnRenderer]] = {
     ("FLOAT", wt.FLOAT): _float,
     ("BIT", wt.BIT): _bit,
-    **dict.fromkeys(literal_times.RENDERERS, _time),
+    **dict.fromkeys(literal_temporal_renderers.RENDERERS, _temporal),
 }
 
 
-def _fast(modes: TicdcModes, request: Request, form: ColumnForm, null: str) -> Answer | None:
+def _direct_renderer(modes: TicdcModes, request: ColumnRequest, fmt: ColumnFormat, null: str) -> ColumnRenderer | None:
     build = _RENDERERS.get((request.column.type_name, request.wire.code))
-    if request.column.type_name == "BIGINT" and tidb_type(request.column, modes).avro == "string":
+    if request.column.type_name == "BIGINT" and tidb_type(request.column, modes).avro_type == "string":
         build = _unsigned_text
-    return avro_renderers.fast_answer(request, form, null) if build is None else build(request, form)
+    return avro_renderers.avro_renderer(request, fmt, null) if build is None else build(request, fmt)
 
 
-def _codes(
+def _column_codes(
     modes: TicdcModes,
     columns: tuple[Column, ...],
     wires: tuple[WireType, ...],
@@ -124,41 +128,46 @@ def _codes(
     null_text: Mapping[str, str],
     key_columns: tuple[str, ...],
 ) -> tuple[ColumnCode, ...]:
-    plain, fast = JSON.codes(columns, wires, options, null_text, key_columns), partial(_fast, modes)
+    plain, find_renderer = JSON.codes(columns, wires, options, null_text, key_columns), partial(_direct_renderer, modes)
     return tuple(
-        written_code(code, Request(column, wire, options, code.null), partial(flat_form, column, options, modes), fast)
+        avro_column_code(
+            code,
+            ColumnRequest(column, wire, options, code.null),
+            partial(ticdc_column_format, column, options, modes),
+            find_renderer,
+        )
         for code, column, wire in zip(plain, columns, wires, strict=True)
     )
 
 
-def _no_text(*given: Any) -> NoReturn:
+def _decline_text(*given: Any) -> NoReturn:
     raise Declined("rows of snapshots become JSON first")
 
 
-def _behind(ctx: EventContext, op: str) -> str:
+def _after_row(ctx: EventContext, op: str) -> str:
     return ctx.tail
 
 
 @lru_cache(maxsize=16)
-def flat_dialect(modes: TicdcModes) -> Dialect:
+def ticdc_dialect(modes: TicdcModes) -> Dialect:
     """Return how flat rows are put together.
 
     Args:
         modes: How values are written.
     """
     return Dialect(
-        codes=partial(_codes, modes),
-        text=_no_text,
-        constant=lambda column, options, text: flat_form(column, options, modes).of(text),
+        codes=partial(_column_codes, modes),
+        text=_decline_text,
+        constant=lambda column, options, text: ticdc_column_format(column, options, modes).encode(text),
         key_members=lambda options: "",
-        after_row=lambda options: _behind,
+        after_row=lambda options: _after_row,
         before="",
         after="",
         null="",
         source="",
-        image=_NOTHING,
-        key=_NOTHING,
-        number=binary.varint,
-        foreign=False,
-        names=NAMES,
+        image=_NO_OBJECT,
+        key=_NO_OBJECT,
+        number=avro_binary.varint,
+        needs_byte_text=False,
+        names=CODE_NAMESPACE,
     )

@@ -57,9 +57,9 @@ def _plain_float(value: float) -> str:
     if "e" in text:
         digits, _, power = text.partition("e")
         sign, digits = ("-", digits[1:]) if digits[0] == "-" else ("", digits)
-        whole, _, fraction = digits.partition(".")
-        point = len(whole) + int(power)
-        digits = whole + fraction.rstrip("0")
+        integer, _, fraction = digits.partition(".")
+        point = len(integer) + int(power)
+        digits = integer + fraction.rstrip("0")
         padded = digits.rjust(len(digits) + 1 - point, "0") if point < 1 else digits.ljust(point, "0")
         point = max(point, 1)
         text = sign + padded[:point] + ("." + padded[point:] if padded[point:] else "")
@@ -80,21 +80,21 @@ def dispatcher(table: Table, key: Sequence[str], rule: PartitionRule, where: str
     """
     if rule.name == "ts":
         return lambda row, at, count: at.value % count
-    names = dispatch_columns(table, key, rule, where)
-    base = table_sum(table)
-    heads = [(name, crc32(name.encode())) for name in names]
+    columns = dispatch_columns(table, key, rule, where)
+    base_checksum = table_checksum(table)
+    name_checksums = [(name, crc32(name.encode())) for name in columns]
 
-    def dispatch(row: Mapping[str, object], at: CommitTs, count: int) -> int:
+    def dispatch(row: Mapping[str, object], commit_ts: CommitTs, count: int) -> int:
         """Return a row's partition; ``AbsentValueError`` says that it cannot be told."""
-        found = base
-        for name, head in heads:
-            found ^= crc32(value_text(row[name]).encode("utf-8", "replace"), head)
-        return found % count
+        checksum = base_checksum
+        for name, name_checksum in name_checksums:
+            checksum ^= crc32(value_text(row[name]).encode("utf-8", "replace"), name_checksum)
+        return checksum % count
 
     return dispatch
 
 
-def table_sum(table: Table) -> int:
+def table_checksum(table: Table) -> int:
     """Return the checksum of a table's names, with which those of its values are joined.
 
     Args:
@@ -119,16 +119,16 @@ def dispatch_columns(table: Table, key: Sequence[str], rule: PartitionRule, wher
         return ()
     if rule.name == "index-value":
         return _index_columns(table, key, rule.index, where)
-    known = {column.name.lower(): column.name for column in table.columns}
-    missing = [name for name in rule.columns if name.lower() not in known]
+    columns_by_name = {column.name.lower(): column.name for column in table.columns}
+    missing = [name for name in rule.columns if name.lower() not in columns_by_name]
     if missing or not rule.columns:
         raise ConfigError(
             f"the dispatcher 'columns' names {', '.join(missing) or 'no column'}",
             where=f"{where}, table {table.id}",
-            why=f"the table's columns are {', '.join(known.values())}",
+            why=f"the table's columns are {', '.join(columns_by_name.values())}",
             remedy="correct the columns of the dispatcher, or give the table a rule of its own before this one",
         )
-    return tuple(known[name.lower()] for name in rule.columns)
+    return tuple(columns_by_name[name.lower()] for name in rule.columns)
 
 
 def _index_columns(table: Table, key: Sequence[str], index: str, where: str) -> tuple[str, ...]:
@@ -138,12 +138,12 @@ def _index_columns(table: Table, key: Sequence[str], index: str, where: str) -> 
     indexes = {i.name.lower(): i.columns for i in table.unique_keys}
     if table.primary_key:
         indexes["primary"] = table.primary_key
-    found = indexes.get(index.lower())
-    if found is None or any(table.column(name) is None for name in found):
+    columns = indexes.get(index.lower())
+    if columns is None or any(table.column(name) is None for name in columns):
         raise ConfigError(
             f"the dispatcher 'index-value' names the index {index}",
             where=f"{where}, table {table.id}",
             why=f"the table's unique indexes are {', '.join(indexes) or 'none'}",
             remedy="correct the index of the dispatcher, or give the table a rule of its own before this one",
         )
-    return tuple(found)
+    return tuple(columns)

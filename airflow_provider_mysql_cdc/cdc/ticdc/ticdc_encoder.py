@@ -12,14 +12,14 @@ from dataclasses import replace
 from struct import Struct
 from typing import Any
 
-from airflow_provider_mysql_cdc.cdc.avro import avro_binary as binary
+from airflow_provider_mysql_cdc.cdc.avro import avro_binary
+from airflow_provider_mysql_cdc.cdc.avro.avro_payload import Encode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 from airflow_provider_mysql_cdc.cdc.ticdc.commit_ts import CommitTs
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
 
-Encode = Callable[[Any], str]
-Row = Mapping[str, Any]
+RowValues = Mapping[str, Any]
 _FLOAT = Struct("<f")
 NULL, PRESENT = "\x00", "\x02"
 """What stands for NULL, and before another value, where a column may be NULL."""
@@ -44,7 +44,7 @@ def row_options(options: DecoderOptions, modes: TicdcModes) -> DecoderOptions:
     )
 
 
-def columns_encoder(columns: Sequence[Column], modes: TicdcModes) -> Callable[[Row], str]:
+def columns_encoder(columns: Sequence[Column], modes: TicdcModes) -> Callable[[RowValues], str]:
     """Return the function that encodes these columns of a row: generated code, without a call for each column.
 
     The functions of the columns say what the code means; they take over when it fails, so that errors name the column.
@@ -56,44 +56,44 @@ def columns_encoder(columns: Sequence[Column], modes: TicdcModes) -> Callable[[R
     Raises:
         SchemaError: A type is not known.
     """
-    parts = [(column.name, column_encoder(column, modes)) for column in columns]
+    encoders = [(column.name, column_encoder(column, modes)) for column in columns]
     lines, bodies, namespace = list[str](), list[str](), dict(_NAMES)
     for number, column in enumerate(columns):
-        encode, value = _encode_of(column, modes), f"v{number}"
+        encode, value = _value_encoder(column, modes), f"v{number}"
         namespace[f"encode{number}"] = encode
-        body = _FAST.get(encode, f"encode{number}({{0}})").format(value)
+        body = _INLINE_CODE.get(encode, f"encode{number}({{0}})").format(value)
         lines.append(f" {value} = row[{column.name!r}]")
         bodies.append(f"{{(NULL if {value} is None else PRESENT + {body})}}" if column.nullable else f"{{{body}}}")
     source = "\n".join(["def run(row):", *lines, f" return f'{''.join(bodies)}'"])
     exec(compile(source, "<ticdc encoder>", "exec"), namespace)  # names of columns are values in it
-    fast: Callable[[Row], str] = namespace["run"]
+    compiled: Callable[[RowValues], str] = namespace["run"]
 
-    def encode_row(row: Row) -> str:
+    def encode_row(row: RowValues) -> str:
         try:
-            return fast(row)
+            return compiled(row)
         except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            return "".join(part(row[name]) for name, part in parts)
+            return "".join(part(row[name]) for name, part in encoders)
 
     return encode_row
 
 
-def extension_text(operation: str, at: CommitTs) -> str:
+def extension_text(operation: str, ts: CommitTs) -> str:
     """Return the fields behind the columns (AVRO-09 to AVRO-12).
 
     Args:
         operation: ``c`` for an insert or a row of a snapshot, ``u`` for an update.
-        at: The transaction's timestamp.
+        ts: The transaction's timestamp.
     """
-    return binary.text(operation) + stamp_text(at)
+    return avro_binary.text(operation) + commit_ts_text(ts)
 
 
-def stamp_text(at: CommitTs) -> str:
+def commit_ts_text(ts: CommitTs) -> str:
     """Return the last two of these fields.
 
     Args:
-        at: The transaction's timestamp.
+        ts: The transaction's timestamp.
     """
-    return binary.varint(at.value) + binary.varint(at.physical_ms)
+    return avro_binary.varint(ts.value) + avro_binary.varint(ts.physical_ms)
 
 
 def column_encoder(column: Column, modes: TicdcModes) -> Encode:
@@ -106,7 +106,7 @@ def column_encoder(column: Column, modes: TicdcModes) -> Encode:
     Raises:
         SchemaError: The type is not known.
     """
-    encode = _encode_of(column, modes)
+    encode = _value_encoder(column, modes)
     if not column.nullable:
         return _required(column.name, encode)
     return lambda value: NULL if value is None else PRESENT + encode(value)
@@ -121,71 +121,71 @@ def _required(name: str, encode: Encode) -> Encode:
     return required
 
 
-def _encode_of(column: Column, modes: TicdcModes) -> Encode:
-    special = _SPECIAL.get(column.type_name)
-    if special is not None:
-        return special
+def _value_encoder(column: Column, modes: TicdcModes) -> Encode:
+    type_encoder = _BY_MYSQL_TYPE.get(column.type_name)
+    if type_encoder is not None:
+        return type_encoder
     kind = tidb_type(column, modes)
-    if kind.name == "BIGINT UNSIGNED" and kind.avro == "string":
+    if kind.name == "BIGINT UNSIGNED" and kind.avro_type == "string":
         return _unsigned_text
-    return _BY_AVRO[kind.avro]
+    return _BY_AVRO_TYPE[kind.avro_type]
 
 
 def _unsigned_text(value: int) -> str:
     """Return an unsigned 64-bit number, which comes as the signed one of the same bits, as a string."""
-    return binary.text(str(value + (1 << 64) if value < 0 else value))
+    return avro_binary.text(str(value + (1 << 64) if value < 0 else value))
 
 
 def _bit(value: bool | str) -> str:
     """Return a BIT: big-endian without leading zero bytes, one byte at least; it comes little-endian."""
     data = bytes([value]) if isinstance(value, bool) else a2b_base64(value)[::-1]
-    return binary.data(data.lstrip(b"\0") or b"\0")
+    return avro_binary.data(data.lstrip(b"\0") or b"\0")
 
 
 def _single(value: float) -> str:
     """Return a FLOAT as the double of the same value."""
-    return binary.double(_FLOAT.unpack(_FLOAT.pack(float(value)))[0])
+    return avro_binary.double(_FLOAT.unpack(_FLOAT.pack(float(value)))[0])
 
 
 def _vector(value: Sequence[float]) -> str:
     """Return a VECTOR as TiDB prints it: the shortest text of each 32-bit float."""
-    return binary.text("[" + ",".join(f"{number:.9g}" for number in value) + "]")
+    return avro_binary.text("[" + ",".join(f"{number:.9g}" for number in value) + "]")
 
 
-def _whole(value: int) -> str:
-    return binary.varint(value)
+def _integer(value: int) -> str:
+    return avro_binary.varint(value)
 
 
 def _double(value: float) -> str:
-    return binary.double(float(value))
+    return avro_binary.double(float(value))
 
 
 def _bytes(value: str) -> str:
-    return binary.data(a2b_base64(value))
+    return avro_binary.data(a2b_base64(value))
 
 
-_SPECIAL: dict[str, Encode] = {"BIT": _bit, "FLOAT": _single, "VECTOR": _vector}
-_BY_AVRO: dict[str, Encode] = {
-    "int": _whole,
-    "long": _whole,
+_BY_MYSQL_TYPE: dict[str, Encode] = {"BIT": _bit, "FLOAT": _single, "VECTOR": _vector}
+_BY_AVRO_TYPE: dict[str, Encode] = {
+    "int": _integer,
+    "long": _integer,
     "double": _double,
-    "string": binary.text,
+    "string": avro_binary.text,
     "bytes": _bytes,
 }
 # The code of some of them.
-_FAST: Mapping[Encode, str] = {
-    _whole: "(S[{0}] if -8192 <= {0} < 8192 else varint({0}))",
+_INLINE_CODE: Mapping[Encode, str] = {
+    _integer: "(S[{0}] if -8192 <= {0} < 8192 else varint({0}))",
     _double: "double(float({0}))",
     _bytes: "data(a2b_base64({0}))",
-    binary.text: "(V[len({0})] + {0} if {0}.isascii() else text({0}))",
+    avro_binary.text: "(V[len({0})] + {0} if {0}.isascii() else text({0}))",
 }
 _NAMES: Mapping[str, Any] = {
-    "V": binary.VARINTS,
-    "S": binary.SMALL,
-    "varint": binary.varint,
-    "text": binary.text,
-    "double": binary.double,
-    "data": binary.data,
+    "V": avro_binary.VARINTS,
+    "S": avro_binary.SMALL,
+    "varint": avro_binary.varint,
+    "text": avro_binary.text,
+    "double": avro_binary.double,
+    "data": avro_binary.data,
     "a2b_base64": a2b_base64,
     "NULL": NULL,
     "PRESENT": PRESENT,

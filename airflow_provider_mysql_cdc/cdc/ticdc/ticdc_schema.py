@@ -11,7 +11,7 @@ from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 from airflow_provider_mysql_cdc.cdc.ticdc.tidb_types import TicdcModes, tidb_type
 
-EXTENSION = (("_tidb_op", "string"), ("_tidb_commit_ts", "long"), ("_tidb_commit_physical_time", "long"))
+EXTENSION_FIELDS = (("_tidb_op", "string"), ("_tidb_commit_ts", "long"), ("_tidb_commit_physical_time", "long"))
 """Fields behind the columns of a value, with their Avro types (AVRO-09 to AVRO-12)."""
 
 
@@ -43,11 +43,11 @@ def value_schema(table: Table, columns: Sequence[Column], modes: TicdcModes) -> 
     """
     record = _record(table, columns, modes)
     if modes.extension:
-        record["fields"] += [{"name": name, "type": kind} for name, kind in EXTENSION]
+        record["fields"] += [{"name": name, "type": kind} for name, kind in EXTENSION_FIELDS]
     return dumps(record)
 
 
-def field_of(column: Column, modes: TicdcModes) -> dict[str, Any]:
+def column_field(column: Column, modes: TicdcModes) -> dict[str, Any]:
     """Return the field of a column (EX-27 to EX-31).
 
     Args:
@@ -55,15 +55,15 @@ def field_of(column: Column, modes: TicdcModes) -> dict[str, Any]:
         modes: How values are written.
     """
     kind = tidb_type(column, modes)
-    described = {
+    avro_type = {
         "connect.parameters": {"tidb_type": kind.name, **kind.parameters},
         **kind.members,
-        "type": kind.avro,
+        "type": kind.avro_type,
     }
     name = avro_name(column.name)
     if column.nullable:
-        return {"default": None, "name": name, "type": ["null", described]}
-    return {"name": name, "type": described}
+        return {"default": None, "name": name, "type": ["null", avro_type]}
+    return {"name": name, "type": avro_type}
 
 
 def avro_name(name: str) -> str:
@@ -72,32 +72,32 @@ def avro_name(name: str) -> str:
 
 
 def _record(table: Table, columns: Sequence[Column], modes: TicdcModes) -> dict[str, Any]:
-    _require_distinct(table, columns, modes)
+    _require_unique_names(table, columns, modes)
     database = avro_name(table.id.db)
     return {
         "name": avro_name(table.id.table),
         "namespace": f"{avro_name(modes.namespace)}.{database}" if modes.namespace else database,
         "type": "record",
-        "fields": [_located(table, column, modes) for column in columns],
+        "fields": [_located_field(table, column, modes) for column in columns],
     }
 
 
-def _located(table: Table, column: Column, modes: TicdcModes) -> dict[str, Any]:
+def _located_field(table: Table, column: Column, modes: TicdcModes) -> dict[str, Any]:
     try:
-        return field_of(column, modes)
+        return column_field(column, modes)
     except SchemaError as error:
         raise SchemaError(error.what, where=f"table {table.id}", remedy=error.remedy) from None
 
 
-def _require_distinct(table: Table, columns: Sequence[Column], modes: TicdcModes) -> None:
-    found: dict[str, str] = {name: "the extension" for name, _ in EXTENSION} if modes.extension else {}
+def _require_unique_names(table: Table, columns: Sequence[Column], modes: TicdcModes) -> None:
+    owner_by_field: dict[str, str] = {name: "the extension" for name, _ in EXTENSION_FIELDS} if modes.extension else {}
     for column in columns:
         name = avro_name(column.name)
-        if name in found:
+        if name in owner_by_field:
             raise SchemaError(
-                f"columns {found[name]} and {column.name} get the same field name {name}",
+                f"columns {owner_by_field[name]} and {column.name} get the same field name {name}",
                 where=f"table {table.id}",
                 why="Avro names have letters, digits and underscores only; other characters become underscores",
                 remedy="rename one of them, or leave one out (column.exclude.list)",
             )
-        found[name] = column.name
+        owner_by_field[name] = column.name

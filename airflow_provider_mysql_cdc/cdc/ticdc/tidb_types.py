@@ -14,9 +14,9 @@ from typing import Any
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_NO_MEMBERS: Mapping[str, Any] = MappingProxyType({})
 # Precision and scale of a DECIMAL that names none.
-_DECIMAL = 10, 0
+_DEFAULT_DECIMAL = 10, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,21 +42,21 @@ class TidbType:
 
     Args:
         name: ``tidb_type``.
-        avro: Avro type.
+        avro_type: Avro type.
         parameters: What ``connect.parameters`` holds beside ``tidb_type``.
         members: What the type holds beside (the logical type of a decimal).
     """
 
     name: str
-    avro: str
-    parameters: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
-    members: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    avro_type: str
+    parameters: Mapping[str, str] = field(default_factory=lambda: _NO_MEMBERS)
+    members: Mapping[str, Any] = field(default_factory=lambda: _NO_MEMBERS)
 
 
-_Build = Callable[[Column, TicdcModes], TidbType]
+_TypeBuilder = Callable[[Column, TicdcModes], TidbType]
 
 
-def _plain(name: str, avro: str) -> _Build:
+def _fixed_type(name: str, avro: str) -> _TypeBuilder:
     return lambda column, modes: TidbType(name, avro)
 
 
@@ -74,8 +74,8 @@ def _bigint(column: Column, modes: TicdcModes) -> TidbType:
 def _decimal(column: Column, modes: TicdcModes) -> TidbType:
     if modes.decimal == "string":
         return TidbType("DECIMAL", "string")
-    precision = _DECIMAL[0] if column.length is None else column.length
-    scale = _DECIMAL[1] if column.scale is None else column.scale
+    precision = _DEFAULT_DECIMAL[0] if column.length is None else column.length
+    scale = _DEFAULT_DECIMAL[1] if column.scale is None else column.scale
     members = {"logicalType": "decimal", "precision": precision, "scale": scale}
     return TidbType("DECIMAL", "bytes", members=members)
 
@@ -88,24 +88,24 @@ def _bit(column: Column, modes: TicdcModes) -> TidbType:
     return TidbType("BIT", "bytes", {"length": str(column.length or 1)})
 
 
-def _members(column: Column, modes: TicdcModes) -> TidbType:
+def _enum_or_set(column: Column, modes: TicdcModes) -> TidbType:
     allowed = ",".join(member.replace(",", "\\,") for member in column.enum_values)
     return TidbType(column.type_name, "string", {"allowed": allowed})
 
 
-_TYPES: dict[str, _Build] = {
+_TYPES: dict[str, _TypeBuilder] = {
     **dict.fromkeys(("TINYINT", "SMALLINT", "MEDIUMINT", "INT"), _integer),
     "BIGINT": _bigint,
     "DECIMAL": _decimal,
-    "FLOAT": _plain("FLOAT", "double"),
-    "DOUBLE": _plain("DOUBLE", "double"),
+    "FLOAT": _fixed_type("FLOAT", "double"),
+    "DOUBLE": _fixed_type("DOUBLE", "double"),
     "BIT": _bit,
     **dict.fromkeys(CHARACTER_TYPES, _character),
-    **dict.fromkeys(BINARY_TYPES, _plain("BLOB", "bytes")),
-    **{name: _plain(name, "string") for name in ("DATE", "DATETIME", "TIMESTAMP", "TIME", "JSON")},
-    "YEAR": _plain("YEAR", "int"),
-    **dict.fromkeys(("ENUM", "SET"), _members),
-    "VECTOR": _plain("TiDBVECTORFloat32", "string"),
+    **dict.fromkeys(BINARY_TYPES, _fixed_type("BLOB", "bytes")),
+    **{name: _fixed_type(name, "string") for name in ("DATE", "DATETIME", "TIMESTAMP", "TIME", "JSON")},
+    "YEAR": _fixed_type("YEAR", "int"),
+    **dict.fromkeys(("ENUM", "SET"), _enum_or_set),
+    "VECTOR": _fixed_type("TiDBVECTORFloat32", "string"),
 }
 
 

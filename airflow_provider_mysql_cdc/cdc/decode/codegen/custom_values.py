@@ -31,10 +31,10 @@ from typing import Any
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.decode.codegen import temporal_renderers as temporal_code
+from airflow_provider_mysql_cdc.cdc.decode.codegen import temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, Wire
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request, column_answer
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, WireLayout
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest, column_renderer
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCode, TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     base64_text,
@@ -46,7 +46,7 @@ from airflow_provider_mysql_cdc.cdc.model.custom_column import ConverterError, C
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, COLLATED_TYPES, Column
 
 ConvertText = Callable[[str], str]
-_TEMPORAL = ("DATE", "TIME", "DATETIME", "TIMESTAMP")
+_TEMPORAL_TYPES = ("DATE", "TIME", "DATETIME", "TIMESTAMP")
 _BITS = {f"int{bits}": bits for bits in (8, 16, 32, 64)}
 _FLOAT = struct.Struct("<f")
 
@@ -57,7 +57,7 @@ def _boolean(value: object) -> str:
     return "true" if value else "false"
 
 
-def _whole(bits: int) -> Callable[[object], str]:
+def _integer(bits: int) -> Callable[[object], str]:
     limit = 1 << (bits - 1)
 
     def text(value: object) -> str:
@@ -104,9 +104,9 @@ def _binary(value: object) -> str:
     return f'"{base64_text(bytes(value))}"'
 
 
-WRITERS: dict[str, Callable[[object], str]] = {
+JSON_WRITERS: dict[str, Callable[[object], str]] = {
     "boolean": _boolean,
-    **{name: _whole(bits) for name, bits in _BITS.items()},
+    **{name: _integer(bits) for name, bits in _BITS.items()},
     "float": _single,
     "double": _double,
     "string": _text,
@@ -127,25 +127,26 @@ def converted_text(custom: CustomColumn, value: object, *, hidden: bool = False)
         ConverterError: The converter raised, or returned something else than it declared.
     """
     try:
-        made = custom.convert(value)
+        converted = custom.convert(value)
     except Exception as error:
-        said = type(error).__name__ + ("" if hidden else f": {error}")
-        raise ConverterError(custom.column, f"{custom.label} raised {said}") from (None if hidden else error)
-    if made is None:
+        cause = type(error).__name__ + ("" if hidden else f": {error}")
+        raise ConverterError(custom.column, f"{custom.label} raised {cause}") from (None if hidden else error)
+    if converted is None:
         if custom.optional:
             return "null"
         raise ConverterError(custom.column, f"{custom.label} returned None for a column that is NOT NULL")
     try:
-        return WRITERS[custom.type](made)
+        return JSON_WRITERS[custom.type](converted)
     except TypeError as error:
-        what = f"{custom.label} returned {type(made).__name__} where {error} is needed (type {custom.type})"
-        if not hidden and isinstance(made, (int, float)):
-            what += f": {made!r}"
+        what = f"{custom.label} returned {type(converted).__name__} where {error} is needed (type {custom.type})"
+        if not hidden and isinstance(converted, (int, float)):
+            what += f": {converted!r}"
         raise ConverterError(custom.column, what) from None
 
 
-def conversion(column: Column, custom: CustomColumn, *, hidden: bool) -> ConvertText:
-    """Return the function that generated code calls with the plain text of a value (``plain_answer``, ``plain_text``).
+def value_converter(column: Column, custom: CustomColumn, *, hidden: bool) -> ConvertText:
+    """Return the function that generated code calls with the plain text of a value (``plain_renderer``,
+    ``plain_text``).
 
     Args:
         column: The column.
@@ -160,7 +161,7 @@ def conversion(column: Column, custom: CustomColumn, *, hidden: bool) -> Convert
     return run
 
 
-def null_conversion(custom: CustomColumn, null: str, *, hidden: bool) -> tuple[str, Callable[[], str] | None]:
+def null_converter(custom: CustomColumn, null: str, *, hidden: bool) -> tuple[str, Callable[[], str] | None]:
     """Return the JSON text of NULL, and what raises the converter's error in its place, or None.
 
     Args:
@@ -178,7 +179,7 @@ def null_conversion(custom: CustomColumn, null: str, *, hidden: bool) -> tuple[s
 # -- plain text: what the existing renderers give in modes that lose nothing ------------------------------------------
 
 
-def _exact(column: Column, options: DecoderOptions) -> tuple[Column, DecoderOptions]:
+def _lossless(column: Column, options: DecoderOptions) -> tuple[Column, DecoderOptions]:
     plain = replace(column, declared_type=column.type_name)
     if column.type_name == "FLOAT":
         plain = replace(plain, length=None, scale=None)
@@ -195,21 +196,23 @@ def _exact(column: Column, options: DecoderOptions) -> tuple[Column, DecoderOpti
     return plain, modes
 
 
-def plain_answer(column: Column, wire: WireType, options: DecoderOptions) -> tuple[Wire, Render]:
+def plain_renderer(column: Column, wire: WireType, options: DecoderOptions) -> tuple[WireLayout, Render]:
     """Return wire layout and renderer of a column's plain text in row images.
 
     Raises:
         SchemaMismatchError: The binlog's type cannot be that of the column.
     """
-    build = _TEMPORALS.get((column.type_name, wire.code))
+    build = _TEMPORAL_RENDERERS.get((column.type_name, wire.code))
     if build is not None:
         return build(wire)
-    plain, modes = _exact(column, options)
-    digits = wire.a if wire.code == wt.TIMESTAMP2 else 0
+    plain, modes = _lossless(column, options)
+    digits = wire.length if wire.code == wt.TIMESTAMP2 else 0
     zero = "0000-00-00 00:00:00" + ("." + "0" * digits if digits else "")
     if column.type_name == "TIMESTAMP":
         plain = replace(plain, nullable=True)
-    return column_answer(Request(plain, wire, modes, f'"{zero}Z"' if column.type_name == "TIMESTAMP" else "null"))
+    return column_renderer(
+        ColumnRequest(plain, wire, modes, f'"{zero}Z"' if column.type_name == "TIMESTAMP" else "null")
+    )
 
 
 def plain_text(request: TextRequest) -> TextCode:
@@ -218,9 +221,9 @@ def plain_text(request: TextRequest) -> TextCode:
     Raises:
         SchemaError: The column's type is not known.
     """
-    if request.column.type_name in _TEMPORAL:
+    if request.column.type_name in _TEMPORAL_TYPES:
         return TextCode((), "s")
-    plain, modes = _exact(request.column, request.options)
+    plain, modes = _lossless(request.column, request.options)
     return text_code(replace(request, column=plain, options=modes))
 
 
@@ -249,16 +252,16 @@ _FRACTIONS: dict[int, tuple[tuple[str, str], ...]] = {
 }
 
 
-def _date(wire: WireType) -> tuple[Wire, Render]:
+def _date(wire: WireType) -> tuple[WireLayout, Render]:
     def text(low: int, high: int) -> str:
         value = low | high << 16
         return f"{value >> 9:04d}-{value >> 5 & 15:02d}-{value & 31:02d}"
 
-    return Wire((("<", "H"), ("", "B"))), _function("plain_date", text)
+    return WireLayout((("<", "H"), ("", "B"))), _function("plain_date", text)
 
 
-def _datetime(wire: WireType) -> tuple[Wire, Render]:
-    digits = wire.a
+def _datetime(wire: WireType) -> tuple[WireLayout, Render]:
+    digits = wire.length
 
     def text(top: int, low: int, *fraction: int) -> str:
         v = top << 8 | low
@@ -266,45 +269,45 @@ def _datetime(wire: WireType) -> tuple[Wire, Render]:
         clock = f"{v >> 12 & 31:02d}:{v >> 6 & 63:02d}:{v & 63:02d}{_fraction(fraction, digits)}"
         return f"{year:04d}-{month:02d}-{v >> 17 & 31:02d} {clock}"
 
-    parts = _FRACTIONS[temporal_code.fraction_bytes(digits)]
-    return Wire(((">", "I"), ("", "B"), *parts)), _function(f"plain_datetime_{digits}", text)
+    parts = _FRACTIONS[temporal_renderers.fraction_bytes(digits)]
+    return WireLayout(((">", "I"), ("", "B"), *parts)), _function(f"plain_datetime_{digits}", text)
 
 
-def _time(wire: WireType) -> tuple[Wire, Render]:
-    digits = wire.a
-    size = temporal_code.fraction_bytes(digits)
+def _time(wire: WireType) -> tuple[WireLayout, Render]:
+    digits = wire.length
+    size = temporal_renderers.fraction_bytes(digits)
 
     def text(high: int, low: int, *fraction: int) -> str:
         packed = high << 16 | low
         for value, fmt in zip(fraction, _FRACTIONS[size], strict=True):
             packed = packed << (8 if fmt[1] == "B" else 16) | value
         packed -= 0x800000 << 8 * size
-        whole, part = divmod(abs(packed), 1 << 8 * size)
-        clock = f"{whole >> 12 & 0x3FF:02d}:{whole >> 6 & 63:02d}:{whole & 63:02d}"
-        return ("-" if packed < 0 else "") + clock + _fraction((part,), digits)
+        packed_clock, packed_fraction = divmod(abs(packed), 1 << 8 * size)
+        clock = f"{packed_clock >> 12 & 0x3FF:02d}:{packed_clock >> 6 & 63:02d}:{packed_clock & 63:02d}"
+        return ("-" if packed < 0 else "") + clock + _fraction((packed_fraction,), digits)
 
-    return Wire((("", "B"), (">", "H"), *_FRACTIONS[size])), _function(f"plain_time_{digits}", text)
+    return WireLayout((("", "B"), (">", "H"), *_FRACTIONS[size])), _function(f"plain_time_{digits}", text)
 
 
-def _old_datetime(wire: WireType) -> tuple[Wire, Render]:
+def _old_datetime(wire: WireType) -> tuple[WireLayout, Render]:
     def text(value: int) -> str:
         d = f"{value:014d}"
         return f"{d[:4]}-{d[4:6]}-{d[6:8]} {d[8:10]}:{d[10:12]}:{d[12:]}"
 
-    return Wire((("<", "Q"),)), _function("plain_old_datetime", text)
+    return WireLayout((("<", "Q"),)), _function("plain_old_datetime", text)
 
 
-def _old_time(wire: WireType) -> tuple[Wire, Render]:
+def _old_time(wire: WireType) -> tuple[WireLayout, Render]:
     def text(low: int, high: int) -> str:
         value = low + (high << 16)
         clock = abs(value)
         sign = "-" if value < 0 else ""
         return f"{sign}{clock // 10000:02d}:{clock // 100 % 100:02d}:{clock % 100:02d}"
 
-    return Wire((("<", "H"), ("", "b"))), _function("plain_old_time", text)
+    return WireLayout((("<", "H"), ("", "b"))), _function("plain_old_time", text)
 
 
-_TEMPORALS: dict[tuple[str, int], Callable[[WireType], tuple[Wire, Render]]] = {
+_TEMPORAL_RENDERERS: dict[tuple[str, int], Callable[[WireType], tuple[WireLayout, Render]]] = {
     ("DATE", wt.DATE): _date,
     ("DATE", wt.NEWDATE): _date,
     ("TIME", wt.TIME): _old_time,

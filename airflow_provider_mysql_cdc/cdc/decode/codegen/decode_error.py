@@ -14,7 +14,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text
 from airflow_provider_mysql_cdc.cdc.decode.values.temporal import date_text
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
-from airflow_provider_mysql_cdc.cdc.model.custom_column import REMEDY, ConverterError
+from airflow_provider_mysql_cdc.cdc.model.custom_column import CONVERTER_REMEDY, ConverterError
 from airflow_provider_mysql_cdc.cdc.model.table import Column, Table
 
 _REMEDY = (
@@ -23,7 +23,7 @@ _REMEDY = (
 )
 
 
-class Place(NamedTuple):
+class RowPosition(NamedTuple):
     """Say where a decoder was when it failed: at this row or a later one.
 
     Args:
@@ -37,7 +37,7 @@ class Place(NamedTuple):
     images: int
 
 
-class Failure:
+class FailureLocator:
     """Find out which row and column a decoder stopped at, by decoding again column by column.
 
     Args:
@@ -58,62 +58,62 @@ class Failure:
     ) -> None:
         self._table, self._columns, self._keys, self._size, self._images = table, columns, keys, size, images
 
-    def explain(self, error: Exception, data: bytes, place: Place, ctx: EventContext) -> CdcError:
+    def explain(self, error: Exception, data: bytes, position: RowPosition, ctx: EventContext) -> CdcError:
         """Return the error that names place, table, column and row.
 
         Args:
             error: What the generated code raised.
             data: Bytes of the rows.
-            place: The first image to look at.
+            position: The first image to look at.
             ctx: Names the event.
         """
-        pos, row, per_row = place
+        pos, row, per_row = position
         if isinstance(error, CdcError):
             return error
         text = data.decode("latin-1")
-        done = 0
+        decoded_images = 0
         while pos < len(data):
             try:
                 after, _, _ = self._images[data[pos : pos + self._size]](data, text, pos)
-            except Exception as found:
-                error = found
+            except Exception as cause:
+                error = cause
                 break
             if after > len(data):
                 break
-            pos, done = after, done + 1
+            pos, decoded_images = after, decoded_images + 1
         else:
-            return self._error("The rows of an event", error, row + done // per_row, "", ctx)
-        column, key = self._column(data, text, pos)
+            return self._error("The rows of an event", error, row + decoded_images // per_row, "", ctx)
+        column, key = self._failed_column(data, text, pos)
         what = f"A value of column {column}" if column else "A row"
-        return self._error(what, error, row + done // per_row, key, ctx)
+        return self._error(what, error, row + decoded_images // per_row, key, ctx)
 
     def _error(self, what: str, error: Exception, row: int, key: str, ctx: EventContext) -> ValueDecodeError:
-        place = f"{ctx.where}, table {self._table.id}, row {row}"
+        location = f"{ctx.where}, table {self._table.id}, row {row}"
         return ValueDecodeError(
             f"{what} of table {self._table.id} cannot be decoded",
-            where=place + (f", key {key}" if key else ""),
+            where=location + (f", key {key}" if key else ""),
             why=f"{type(error).__name__}: {error}",
-            remedy=REMEDY if isinstance(error, ConverterError) else _REMEDY,
+            remedy=CONVERTER_REMEDY if isinstance(error, ConverterError) else _REMEDY,
         )
 
-    def _column(self, data: bytes, text: str, pos: int) -> tuple[str, str]:
+    def _failed_column(self, data: bytes, text: str, pos: int) -> tuple[str, str]:
         """Return the first column that fails, and the key as far as it was read."""
         nulls = int.from_bytes(data[pos : pos + self._size], "little")
         pos += self._size
-        seen: dict[int, str] = {}
+        key_values: dict[int, str] = {}
         for index, code in enumerate(self._columns):
             if nulls >> index & 1:
                 if code.refuse_null is not None and (code.in_key or (code.in_value and code.constant is None)):
-                    return code.name, self._key(seen)
-                seen[index] = code.null
+                    return code.name, self._key(key_values)
+                key_values[index] = code.null
                 continue
             try:
-                pos, seen[index] = self._read(code, data, text, pos)
+                pos, key_values[index] = self._read(code, data, text, pos)
                 if pos > len(data):
                     raise IndexError("the value ends behind the event")
             except Exception:
-                return code.name, self._key(seen)
-        return "", self._key(seen)
+                return code.name, self._key(key_values)
+        return "", self._key(key_values)
 
     def _read(self, code: ColumnCode, data: bytes, text: str, pos: int) -> tuple[int, str]:
         emitter = Emitter({})
@@ -125,8 +125,8 @@ class Failure:
         result: tuple[int, str] = emitter.namespace["run"](data, text, pos)
         return result
 
-    def _key(self, seen: Mapping[int, str]) -> str:
-        parts = [f"{self._columns[i].name}={seen[i]}" for i in self._keys if i in seen]
+    def _key(self, key_values: Mapping[int, str]) -> str:
+        parts = [f"{self._columns[i].name}={key_values[i]}" for i in self._keys if i in key_values]
         return ", ".join(parts).encode("latin-1", "replace").decode("utf-8", "replace")
 
 
@@ -184,12 +184,12 @@ def _java_date(millis: int) -> str:
 
     What lies before the second day of the epoch is taken for a time of day.
     """
-    days, rest = divmod(millis, 86_400_000)
-    seconds, fraction = divmod(rest, 1000)
+    days, day_millis = divmod(millis, 86_400_000)
+    seconds, fraction = divmod(day_millis, 1000)
     clock = f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}.{fraction:03d}Z"
     if days < 1:
         return clock
-    return f"{date_text(days)}T{clock}" if rest else date_text(days)
+    return f"{date_text(days)}T{clock}" if day_millis else date_text(days)
 
 
 def _is_decimal(column: Column, options: DecoderOptions) -> bool:

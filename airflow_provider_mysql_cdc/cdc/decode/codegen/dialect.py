@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import JSON_OBJECT, ColumnCode, ObjectText
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import JSON_OBJECT, ColumnCode, ObjectDelimiters
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextCode, TextRequest
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 AfterRow = Callable[[EventContext, str], str]
 # Columns, their wire types, modes, texts of defaults for NULL, names of the key columns (lower case)
-Codes = Callable[
+MakeColumnCodes = Callable[
     [tuple[Column, ...], tuple[WireType, ...], DecoderOptions, Mapping[str, str], tuple[str, ...]],
     tuple[ColumnCode, ...],
 ]
@@ -67,11 +67,11 @@ class Dialect:
         key: What stands around a key's columns.
         row: Body of an f-string that holds the number in the name ``row``.
         number: Gives the text of a row's number; None for the number itself.
-        foreign: Whether texts around rows may hold characters that are no bytes.
+        needs_byte_text: Whether texts around rows may hold characters that are no bytes.
         names: What the generated code sees beside.
     """
 
-    codes: Codes
+    codes: MakeColumnCodes
     text: Callable[[int, TextRequest, bool], TextParts]
     constant: Callable[[Column, DecoderOptions, str], str]
     key_members: Callable[[DecoderOptions], str]
@@ -80,18 +80,18 @@ class Dialect:
     after: str = ',"after":'
     null: str = "null"
     source: str = ',"source":'
-    image: ObjectText = JSON_OBJECT
-    key: ObjectText = JSON_OBJECT
+    image: ObjectDelimiters = JSON_OBJECT
+    key: ObjectDelimiters = JSON_OBJECT
     row: str = "{row}"
     number: Callable[[int], str] | None = None
-    foreign: bool = True
+    needs_byte_text: bool = True
     names: Mapping[str, Any] = field(default_factory=lambda: NO_NAMES)
 
     def insert(self) -> str:
         """Return what stands before the only image of an insert."""
         return self.before + self.null + self.after
 
-    def behind(self, op: str) -> str:
+    def before_source(self, op: str) -> str:
         """Return what stands between the last image and the source block.
 
         Args:

@@ -16,7 +16,7 @@ _PREFIX = {1: (("", "B"),), 2: (("<", "H"),), 3: (("<", "H"), ("", "B")), 4: (("
 
 
 @dataclass(frozen=True, slots=True)
-class Wire:
+class WireLayout:
     """Say how a value lies in a row image.
 
     Args:
@@ -33,6 +33,8 @@ class Wire:
 # Gets the emitter and the names that hold the raw parts (for variable data: the name of the data, and of its length);
 # adds statements and returns the value as the body of an f-string in which only plain names are substituted.
 Render = Callable[["Emitter", list[str]], str]
+ColumnRenderer = tuple[WireLayout, Render]
+"""How a column's value lies in a row image, and the code that renders it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ class ColumnCode:
 
     name: str
     label: str
-    wire: Wire
+    wire: WireLayout
     render: Render
     null: str = "null"
     in_value: bool = True
@@ -67,15 +69,15 @@ class ColumnCode:
     refuse_null: Callable[[], str] | None = None
 
 
-class ObjectText(NamedTuple):
+class ObjectDelimiters(NamedTuple):
     """Say what stands before, between and behind the members of an object."""
 
-    head: str
-    comma: str
-    tail: str
+    opening: str
+    separator: str
+    closing: str
 
 
-JSON_OBJECT = ObjectText("{", ",", "}")
+JSON_OBJECT = ObjectDelimiters("{", ",", "}")
 
 
 def literal(text: str) -> str:
@@ -99,12 +101,12 @@ class Emitter:
     def __init__(self, namespace: dict[str, Any], *, keys_first: bool = False) -> None:
         self.namespace = namespace
         self.lines: list[str] = []
-        self.read = 0
-        self._put_off: list[Callable[[], None]] | None = [] if keys_first else None
+        self.key_line_count = 0
+        self._deferred: list[Callable[[], None]] | None = [] if keys_first else None
         self._offset = 0
         self._count = 0
-        self._run: list[tuple[str, str, str]] = []
-        self._later: list[Callable[[], None]] = []
+        self._pending_parts: list[tuple[str, str, str]] = []
+        self._pending_renders: list[Callable[[], None]] = []
 
     def line(self, text: str) -> None:
         """Add a statement (with leading blanks when it is inside another)."""
@@ -120,56 +122,56 @@ class Emitter:
         self._count += 1
         return f"{stem}{self._count}"
 
-    def column(self, code: ColumnCode, done: Callable[[str], None]) -> None:
+    def column(self, code: ColumnCode, on_body: Callable[[str], None]) -> None:
         """Add the reading of one value that is not NULL.
 
         Args:
             code: The column.
-            done: Called with the f-string body of the value, when its parts have been read.
+            on_body: Called with the f-string body of the value, when its parts have been read.
         """
-        wire, wanted = code.wire, (code.in_value and code.constant is None) or code.in_key
+        wire, is_used = code.wire, (code.in_value and code.constant is None) or code.in_key
         if wire.prefix:
-            self._variable(code, wanted, done)
-        elif not wanted:
-            self._run.extend(("", f"{calcsize('<' + fmt)}x", "") for _, fmt in wire.fields)
+            self._variable(code, is_used, on_body)
+        elif not is_used:
+            self._pending_parts.extend(("", f"{calcsize('<' + fmt)}x", "") for _, fmt in wire.fields)
         else:
-            names = [self._part(order, fmt) for order, fmt in wire.fields]
-            self._later.append(lambda: self._render(code, names, done))
+            names = [self._add_part(order, fmt) for order, fmt in wire.fields]
+            self._pending_renders.append(lambda: self._render_or_defer(code, names, on_body))
 
-    def _part(self, order: str, fmt: str) -> str:
+    def _add_part(self, order: str, fmt: str) -> str:
         name = self.name("v")
-        self._run.append((order, fmt, name))
+        self._pending_parts.append((order, fmt, name))
         return name
 
-    def _variable(self, code: ColumnCode, wanted: bool, done: Callable[[str], None]) -> None:
-        names = [self._part(order, fmt) for order, fmt in _PREFIX[code.wire.prefix]]
+    def _variable(self, code: ColumnCode, is_used: bool, on_body: Callable[[str], None]) -> None:
+        names = [self._add_part(order, fmt) for order, fmt in _PREFIX[code.wire.prefix]]
         self.flush()
         length = names[0]
         if len(names) == 2:
             self.line(f"{length} |= {names[1]} << 16")
-        if not wanted:
-            self.line(f"p += {self._take()}{length}")
+        if not is_used:
+            self.line(f"p += {self._take_offset()}{length}")
             return
         data = self.name("s")
         self.line(f"q = p + {self._offset}")
-        self._take()
+        self._take_offset()
         self.line(f"p = q + {length}")
         self.line(f"{data} = {'b' if code.wire.as_bytes else 't'}[q:p]")
-        self._render(code, [data, length], done)
+        self._render_or_defer(code, [data, length], on_body)
 
-    def _render(self, code: ColumnCode, names: list[str], done: Callable[[str], None]) -> None:
-        if self._put_off is None or code.in_key:
-            done(self._rendered(code, names))
+    def _render_or_defer(self, code: ColumnCode, names: list[str], on_body: Callable[[str], None]) -> None:
+        if self._deferred is None or code.in_key:
+            on_body(self._rendered_body(code, names))
         else:
-            self._put_off.append(lambda: done(self._rendered(code, names)))
+            self._deferred.append(lambda: on_body(self._rendered_body(code, names)))
 
-    def take_up(self) -> None:
+    def render_deferred(self) -> None:
         """Render what was put off."""
-        self.read = len(self.lines)
-        for render in self._put_off or ():
+        self.key_line_count = len(self.lines)
+        for render in self._deferred or ():
             render()
 
-    def _rendered(self, code: ColumnCode, names: list[str]) -> str:
+    def _rendered_body(self, code: ColumnCode, names: list[str]) -> str:
         body = code.render(self, names)
         if code.convert is None:
             return body
@@ -183,7 +185,7 @@ class Emitter:
             return None
         return f"{self.bind(f'refuse_{code.name.encode().hex()}', code.refuse_null)}()"
 
-    def _take(self) -> str:
+    def _take_offset(self) -> str:
         offset, self._offset = self._offset, 0
         return f"{offset} + " if offset else ""
 
@@ -191,19 +193,19 @@ class Emitter:
         """Read what is pending, then render it."""
         group: list[tuple[str, str]] = []
         order = ""
-        for part_order, fmt, name in self._run:
+        for part_order, fmt, name in self._pending_parts:
             if order and part_order and part_order != order:
-                self._read(order, group)
+                self._read_group(order, group)
                 group, order = [], ""
             order = order or part_order
             group.append((fmt, name))
-        self._read(order, group)
-        self._run.clear()
-        for render in self._later:
+        self._read_group(order, group)
+        self._pending_parts.clear()
+        for render in self._pending_renders:
             render()
-        self._later.clear()
+        self._pending_renders.clear()
 
-    def _read(self, order: str, group: list[tuple[str, str]]) -> None:
+    def _read_group(self, order: str, group: list[tuple[str, str]]) -> None:
         if not group:
             return
         names = [name for _, name in group if name]
@@ -237,28 +239,38 @@ def image_bodies(
         nulls: NULL columns, column 0 in bit 0; None makes code for every combination, which looks at the name
             ``nulls`` column by column.
     """
-    bodies = _any_nulls(emitter, columns) if nulls is None else _known_nulls(emitter, columns, nulls)
-    emitter.take_up()
-    shown = {i: _shown(emitter, i, code, bodies[i], nulls) for i, code in enumerate(columns) if code.in_value}
-    return bodies, shown
+    bodies = _bodies_of_any_bitmap(emitter, columns) if nulls is None else _bodies_of_bitmap(emitter, columns, nulls)
+    emitter.render_deferred()
+    value_bodies = {
+        i: _value_body(emitter, i, code, bodies[i], nulls) for i, code in enumerate(columns) if code.in_value
+    }
+    return bodies, value_bodies
 
 
 def object_body(
-    columns: tuple[ColumnCode, ...], bodies: dict[int, str], around: ObjectText = JSON_OBJECT, more: str = ""
+    columns: tuple[ColumnCode, ...],
+    bodies: dict[int, str],
+    delimiters: ObjectDelimiters = JSON_OBJECT,
+    extra_members: str = "",
 ) -> str:
     """Return the f-string body of an object.
 
     Args:
         columns: The table's columns.
         bodies: F-string bodies of its members, by column.
-        around: What stands around them.
-        more: Members behind them.
+        delimiters: What stands around them.
+        extra_members: Members behind them.
     """
-    head, comma, tail = map(literal, around)
-    return head + comma.join(literal(columns[i].label) + body for i, body in bodies.items()) + literal(more) + tail
+    opening, separator, closing = map(literal, delimiters)
+    return (
+        opening
+        + separator.join(literal(columns[i].label) + body for i, body in bodies.items())
+        + literal(extra_members)
+        + closing
+    )
 
 
-def _shown(emitter: Emitter, index: int, code: ColumnCode, body: str, nulls: int | None) -> str:
+def _value_body(emitter: Emitter, index: int, code: ColumnCode, body: str, nulls: int | None) -> str:
     """Return the f-string body of a column in the value: constant, changed, or as it is."""
     if code.constant is not None:
         return literal(code.constant)
@@ -273,7 +285,7 @@ def _shown(emitter: Emitter, index: int, code: ColumnCode, body: str, nulls: int
     return f"{{c{index}}}"
 
 
-def _known_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int) -> dict[int, str]:
+def _bodies_of_bitmap(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int) -> dict[int, str]:
     bodies: dict[int, str] = {}
     for index, code in enumerate(columns):
         if nulls >> index & 1:
@@ -287,18 +299,18 @@ def _known_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...], nulls: int) 
     return bodies
 
 
-def _any_nulls(emitter: Emitter, columns: tuple[ColumnCode, ...]) -> dict[int, str]:
+def _bodies_of_any_bitmap(emitter: Emitter, columns: tuple[ColumnCode, ...]) -> dict[int, str]:
     bodies: dict[int, str] = {}
     for index, code in enumerate(columns):
-        inner = Emitter(emitter.namespace)
-        found: list[str] = []
-        inner.column(code, found.append)
-        inner.finish()
+        inner_emitter = Emitter(emitter.namespace)
+        inner_bodies: list[str] = []
+        inner_emitter.column(code, inner_bodies.append)
+        inner_emitter.finish()
         null = emitter.null(code) or f"f'{literal(code.null)}'"
         emitter.line(f"if nulls & {1 << index}: w{index} = {null}")
         emitter.line("else:")
-        for line in inner.lines:
+        for line in inner_emitter.lines:
             emitter.line(" " + line)
-        emitter.line(f" w{index} = f'{found[0] if found else ''}'")
+        emitter.line(f" w{index} = f'{inner_bodies[0] if inner_bodies else ''}'")
         bodies[index] = f"{{w{index}}}"
     return bodies

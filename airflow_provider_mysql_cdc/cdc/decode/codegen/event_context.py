@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 
-class HiddenRow(int):
+class UnnumberedRow(int):
     """Count rows for a contract whose source block does not number them: an int whose text is empty."""
 
     __slots__ = ()
 
-    def __add__(self, rows: int) -> HiddenRow:
-        return HiddenRow(int(self) + rows)
+    def __add__(self, rows: int) -> UnnumberedRow:
+        return UnnumberedRow(int(self) + rows)
 
     def __format__(self, spec: str) -> str:
         return ""
@@ -27,7 +27,7 @@ class EventContext:
         src_head: The source block from its ``{`` up to and including ``"row":``.
         src_tail: The source block after the row number, with its closing ``}``; without ``row`` only that.
         tail: What follows the op, for example ``,"ts_ms":1,"ts_us":1000,"ts_ns":1000000}``, with the closing ``}``.
-        first_row: Number of the event's first row in the source block, a ``HiddenRow`` where that has no ``row``.
+        first_row: Number of the event's first row in the source block, a ``UnnumberedRow`` where that has no ``row``.
         transaction: JSON text of the transaction block.
         where: Place of the event for error texts, ``binlog.000003:4711``.
 
@@ -60,8 +60,8 @@ class EventContext:
         """Return a context of the same event whose texts are JSON."""
         if self.plain is None:
             return self
-        found = EventContext(first_row=self.first_row, transaction=self.transaction)
-        fill, *given = self.plain
-        fill(found, *given)
-        found.where = self.where
-        return found
+        context = EventContext(first_row=self.first_row, transaction=self.transaction)
+        fill, *arguments = self.plain
+        fill(context, *arguments)
+        context.where = self.where
+        return context

@@ -6,17 +6,17 @@ from collections.abc import Callable, Mapping
 
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.custom_values import (
-    conversion,
-    null_conversion,
-    plain_answer,
+    null_converter,
+    plain_renderer,
     plain_text,
+    value_converter,
 )
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Dialect, TextParts
 from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.decode.codegen.mask_functions import change_text, constant_text
-from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import Request, column_answer
+from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import ColumnRequest, column_renderer
 from airflow_provider_mysql_cdc.cdc.decode.codegen.text_renderers import TextRequest, text_code
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_text, to_byte_text
 from airflow_provider_mysql_cdc.cdc.model.avro_names import field_name
@@ -71,12 +71,12 @@ def column_codes(
         change = options.treatment(column).change
         custom, convert, refuse_null = options.custom(column), None, None
         if custom is None:
-            layout, render = column_answer(Request(column, wire, options, null))
+            layout, render = column_renderer(ColumnRequest(column, wire, options, null))
         else:
-            layout, render = plain_answer(column, wire, options)
-            convert = conversion(column, custom, hidden=change is not None)
+            layout, render = plain_renderer(column, wire, options)
+            convert = value_converter(column, custom, hidden=change is not None)
             if column.nullable:
-                null, refuse_null = null_conversion(custom, null, hidden=change is not None)
+                null, refuse_null = null_converter(custom, null, hidden=change is not None)
         codes.append(
             ColumnCode(
                 name=column.name,
@@ -118,9 +118,9 @@ def text_parts(index: int, request: TextRequest, in_key: bool) -> TextParts:
     result, null = code.result, repr(request.null)
     if custom is not None:
         hidden = options.treatment(column).change is not None
-        result = f"{request.bind(f'convert_{index}', conversion(column, custom, hidden=hidden))}({result})"
+        result = f"{request.bind(f'convert_{index}', value_converter(column, custom, hidden=hidden))}({result})"
         if column.nullable:
-            text, refuse = null_conversion(custom, request.null, hidden=hidden)
+            text, refuse = null_converter(custom, request.null, hidden=hidden)
             null = repr(text) if refuse is None else f"{request.bind(f'refuse_{index}', refuse)}()"
     changed = None if change is None else request.bind(f"change_{index}", change)
     return TextParts(code, result, null, changed, change_null=custom is not None)

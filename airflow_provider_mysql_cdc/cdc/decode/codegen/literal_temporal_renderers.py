@@ -10,14 +10,13 @@ from dataclasses import replace
 from functools import cache
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, Wire
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     FRACTION_FIELDS,
-    Answer,
-    Temporal,
+    TemporalRequest,
     fraction_bytes,
-    joined,
-    time2,
+    join_fraction,
+    time2_renderer,
 )
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
 
@@ -50,7 +49,7 @@ _EPOCH_HOURS: temporal.Memo[str] = temporal.Memo(lambda hour: f"{temporal.date_t
 
 def _fraction(emitter: Emitter, digits: int, names: list[str]) -> tuple[str, str]:
     """Return the name of the stored fraction, or ``"0"``, and the f-string body of ``.ffffff``."""
-    name = joined(emitter, names)
+    name = join_fraction(emitter, names)
     if not digits:
         return name, ""
     if fraction_bytes(digits) < 3:
@@ -58,16 +57,16 @@ def _fraction(emitter: Emitter, digits: int, names: list[str]) -> tuple[str, str
     return name, f".{{{name}:06d}}" if digits == 6 else f".{{{name} // 10:05d}}"
 
 
-def _date(request: Temporal) -> Answer:
+def _date(request: TemporalRequest) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         emitter.line(f"{names[0]} = {emitter.bind('LITERAL_DATES', _DATES)}[{names[0]} | {names[1]} << 16]")
         return f"{{{names[0]}}}"
 
-    return Wire((("<", "H"), ("", "B"))), render
+    return WireLayout((("<", "H"), ("", "B"))), render
 
 
-def _datetime(request: Temporal) -> Answer:
-    digits = request.wire.a
+def _datetime(request: TemporalRequest) -> ColumnRenderer:
+    digits = request.wire.length
 
     def render(emitter: Emitter, names: list[str]) -> str:
         top, low = names[:2]
@@ -77,12 +76,12 @@ def _datetime(request: Temporal) -> Answer:
         emitter.line(f"{top} = f'\"{{{hours}[{top} >> 4]}}{{{seconds}[({top} & 15) << 8 | {low}]}}{tail}\"'")
         return f"{{{top}}}"
 
-    return Wire(((">", "I"), ("", "B"), *FRACTION_FIELDS[fraction_bytes(digits)])), render
+    return WireLayout(((">", "I"), ("", "B"), *FRACTION_FIELDS[fraction_bytes(digits)])), render
 
 
-def _timestamp(request: Temporal) -> Answer:
+def _timestamp(request: TemporalRequest) -> ColumnRenderer:
     """Print a TIMESTAMP2 in UTC; second 0 without a fraction is the zero date."""
-    digits = request.wire.a
+    digits = request.wire.length
 
     def render(emitter: Emitter, names: list[str]) -> str:
         hours = emitter.bind("LITERAL_EPOCH_HOURS", _EPOCH_HOURS)
@@ -94,40 +93,40 @@ def _timestamp(request: Temporal) -> Answer:
         emitter.line(f"else: {value} = f'\"{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}{tail}\"'")
         return f"{{{value}}}"
 
-    return Wire(((">", "I"), *FRACTION_FIELDS[fraction_bytes(digits)])), render
+    return WireLayout(((">", "I"), *FRACTION_FIELDS[fraction_bytes(digits)])), render
 
 
-def _old_timestamp(request: Temporal) -> Answer:
-    _, render = _timestamp(replace(request, wire=request.wire._replace(a=0)))
-    return Wire((("<", "I"),)), render
+def _old_timestamp(request: TemporalRequest) -> ColumnRenderer:
+    _, render = _timestamp(replace(request, wire=request.wire._replace(length=0)))
+    return WireLayout((("<", "I"),)), render
 
 
 @cache
 def _times(digits: int) -> temporal.Memo[str]:
     """Return the table from a packed TIME2 to ``"[-]hh:mm:ss[.f]"``."""
     size = fraction_bytes(digits)
-    return temporal.Memo(lambda packed: time_of_micros(temporal.time_units(packed, size, 1_000_000), digits))
+    return temporal.Memo(lambda packed: time_text(temporal.time_units(packed, size, 1_000_000), digits))
 
 
-def _time(request: Temporal) -> Answer:
-    digits = request.wire.a
+def _time(request: TemporalRequest) -> ColumnRenderer:
+    digits = request.wire.length
 
     def value(emitter: Emitter, name: str, packed: str) -> str:
         emitter.line(f"{name} = {emitter.bind(f'LITERAL_TIMES_{digits}', _times(digits))}[{packed}]")
         return f"{{{name}}}"
 
-    return time2(digits, value)
+    return time2_renderer(digits, value)
 
 
-def time_of_micros(micros: int, digits: int) -> str:
+def time_text(micros: int, digits: int) -> str:
     """Return microseconds as ``"[-]hh:mm:ss[.f]"``.
 
     Args:
         micros: Microseconds since midnight, below zero too.
         digits: Fraction digits of the column.
     """
-    seconds, rest = divmod(abs(micros), 1_000_000)
-    fraction = f".{rest:06d}"[: digits + 1] if digits else ""
+    seconds, fraction_micros = divmod(abs(micros), 1_000_000)
+    fraction = f".{fraction_micros:06d}"[: digits + 1] if digits else ""
     clock = _clock(seconds // 3600, seconds // 60 % 60, seconds % 60)
     return f'"{"-" if micros < 0 else ""}{clock}{fraction}"'
 
@@ -140,7 +139,7 @@ def _old_datetime(value: int) -> str:
 
 
 def _old_time(low: int, high: int) -> str:
-    return time_of_micros(temporal.old_time(low + (high << 16)) * 1_000_000, 0)
+    return time_text(temporal.old_time(low + (high << 16)) * 1_000_000, 0)
 
 
 def _call(hint: str, function: Callable[..., str]) -> Render:
@@ -151,15 +150,17 @@ def _call(hint: str, function: Callable[..., str]) -> Render:
     return render
 
 
-def _answer(hint: str, function: Callable[..., str], *fields: tuple[str, str]) -> Callable[[Temporal], Answer]:
-    return lambda request: (Wire(fields), _call(hint, function))
+def _renderer(
+    hint: str, function: Callable[..., str], *fields: tuple[str, str]
+) -> Callable[[TemporalRequest], ColumnRenderer]:
+    return lambda request: (WireLayout(fields), _call(hint, function))
 
 
-RENDERERS: dict[tuple[str, int], Callable[[Temporal], Answer]] = {
+RENDERERS: dict[tuple[str, int], Callable[[TemporalRequest], ColumnRenderer]] = {
     ("DATE", wt.DATE): _date,
     ("DATE", wt.NEWDATE): _date,
-    ("TIME", wt.TIME): _answer("old_time_literal", _old_time, ("<", "H"), ("", "b")),
-    ("DATETIME", wt.DATETIME): _answer("old_datetime_literal", _old_datetime, ("<", "Q")),
+    ("TIME", wt.TIME): _renderer("old_time_literal", _old_time, ("<", "H"), ("", "b")),
+    ("DATETIME", wt.DATETIME): _renderer("old_datetime_literal", _old_datetime, ("<", "Q")),
     ("TIMESTAMP", wt.TIMESTAMP): _old_timestamp,
     ("TIME", wt.TIME2): _time,
     ("DATETIME", wt.DATETIME2): _datetime,

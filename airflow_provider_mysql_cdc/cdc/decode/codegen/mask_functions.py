@@ -11,7 +11,7 @@ from base64 import b64decode
 from collections.abc import Callable
 
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text, quote_byte_text
-from airflow_provider_mysql_cdc.cdc.model.column_rule import Change, ValueChange
+from airflow_provider_mysql_cdc.cdc.model.column_rule import ValueChange, ValueChangeKind
 
 ChangeText = Callable[[str], str]
 
@@ -31,7 +31,7 @@ def java_serialized(text: str) -> bytes:
     return _JAVA_STREAM + _JAVA_STRING + len(body).to_bytes(2, "big") + body
 
 
-def cut(text: str, length: int) -> str:
+def truncate(text: str, length: int) -> str:
     """Return the first ``length`` UTF-16 units, as Java counts; half a character at the end is left out."""
     if len(text) * 2 <= length:
         return text
@@ -44,19 +44,19 @@ def _text_of(value: str) -> str:
     return text
 
 
-def _cut_text(change: ValueChange) -> ChangeText:
+def _truncate_text(change: ValueChange) -> ChangeText:
     length = change.length or 0
 
     def run(value: str) -> str:
         # A JSON text is never shorter than the value in UTF-16 units.
         if len(value) <= length + 2 or value == "null":
             return value
-        return quote_byte_text(cut(_text_of(value), length))
+        return quote_byte_text(truncate(_text_of(value), length))
 
     return run
 
 
-def _cut_bytes(change: ValueChange) -> ChangeText:
+def _truncate_bytes(change: ValueChange) -> ChangeText:
     length = change.length or 0
 
     def run(value: str) -> str:
@@ -67,7 +67,7 @@ def _cut_bytes(change: ValueChange) -> ChangeText:
 
 def _hash(change: ValueChange) -> ChangeText:
     algorithm, salt, length = change.algorithm, change.salt.reveal().encode(), change.length
-    encode: Callable[[str], bytes] = java_serialized if change.kind is Change.HASH else _utf8
+    encode: Callable[[str], bytes] = java_serialized if change.kind is ValueChangeKind.HASH else _utf8
 
     def run(value: str) -> str:
         if value == "null":
@@ -81,19 +81,19 @@ def _utf8(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-_MAKERS: dict[Change, Callable[[ValueChange], ChangeText]] = {
-    Change.CUT_TEXT: _cut_text,
-    Change.CUT_BYTES: _cut_bytes,
-    Change.HASH: _hash,
-    Change.HASH_V2: _hash,
+_BUILDERS: dict[ValueChangeKind, Callable[[ValueChange], ChangeText]] = {
+    ValueChangeKind.TRUNCATE_TEXT: _truncate_text,
+    ValueChangeKind.TRUNCATE_BYTES: _truncate_bytes,
+    ValueChangeKind.HASH: _hash,
+    ValueChangeKind.HASH_V2: _hash,
 }
 
 
 def change_text(change: ValueChange | None) -> ChangeText | None:
     """Return the function for a change, or None when there is nothing to compute."""
-    return None if change is None or change.kind is Change.CONSTANT else _MAKERS[change.kind](change)
+    return None if change is None or change.kind is ValueChangeKind.CONSTANT else _BUILDERS[change.kind](change)
 
 
 def constant_text(change: ValueChange | None) -> str | None:
     """Return the JSON text that stands in place of every value, or None."""
-    return quote_byte_text(change.text) if change is not None and change.kind is Change.CONSTANT else None
+    return quote_byte_text(change.text) if change is not None and change.kind is ValueChangeKind.CONSTANT else None

@@ -11,7 +11,7 @@ from typing import Any
 # What a malformed row, or one that contradicts the schema, raises in generated code.
 ROW_ERRORS = (ValueError, LookupError, TypeError, ArithmeticError, RecursionError, struct.error)
 # So many combinations of NULLs get code of their own; the function for all others is about a fifth slower.
-VARIANTS = 64
+MAX_BITMAPS = 64
 
 
 @lru_cache(maxsize=512)
@@ -20,16 +20,16 @@ def compiled(source: str) -> CodeType:
     return compile(source, "<decoder>", "exec")
 
 
-def function_of(code: CodeType, namespace: dict[str, Any]) -> Any:
+def run_function(code: CodeType, namespace: dict[str, Any]) -> Any:
     """Return the function ``run`` that some code defines.
 
     Args:
         code: From ``compiled``.
         namespace: Names that the function sees; tables of one shape share it, also in several threads at once.
     """
-    made: dict[str, Any] = {}
-    exec(code, namespace, made)  # generated here from the table
-    return made["run"]
+    defined: dict[str, Any] = {}
+    exec(code, namespace, defined)  # generated here from the table
+    return defined["run"]
 
 
 def run_code(code: CodeType) -> CodeType:
@@ -48,11 +48,11 @@ def run_source(lines: list[str], namespace: dict[str, Any]) -> Any:
         lines: Python source, generated from the table.
         namespace: Names it sees.
     """
-    return function_of(compiled("\n".join(lines)), namespace)
+    return run_function(compiled("\n".join(lines)), namespace)
 
 
-class Variants(dict[bytes, Any]):
-    """Make the function of a bitmap when it is first seen; beyond ``VARIANTS`` one function serves all bitmaps.
+class NullBitmapFunctions(dict[bytes, Any]):
+    """Make the function of a bitmap when it is first seen; beyond ``MAX_BITMAPS`` one function serves all bitmaps.
 
     Args:
         make: Makes the function of one bitmap, or with None that of any bitmap.
@@ -64,9 +64,9 @@ class Variants(dict[bytes, Any]):
         self._general: Any = None
 
     def __missing__(self, bitmap: bytes) -> Any:
-        if len(self) < VARIANTS:
-            made = self[bitmap] = self._make(bitmap)
-            return made
+        if len(self) < MAX_BITMAPS:
+            function = self[bitmap] = self._make(bitmap)
+            return function
         if self._general is None:
             self._general = self._make(None)
         return self._general

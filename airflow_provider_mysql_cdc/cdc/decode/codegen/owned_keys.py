@@ -11,14 +11,14 @@ class OwnedKeys:
     """Tell by its key whether a row is wanted, so that the others need not be decoded.
 
     Args:
-        partitions: The topic's partition count.
-        mine: Those of this writer.
-        partition: Returns the partition of a record's key among so many.
+        partition_count: The topic's partition count.
+        own_partitions: Those of this writer.
+        partitioner: Returns the partition of a record's key among so many.
     """
 
-    partitions: int
-    mine: frozenset[int]
-    partition: Callable[[bytes | None, int], int]
+    partition_count: int
+    own_partitions: frozenset[int]
+    partitioner: Callable[[bytes | None, int], int]
 
     def owns(self, key: bytes | None) -> bool:
         """Return whether the record with this key is this writer's.
@@ -26,4 +26,4 @@ class OwnedKeys:
         Args:
             key: The key as the record has it, or None.
         """
-        return self.partition(key, self.partitions) in self.mine
+        return self.partitioner(key, self.partition_count) in self.own_partitions

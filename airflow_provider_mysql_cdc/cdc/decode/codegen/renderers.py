@@ -15,10 +15,9 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
-from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers as literal_times
-from airflow_provider_mysql_cdc.cdc.decode.codegen import temporal_renderers as temporal_code
+from airflow_provider_mysql_cdc.cdc.decode.codegen import literal_temporal_renderers, temporal_renderers
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, Wire
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import json_byte_text
 from airflow_provider_mysql_cdc.cdc.decode.values.charsets import charset
@@ -33,7 +32,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import (
     narrowed_float,
     quote_byte_text,
 )
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_text, decimal_words
+from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_double, decimal_groups, decimal_text
 from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, CHARACTER_TYPES, Column
 
@@ -41,7 +40,7 @@ _FLOAT_TEXTS = FloatTexts()
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ColumnRequest:
     """Ask for the code of one column.
 
     Args:
@@ -61,14 +60,11 @@ class Request:
         return f"{hint}_{self.column.position}"
 
 
-Answer = tuple[Wire, Render]
-
-
 def _plain(emitter: Emitter, names: list[str]) -> str:
     return f"{{{names[0]}}}"
 
 
-def _tinyint(request: Request) -> Answer:
+def _tinyint(request: ColumnRequest) -> ColumnRenderer:
     layout, render = _integer("b", request)
     test = request.options.boolean_test(request.column)
     return layout, render if test is None else _boolean(test)
@@ -82,27 +78,27 @@ def _boolean(test: str) -> Render:
     return render
 
 
-def _integer(fmt: str, request: Request) -> Answer:
-    return Wire((("<" if fmt not in "bB" else "", fmt.upper() if request.column.unsigned else fmt),)), _plain
+def _integer(fmt: str, request: ColumnRequest) -> ColumnRenderer:
+    return WireLayout((("<" if fmt not in "bB" else "", fmt.upper() if request.column.unsigned else fmt),)), _plain
 
 
-def _mediumint(request: Request) -> Answer:
+def _mediumint(request: ColumnRequest) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         emitter.line(f"{names[0]} += {names[1]} << 16")
         return f"{{{names[0]}}}"
 
-    return Wire((("<", "H"), ("", "B" if request.column.unsigned else "b"))), render
+    return WireLayout((("<", "H"), ("", "B" if request.column.unsigned else "b"))), render
 
 
-def _bigint(request: Request) -> Answer:
+def _bigint(request: ColumnRequest) -> ColumnRenderer:
     if not request.column.unsigned or request.options.bigint_unsigned_mode == "long":
         # Above 2**63-1 the number wraps, as Debezium's does (TYPE-58).
-        return Wire((("<", "q"),)), _plain
+        return WireLayout((("<", "q"),)), _plain
 
     def render(emitter: Emitter, names: list[str]) -> str:
         return _base64_of_int(emitter, names[0])
 
-    return Wire((("<", "Q"),)), render
+    return WireLayout((("<", "Q"),)), render
 
 
 def _base64_of_int(emitter: Emitter, name: str) -> str:
@@ -114,40 +110,40 @@ def _base64_of_int(emitter: Emitter, name: str) -> str:
     return f'"{{{name}}}"'
 
 
-def _decimal(request: Request) -> Answer:
-    return decimal_answer(request, _DECIMAL_MODES[request.options.decimal_mode])
+def _decimal(request: ColumnRequest) -> ColumnRenderer:
+    return decimal_renderer(request, _DECIMAL_MODES[request.options.decimal_mode])
 
 
-def decimal_answer(request: Request, finish: Callable[[Emitter, str, int], str]) -> Answer:
+def decimal_renderer(request: ColumnRequest, finish: Callable[[Emitter, str, int], str]) -> ColumnRenderer:
     """Return wire layout and renderer of a DECIMAL.
 
     Args:
         request: The column.
         finish: Gets the emitter, the name of the unscaled number and the scale; returns the value's f-string body.
     """
-    words = decimal_words(request.wire.a, request.wire.b)
-    scale = request.wire.b
+    groups = decimal_groups(request.wire.length, request.wire.scale)
+    scale = request.wire.scale
     formats = {1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H")), 4: ((">", "I"),)}
 
     def render(emitter: Emitter, names: list[str]) -> str:
-        parts, rest = [], iter(names)
-        for _, size in words:
-            name = next(rest)
+        parts, remaining = [], iter(names)
+        for _, size in groups:
+            name = next(remaining)
             if size == 3:
-                emitter.line(f"{name} = {name} << 16 | {next(rest)}")
+                emitter.line(f"{name} = {name} << 16 | {next(remaining)}")
             parts.append(name)
-        emitter.line(f"{names[0]} = {_unscaled(words, parts)}")
+        emitter.line(f"{names[0]} = {_unscaled(groups, parts)}")
         return finish(emitter, names[0], scale)
 
-    return Wire(tuple(f for _, size in words for f in formats[size])), render
+    return WireLayout(tuple(f for _, size in groups for f in formats[size])), render
 
 
-def _unscaled(words: list[tuple[int, int]], parts: list[str]) -> str:
+def _unscaled(groups: list[tuple[int, int]], parts: list[str]) -> str:
     """Return the expression of the unscaled number: the top bit is inverted; of negative numbers all bits are."""
-    top = 1 << (8 * words[0][1] - 1)
+    top = 1 << (8 * groups[0][1] - 1)
     positive, negative, power = [], [], 0
-    for index in range(len(words) - 1, -1, -1):
-        digits, size = words[index]
+    for index in range(len(groups) - 1, -1, -1):
+        digits, size = groups[index]
         flip = top - 1 if index == 0 else (1 << 8 * size) - 1
         scale = f" * {10**power}" if power else ""
         positive.append((f"({parts[0]} - {top})" if index == 0 else parts[index]) + scale)
@@ -179,7 +175,7 @@ _DECIMAL_MODES: dict[str, Callable[[Emitter, str, int], str]] = {
 }
 
 
-def _float(request: Request) -> Answer:
+def _float(request: ColumnRequest) -> ColumnRenderer:
     if not request.options.single_float(request.column):
         return _double_as("f")
 
@@ -187,20 +183,20 @@ def _float(request: Request) -> Answer:
         emitter.line(f"{names[0]} = {emitter.bind('FLOATS', _FLOAT_TEXTS)}[{names[0]}]")
         return f"{{{names[0]}}}"
 
-    return Wire((("<", "I"),)), render
+    return WireLayout((("<", "I"),)), render
 
 
-def _double_as(fmt: str) -> Answer:
+def _double_as(fmt: str) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         name = names[0]
         java, text = emitter.bind("java_double", java_double), emitter.bind("repr", repr)
         emitter.line(f"{name} = {text}({name}) if 0.001 <= {name} < 10000000.0 else {java}({name})")
         return f"{{{name}}}"
 
-    return Wire((("<", fmt),)), render
+    return WireLayout((("<", fmt),)), render
 
 
-def _double(request: Request) -> Answer:
+def _double(request: ColumnRequest) -> ColumnRenderer:
     if not request.options.single_float(request.column):
         return _double_as("d")
 
@@ -208,28 +204,28 @@ def _double(request: Request) -> Answer:
         emitter.line(f"{names[0]} = {emitter.bind('narrowed', narrowed_float)}({names[0]})")
         return f"{{{names[0]}}}"
 
-    return Wire((("<", "d"),)), render
+    return WireLayout((("<", "d"),)), render
 
 
-def _bit(request: Request) -> Answer:
-    bits = request.wire.a
+def _bit(request: ColumnRequest) -> ColumnRenderer:
+    bits = request.wire.length
     if bits == 1:
 
         def boolean(emitter: Emitter, names: list[str]) -> str:
             emitter.line(f"{names[0]} = {emitter.bind('BOOLEANS', ('false', 'true'))}[{names[0]}]")
             return f"{{{names[0]}}}"
 
-        return Wire((("", "B"),)), boolean
+        return WireLayout((("", "B"),)), boolean
 
     def render(emitter: Emitter, names: list[str]) -> str:
         # MySQL stores big-endian, Debezium writes little-endian (TYPE-05).
         emitter.line(f"{names[0]} = {emitter.bind('b64', base64_text)}({names[0]}[::-1])")
         return f'"{{{names[0]}}}"'
 
-    return Wire((("", f"{(bits + 7) // 8}s"),)), render
+    return WireLayout((("", f"{(bits + 7) // 8}s"),)), render
 
 
-def _enum(request: Request) -> Answer:
+def _enum(request: ColumnRequest) -> ColumnRenderer:
     # 0 stands for the error value '' (an invalid member stored in a lax sql_mode).
     texts = ('""', *map(quote_byte_text, request.column.enum_values))
 
@@ -237,7 +233,7 @@ def _enum(request: Request) -> Answer:
         emitter.line(f"{names[0]} = {emitter.bind(request.unique('ENUM'), texts)}[{names[0]}]")
         return f"{{{names[0]}}}"
 
-    return Wire((("", "B") if request.wire.a == 1 else ("<", "H"),)), render
+    return WireLayout((("", "B") if request.wire.length == 1 else ("<", "H"),)), render
 
 
 def set_text(members: tuple[str, ...], mask: int) -> str:
@@ -264,8 +260,8 @@ SET_FIELDS = {
 }
 
 
-def _set(request: Request) -> Answer:
-    size = request.wire.a
+def _set(request: ColumnRequest) -> ColumnRenderer:
+    size = request.wire.length
     if size not in SET_FIELDS:
         raise ValueError(f"a SET of {size} bytes")
     texts = temporal.Memo(partial(set_text, request.column.enum_values))
@@ -276,7 +272,7 @@ def _set(request: Request) -> Answer:
         emitter.line(f"{names[0]} = {emitter.bind(request.unique('SET'), texts)}[{names[0]}]")
         return f"{{{names[0]}}}"
 
-    return Wire(SET_FIELDS[size]), render
+    return WireLayout(SET_FIELDS[size]), render
 
 
 def _base64_url(data: bytes) -> str:
@@ -291,7 +287,7 @@ BINARY_TEXTS: dict[str, Callable[[bytes], str]] = {
 }
 
 
-def _binary(prefix: int, pad: int, request: Request) -> Answer:
+def _binary(prefix: int, pad: int, request: ColumnRequest) -> ColumnRenderer:
     mode = request.options.binary_mode
 
     def render(emitter: Emitter, names: list[str]) -> str:
@@ -303,19 +299,19 @@ def _binary(prefix: int, pad: int, request: Request) -> Answer:
         emitter.line(f"{names[0]} = {text}({padded})")
         return f'"{{{names[0]}}}"'
 
-    return Wire(prefix=prefix, as_bytes=True), render
+    return WireLayout(prefix=prefix, as_bytes=True), render
 
 
-def _text(prefix: int, request: Request, *, fixed: bool = False) -> Answer:
+def _text(prefix: int, request: ColumnRequest, *, fixed_length: bool = False) -> ColumnRenderer:
     name = request.column.charset or "utf8mb4"
-    known = charset(name)
-    if known.unit > 1 and fixed:
+    encoding = charset(name)
+    if encoding.unit > 1 and fixed_length:
         return _wide_char(prefix, name)
 
     def render(emitter: Emitter, names: list[str]) -> str:
         text, length = names
-        escape = emitter.bind(f"escape_{name}", known.escape)
-        if known.ascii_compatible:
+        escape = emitter.bind(f"escape_{name}", encoding.escape)
+        if encoding.ascii_compatible:
             # orjson scans fastest: its text is two quotes longer exactly when nothing needs an escape.
             dumps = emitter.bind("dumps", orjson.dumps)
             emitter.line(f"if len({dumps}({text})) != {length} + 2: {text} = {escape}({text})")
@@ -323,50 +319,50 @@ def _text(prefix: int, request: Request, *, fixed: bool = False) -> Answer:
             emitter.line(f"{text} = {escape}({text})")
         return f'"{{{text}}}"'
 
-    return Wire(prefix=prefix), render
+    return WireLayout(prefix=prefix), render
 
 
-def _wide_char(prefix: int, name: str) -> Answer:
+def _wide_char(prefix: int, name: str) -> ColumnRenderer:
     """CHAR of two or four bytes a character: the server cuts trailing 0x20 bytes, also half of a character."""
-    known = charset(name)
+    encoding = charset(name)
 
     def restore(data: str) -> str:
-        missing = -len(data) % known.unit
-        text = known.decode((data + " " * missing).encode("latin-1")).rstrip(" ")
+        missing = -len(data) % encoding.unit
+        text = encoding.decode((data + " " * missing).encode("latin-1")).rstrip(" ")
         return escape_utf8(text.encode().decode("latin-1"))
 
     def render(emitter: Emitter, names: list[str]) -> str:
         emitter.line(f"{names[0]} = {emitter.bind(f'escape_char_{name}', restore)}({names[0]})")
         return f'"{{{names[0]}}}"'
 
-    return Wire(prefix=prefix), render
+    return WireLayout(prefix=prefix), render
 
 
 def string_layout(wire: WireType) -> tuple[int, int, bool]:
     """Return bytes of the length, declared bytes, and whether the length is fixed, of a type of strings."""
     fixed = wire.code == wt.STRING
-    return wire.a if wire.code == wt.BLOB else (2 if wire.a > 255 else 1), wire.a, fixed
+    return wire.length if wire.code == wt.BLOB else (2 if wire.length > 255 else 1), wire.length, fixed
 
 
-def _character(request: Request) -> Answer:
+def _character(request: ColumnRequest) -> ColumnRenderer:
     """CHAR, VARCHAR and the TEXT types, also in character set binary."""
     prefix, size, fixed = string_layout(request.wire)
     if request.column.charset == "binary":
         return _binary(prefix, size if fixed else 0, request)
-    return _text(prefix, request, fixed=fixed)
+    return _text(prefix, request, fixed_length=fixed)
 
 
-def _bytes(request: Request) -> Answer:
+def _bytes(request: ColumnRequest) -> ColumnRenderer:
     prefix, size, fixed = string_layout(request.wire)
     return _binary(prefix, size if fixed else 0, request)
 
 
-def _call(hint: str, function: Callable[[bytes], str], quoted: bool, request: Request) -> Answer:
+def _call(hint: str, function: Callable[[bytes], str], quoted: bool, request: ColumnRequest) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         emitter.line(f"{names[0]} = {emitter.bind(hint, function)}({names[0]})")
         return f'"{{{names[0]}}}"' if quoted else f"{{{names[0]}}}"
 
-    return Wire(prefix=request.wire.a, as_bytes=True), render
+    return WireLayout(prefix=request.wire.length, as_bytes=True), render
 
 
 def _json_string(data: bytes) -> str:
@@ -380,7 +376,7 @@ SPATIAL_TYPES = (
     "GEOMETRY", "LINESTRING", "POLYGON", "MULTIPOINT", "MULTILINESTRING", "MULTIPOLYGON", "GEOMETRYCOLLECTION",
 )  # fmt: skip
 
-RENDERERS: dict[tuple[str, int], Callable[[Request], Answer]] = {
+RENDERERS: dict[tuple[str, int], Callable[[ColumnRequest], ColumnRenderer]] = {
     ("TINYINT", wt.TINY): _tinyint,
     ("SMALLINT", wt.SHORT): partial(_integer, "h"),
     ("MEDIUMINT", wt.INT24): _mediumint,
@@ -401,7 +397,7 @@ RENDERERS: dict[tuple[str, int], Callable[[Request], Answer]] = {
 }
 
 
-def column_answer(request: Request) -> Answer:
+def column_renderer(request: ColumnRequest) -> ColumnRenderer:
     """Return wire layout and renderer of a column.
 
     Raises:
@@ -411,8 +407,8 @@ def column_answer(request: Request) -> Answer:
     build = RENDERERS.get(key)
     if build is not None:
         return build(request)
-    table = literal_times.RENDERERS if request.options.flat else {}
-    temporal_build = table.get(key) or temporal_code.RENDERERS.get(key)
+    table = literal_temporal_renderers.RENDERERS if request.options.flat else {}
+    temporal_build = table.get(key) or temporal_renderers.RENDERERS.get(key)
     if temporal_build is None:
         raise SchemaMismatchError(
             f"Column {request.column.name} is {request.column.type_name}, but the binlog has type {request.wire.code}",
@@ -420,5 +416,7 @@ def column_answer(request: Request) -> Answer:
         )
     column = request.column
     return temporal_build(
-        temporal_code.Temporal(request.wire, request.options, column.nullable, request.null, column.length or 0)
+        temporal_renderers.TemporalRequest(
+            request.wire, request.options, column.nullable, request.null, column.length or 0
+        )
     )

@@ -13,16 +13,16 @@ from struct import calcsize
 from typing import NamedTuple
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import lenenc
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, Emitter, Wire
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnCode, Emitter, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.codegen.event_context import EventContext
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.model.table import Table
 
 PARTIAL_JSON = 1  # value option: the row may hold changes in place of JSON documents
-_Read = Callable[[bytes, str, int], tuple[int, str]]
+_ReadValue = Callable[[bytes, str, int], tuple[int, str]]
 
 
-class Shape(NamedTuple):
+class RowLayout(NamedTuple):
     """Describe the rows of one event.
 
     Args:
@@ -45,16 +45,16 @@ def present_columns(bitmap: bytes, width: int) -> tuple[int, ...]:
     return tuple(i for i in range(width) if bits >> i & 1)
 
 
-def shape_of(bitmaps: bytes, width: int, images: int, *, partial: bool = False) -> Shape:
+def row_layout(bitmaps: bytes, width: int, images: int, *, partial: bool = False) -> RowLayout:
     """Return the shape that the bitmaps before the first row announce."""
     size = (width + 7) >> 3
-    return Shape(
+    return RowLayout(
         tuple(present_columns(bitmaps[at : at + size], width) for at in range(0, size * images, size)), partial
     )
 
 
 @dataclass(slots=True)
-class Salvaged:
+class PartialRow:
     """Hold what could be read of a row.
 
     Args:
@@ -70,7 +70,7 @@ class Salvaged:
     key: str | None = None
 
 
-def partial_bits(data: bytes, pos: int, columns: tuple[int, ...]) -> tuple[frozenset[int], int]:
+def partial_json_columns(data: bytes, pos: int, columns: tuple[int, ...]) -> tuple[frozenset[int], int]:
     """Return the JSON columns that hold changes only, and the offset after value options and bits.
 
     Args:
@@ -91,52 +91,59 @@ def partial_bits(data: bytes, pos: int, columns: tuple[int, ...]) -> tuple[froze
     return frozenset(index for n, index in enumerate(columns) if bits >> n & 1), pos + size
 
 
-class Salvage:
+class PartialRowDecoder:
     """Read rows of one table version value by value.
 
     Args:
         table: The table.
         columns: Code of its columns.
         keys: Indexes of the key columns in key order.
-        key_more: Members behind them in every key.
+        extra_key_members: Members behind them in every key.
     """
 
     def __init__(
-        self, table: Table, columns: tuple[ColumnCode, ...], keys: tuple[int, ...], key_more: str = ""
+        self, table: Table, columns: tuple[ColumnCode, ...], keys: tuple[int, ...], extra_key_members: str = ""
     ) -> None:
-        self.table, self._columns, self._keys, self._key_more = table, columns, keys, key_more
-        self._json = tuple(i for i, column in enumerate(table.columns) if column.type_name == "JSON")
-        self._reads: dict[int, _Read] = {}
+        self.table, self._columns, self._keys, self._extra_key_members = table, columns, keys, extra_key_members
+        self._json_columns = tuple(i for i, column in enumerate(table.columns) if column.type_name == "JSON")
+        self._readers: dict[int, _ReadValue] = {}
 
-    def row(self, data: bytes, pos: int, shape: Shape) -> Salvaged:
+    def row(self, data: bytes, pos: int, layout: RowLayout) -> PartialRow:
         """Return what can be read of the row at ``pos``.
 
         Args:
             data: Bytes of the rows.
             pos: Offset of the row's first image.
-            shape: Layout of the event's rows.
+            layout: Layout of the event's rows.
 
         Raises:
             ValueError: The row does not end inside the event: its structure is broken.
             IndexError: Likewise.
         """
         text = data.decode("latin-1")
-        found = Salvaged(pos)
+        partial_row = PartialRow(pos)
         changed: frozenset[int] = frozenset()
-        known: dict[int, str] = {}
-        for number, present in enumerate(shape.images):
-            if number and shape.partial:
-                changed, pos = partial_bits(data, pos, self._json)
+        key_values: dict[int, str] = {}
+        for number, present in enumerate(layout.images):
+            if number and layout.partial:
+                changed, pos = partial_json_columns(data, pos, self._json_columns)
             values: dict[int, str] = {}
-            pos = self._image(data, text, pos, present, changed, values, found.failed)
-            known = values | known  # of two values the older one: the key of an update is that of the row it changes
-            found.images.append(
-                {self._columns[i].name: self._shown(i, v) for i, v in values.items() if self._columns[i].in_value}
+            pos = self._image(data, text, pos, present, changed, values, partial_row.failed)
+            key_values = (
+                values | key_values
+            )  # of two values the older one: the key of an update is that of the row it changes
+            partial_row.images.append(
+                {self._columns[i].name: self._event_text(i, v) for i, v in values.items() if self._columns[i].in_value}
             )
-        found.end = pos
-        if self._keys and all(i in known for i in self._keys):
-            found.key = "{" + ",".join(self._columns[i].label + known[i] for i in self._keys) + self._key_more + "}"
-        return found
+        partial_row.end = pos
+        if self._keys and all(i in key_values for i in self._keys):
+            partial_row.key = (
+                "{"
+                + ",".join(self._columns[i].label + key_values[i] for i in self._keys)
+                + self._extra_key_members
+                + "}"
+            )
+        return partial_row
 
     def _image(
         self,
@@ -157,21 +164,21 @@ class Salvage:
                 if code.refuse_null is None:
                     values[index] = code.null
                 else:
-                    _try_null(code, failed)
+                    _convert_null(code, failed)
                 continue
             end = pos + _width(code.wire, data, pos)
             if end > len(data):
                 raise ValueError("a value ends behind the event")
             if index not in changed:
                 try:
-                    values[index] = self._read(index)(data, text, pos)[1]
+                    values[index] = self._reader(index)(data, text, pos)[1]
                 except Exception as error:  # whatever a malformed value raises in generated code
                     hidden = code.constant is not None or code.change is not None or not code.in_value
                     failed.append((code.name, type(error).__name__ + ("" if hidden else f": {error}")))
             pos = end
         return pos
 
-    def _shown(self, index: int, text: str) -> str:
+    def _event_text(self, index: int, text: str) -> str:
         """Return a value as events show it: masked, hashed or cut where the configuration says so."""
         code = self._columns[index]
         if code.constant is not None:
@@ -179,19 +186,19 @@ class Salvage:
         plain_null = code.convert is None and text == code.null
         return text if code.change is None or plain_null else code.change(text)
 
-    def _read(self, index: int) -> _Read:
-        read = self._reads.get(index)
+    def _reader(self, index: int) -> _ReadValue:
+        read = self._readers.get(index)
         if read is None:
             emitter, bodies = Emitter({}), list[str]()
             emitter.column(self._columns[index], bodies.append)
             emitter.finish()
             source = "\n ".join(["def run(b, t, p):", *emitter.lines, f"return p, f'{(bodies or ['null'])[0]}'"])
             exec(source, emitter.namespace)  # source generated here from the table
-            read = self._reads[index] = emitter.namespace["run"]
+            read = self._readers[index] = emitter.namespace["run"]
         return read
 
 
-def _try_null(code: ColumnCode, failed: list[tuple[str, str]]) -> None:
+def _convert_null(code: ColumnCode, failed: list[tuple[str, str]]) -> None:
     try:
         if code.refuse_null is not None and (code.in_key or (code.in_value and code.constant is None)):
             code.refuse_null()
@@ -199,7 +206,7 @@ def _try_null(code: ColumnCode, failed: list[tuple[str, str]]) -> None:
         failed.append((code.name, f"{type(error).__name__}: {error}"))
 
 
-def _width(wire: Wire, data: bytes, pos: int) -> int:
+def _width(wire: WireLayout, data: bytes, pos: int) -> int:
     """Return the bytes of a value."""
     if not wire.prefix:
         return sum(calcsize("<" + fmt) for _, fmt in wire.fields)
@@ -208,7 +215,7 @@ def _width(wire: Wire, data: bytes, pos: int) -> int:
     return wire.prefix + int.from_bytes(data[pos : pos + wire.prefix], "little")
 
 
-class Blame(NamedTuple):
+class RowFailure(NamedTuple):
     """Say what failed in a row.
 
     Args:
@@ -222,27 +229,27 @@ class Blame(NamedTuple):
     remedy: str
 
 
-def row_error(table: Table, blame: Blame, row: int, key: str | None, ctx: EventContext) -> ValueDecodeError:
+def row_error(table: Table, failure: RowFailure, row: int, key: str | None, ctx: EventContext) -> ValueDecodeError:
     """Return the error that names place, table, column and row.
 
     Args:
         table: The table.
-        blame: What failed.
+        failure: What failed.
         row: Number of the row in the event.
         key: JSON text of the row's key (byte text), or None.
         ctx: Names the event.
     """
-    what = f"A value of column {blame.column}" if blame.column else "A row"
-    place = f"{ctx.where}, table {table.id}, row {row}"
+    what = f"A value of column {failure.column}" if failure.column else "A row"
+    location = f"{ctx.where}, table {table.id}, row {row}"
     return ValueDecodeError(
         f"{what} of table {table.id} cannot be decoded",
-        where=place + (f", key {key_words(key)}" if key else ""),
-        why=blame.why,
-        remedy=blame.remedy,
+        where=location + (f", key {key_text(key)}" if key else ""),
+        why=failure.why,
+        remedy=failure.remedy,
     )
 
 
-def key_words(key: str) -> str:
+def key_text(key: str) -> str:
     """Return a key as ``name=value, ...``, for messages."""
     values: Mapping[str, object] = json.loads(key.encode("latin-1"))
     return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in values.items())

@@ -24,19 +24,19 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import (
 )
 from airflow_provider_mysql_cdc.cdc.decode.codegen.json_dialect import JSON
 from airflow_provider_mysql_cdc.cdc.decode.codegen.null_bitmap_functions import (
-    VARIANTS,
-    Variants,
+    MAX_BITMAPS,
+    NullBitmapFunctions,
     compiled,
-    function_of,
     run_code,
+    run_function,
 )
 from airflow_provider_mysql_cdc.cdc.decode.codegen.owned_keys import OwnedKeys
-from airflow_provider_mysql_cdc.cdc.model.interning import Alike, alike
+from airflow_provider_mysql_cdc.cdc.model.interning import Interned, interned
 from airflow_provider_mysql_cdc.cdc.model.table import Column
 
 # Generated code holds byte text, in which no character is above U+00FF.
-KEY_HEAD, KEY_TAIL, VALUE_HEAD = "\u0100", "\u0101", "\u0102"
-_SHAPES, _RUNS = 256, 4 * VARIANTS
+KEY_PREFIX, KEY_SUFFIX, VALUE_PREFIX = "\u0100", "\u0101", "\u0102"
+_MAX_SHAPES, _MAX_RUNS = 256, 4 * MAX_BITMAPS
 
 
 class TableShape:
@@ -66,11 +66,11 @@ class TableShape:
         names = tuple(columns[i].name.lower() for i in keys)
         self.columns = dialect.codes(columns, wires, options, dict(null_text), names)
         self.size = (len(columns) + 7) >> 3
-        self.key_more = dialect.key_members(options)
+        self.extra_key_members = dialect.key_members(options)
         # (bytes, byte text, offset of the bitmap) -> offset after the image, key text, row text
-        self.images = Variants(self._make_image)
+        self.images = NullBitmapFunctions(self._make_image)
         # (bytes, byte text, offset of the bitmap) -> offset after the image, key text
-        self.key_images = Variants(self._make_key)
+        self.key_images = NullBitmapFunctions(self._make_key)
         self._keys, self._dialect = keys, dialect
         self._namespace: dict[str, Any] = dict(dialect.names)
         self._runs: dict[tuple[str, bool, bytes | None, bool], MarkedCode] = {}
@@ -87,15 +87,15 @@ class TableShape:
             texts: What stands in place of the marks: the texts around keys and before values.
             owned: Tells rows whose records are wanted; None for all.
         """
-        which = start, tombstone, bitmap, owned is not None
-        marked = self._runs.get(which)
+        cache_key = start, tombstone, bitmap, owned is not None
+        marked = self._runs.get(cache_key)
         if marked is None:
-            if len(self._runs) >= _RUNS:  # each table has at most VARIANTS of its own, but there may be many tables
+            if len(self._runs) >= _MAX_RUNS:  # each table has at most VARIANTS of its own, but there may be many tables
                 self._runs.clear()
             lines = self._run_lines(start, bitmap, tombstone=tombstone, owned=owned is not None)
-            marked = self._runs[which] = MarkedCode(run_code(compiled("\n".join(lines))))
+            marked = self._runs[cache_key] = MarkedCode(run_code(compiled("\n".join(lines))))
         defaults = None if owned is None else (owned.owns,)
-        return FunctionType(marked.filled(texts), self._namespace, None, defaults)
+        return FunctionType(marked.with_texts(texts), self._namespace, None, defaults)
 
     def _body(
         self, bitmap: bytes | None, columns: tuple[ColumnCode, ...], *, keys_first: bool = False
@@ -104,38 +104,38 @@ class TableShape:
         if bitmap is None:
             emitter.line(f"nulls = int.from_bytes(b[p - {self.size}:p], 'little')")
         nulls = None if bitmap is None else int.from_bytes(bitmap, "little")
-        bodies, shown = image_bodies(emitter, columns, nulls)
-        value = object_body(columns, shown, self._dialect.image)
-        key = object_body(columns, {i: bodies[i] for i in self._keys}, self._dialect.key, self.key_more)
+        bodies, value_bodies = image_bodies(emitter, columns, nulls)
+        value = object_body(columns, value_bodies, self._dialect.image)
+        key = object_body(columns, {i: bodies[i] for i in self._keys}, self._dialect.key, self.extra_key_members)
         return emitter, value, key if self._keys else ""
 
     def _make_image(self, bitmap: bytes | None) -> Any:
         body, value, key = self._body(bitmap, self.columns)
         lines = ["def run(b, t, p):", f" p += {self.size}", *(" " + x for x in body.lines)]
         code = compiled("\n".join([*lines, f" return p, f'{key}', f'{value}'"]))
-        return function_of(code, self._namespace)
+        return run_function(code, self._namespace)
 
     def _make_key(self, bitmap: bytes | None) -> Any:
         body, _, key = self._body(bitmap, tuple(replace(code, in_value=False) for code in self.columns))
         lines = ["def run(b, t, p):", f" p += {self.size}", *(" " + x for x in body.lines), f" return p, f'{key}'"]
-        return function_of(compiled("\n".join(lines)), self._namespace)
+        return run_function(compiled("\n".join(lines)), self._namespace)
 
     def _run_lines(self, start: str, bitmap: bytes | None, *, tombstone: bool, owned: bool) -> list[str]:
         body, value, key = self._body(bitmap, self.columns, keys_first=owned)
         if self._keys:
-            key = f"f'{literal(KEY_HEAD)}{key}{literal(KEY_TAIL)}'.encode('latin-1')"
-        head, size, same = literal(VALUE_HEAD + start), self.size, ""
+            key = f"f'{literal(KEY_PREFIX)}{key}{literal(KEY_SUFFIX)}'.encode('latin-1')"
+        prefix, size, same_bitmap = literal(VALUE_PREFIX + start), self.size, ""
         if bitmap is not None:
-            same = f" and b[p] == {bitmap[0]}" if size == 1 else f" and b[p:p + {size}] == {bitmap!r}"
+            same_bitmap = f" and b[p] == {bitmap[0]}" if size == 1 else f" and b[p:p + {size}] == {bitmap!r}"
         return [
             f"def run(b, t, p, end, m, x, row, append{', owns' * owned}):",
-            f" while p < end{same}:",
+            f" while p < end{same_bitmap}:",
             f"  p += {size}",
-            *("  " + line for line in body.lines[: body.read]),
+            *("  " + line for line in body.lines[: body.key_line_count]),
             f"  k = {key or None}",
             *(("  if not owns(k):", "   row += 1", "   continue") if owned else ()),
-            *("  " + line for line in body.lines[body.read :]),
-            f"  append((k, f'{head}{value}{{m}}{self._dialect.row}{{x}}'.encode('latin-1'), row, 0, None))",
+            *("  " + line for line in body.lines[body.key_line_count :]),
+            f"  append((k, f'{prefix}{value}{{m}}{self._dialect.row}{{x}}'.encode('latin-1'), row, 0, None))",
             *(("  append((k, None, row, 1, None))",) if tombstone else ()),
             "  row += 1",
             " return p, row",
@@ -153,7 +153,7 @@ class MarkedCode:
         self._code = code
         self._marked = [(i, c) for i, c in enumerate(code.co_consts) if isinstance(c, str) and not c.isascii()]
 
-    def filled(self, texts: Mapping[str, str]) -> CodeType:
+    def with_texts(self, texts: Mapping[str, str]) -> CodeType:
         """Return the code with texts in place of marks.
 
         Args:
@@ -161,17 +161,17 @@ class MarkedCode:
         """
         constants = list(self._code.co_consts)
         for i, constant in self._marked:
-            constants[i] = _filled_text(constant, texts)
+            constants[i] = _replace_marks(constant, texts)
         return self._code.replace(co_consts=tuple(constants))
 
 
-def _filled_text(text: str, texts: Mapping[str, str]) -> str:
-    for mark, of in texts.items():
-        text = text.replace(mark, of)
+def _replace_marks(text: str, texts: Mapping[str, str]) -> str:
+    for mark, replacement in texts.items():
+        text = text.replace(mark, replacement)
     return text
 
 
-def filled(code: CodeType, texts: Mapping[str, str]) -> CodeType:
+def fill_marks(code: CodeType, texts: Mapping[str, str]) -> CodeType:
     """Return code whose constants have texts in place of marks.
 
     Args:
@@ -181,18 +181,18 @@ def filled(code: CodeType, texts: Mapping[str, str]) -> CodeType:
 
     def fill(constant: Any) -> Any:
         if isinstance(constant, CodeType):
-            return filled(constant, texts)
-        return _filled_text(constant, texts) if isinstance(constant, str) and not constant.isascii() else constant
+            return fill_marks(constant, texts)
+        return _replace_marks(constant, texts) if isinstance(constant, str) and not constant.isascii() else constant
 
     return code.replace(co_consts=tuple(map(fill, code.co_consts)))
 
 
-@lru_cache(maxsize=_SHAPES)
-def _shared(columns: Alike[tuple[Column, ...]], *given: Any) -> TableShape:
-    return TableShape(columns.value, *given)
+@lru_cache(maxsize=_MAX_SHAPES)
+def _shared_shape(columns: Interned[tuple[Column, ...]], *arguments: Any) -> TableShape:
+    return TableShape(columns.value, *arguments)
 
 
-def shape_of_table(
+def shared_table_shape(
     columns: tuple[Column, ...],
     keys: tuple[int, ...],
     wires: tuple[WireType, ...],
@@ -210,10 +210,10 @@ def shape_of_table(
         envelope: Constant texts.
         dialect: How records are put together.
     """
-    nulls = tuple(envelope.null_text.items()) if options.replace_null_with_default else ()
+    null_text = tuple(envelope.null_text.items()) if options.replace_null_with_default else ()
     untitled = replace(options, schema_titles=()) if options.schema_titles else options
-    given = keys, wires, untitled, nulls, dialect
+    arguments = keys, wires, untitled, null_text, dialect
     try:
-        return _shared(alike(columns), *given)
+        return _shared_shape(interned(columns), *arguments)
     except TypeError:  # what a converter of one's own gave cannot be compared
-        return TableShape(columns, *given)
+        return TableShape(columns, *arguments)

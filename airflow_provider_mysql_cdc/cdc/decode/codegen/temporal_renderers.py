@@ -9,21 +9,21 @@ from functools import partial
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType
 from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions
-from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import Emitter, Render, Wire
+from airflow_provider_mysql_cdc.cdc.decode.codegen.emitter import ColumnRenderer, Emitter, Render, WireLayout
 from airflow_provider_mysql_cdc.cdc.decode.values import temporal
 
 Fields = tuple[tuple[str, str], ...]
 FRACTION_FIELDS: dict[int, Fields] = {0: (), 1: (("", "B"),), 2: ((">", "H"),), 3: (("", "B"), (">", "H"))}
 """Parts of a stored fraction by its number of bytes."""
-_MILLI, _MICRO, _NANO = 1000, 1_000_000, 1_000_000_000
+_MILLIS, _MICROS, _NANOS = 1000, 1_000_000, 1_000_000_000
 _INT64 = (-(1 << 63), (1 << 63) - 1)
-DAY_MICROS = 86_400 * _MICRO
+DAY_MICROS = 86_400 * _MICROS
 TIMES_OF_DAY = ("connect", "isostring")
 """Modes whose types hold a time of day, where a TIME of MySQL may be below zero or longer (TYPE-46)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Temporal:
+class TemporalRequest:
     """Ask for the code of a temporal column.
 
     Args:
@@ -50,9 +50,6 @@ class Temporal:
         return self.null if self.nullable else epoch
 
 
-Answer = tuple[Wire, Render]
-
-
 def fraction_bytes(digits: int) -> int:
     """Return how many bytes hold a fraction of so many digits."""
     return (digits + 1) // 2
@@ -61,29 +58,29 @@ def fraction_bytes(digits: int) -> int:
 def datetime_unit(mode: str, digits: int) -> int:
     """Return units a second of DATETIME as a number (TYPE-39 to TYPE-46)."""
     if mode == "connect":
-        return _MILLI
+        return _MILLIS
     if mode == "microseconds":
-        return _MICRO
+        return _MICROS
     if mode == "nanoseconds":
-        return _NANO
-    return _MILLI if digits <= 3 else _MICRO
+        return _NANOS
+    return _MILLIS if digits <= 3 else _MICROS
 
 
 def time_unit(mode: str, digits: int) -> int:
     """Return units a second of TIME as a number (TYPE-38, TYPE-42, TYPE-48)."""
     if mode == "connect" or (mode == "adaptive" and digits <= 3):
-        return _MILLI
-    return _NANO if mode == "nanoseconds" else _MICRO
+        return _MILLIS
+    return _NANOS if mode == "nanoseconds" else _MICROS
 
 
-def joined(emitter: Emitter, names: list[str]) -> str:
+def join_fraction(emitter: Emitter, names: list[str]) -> str:
     """Join a fraction of three bytes; return its name or ``"0"``."""
     if len(names) == 2:
         emitter.line(f"{names[1]} += {names[0]} << 16")
     return names[-1] if names else "0"
 
 
-def scaled(name: str, size: int, unit: int) -> str:
+def scale_fraction(name: str, size: int, unit: int) -> str:
     """Return the expression of a fraction (in 100**-size) in units; finer digits are cut."""
     stored = 100**size
     if not size:
@@ -93,13 +90,13 @@ def scaled(name: str, size: int, unit: int) -> str:
     return f" + {name} * {unit // stored}" if unit > stored else f" + {name} // {stored // unit}"
 
 
-def _date(request: Temporal) -> Answer:
+def _date(request: TemporalRequest) -> ColumnRenderer:
     iso = request.mode == "isostring"
     adjust = request.options.time_adjuster
     zero = request.zero('"1970-01-01Z"' if iso else "0")
 
     def render(emitter: Emitter, names: list[str]) -> str:
-        days = emitter.bind(f"DATES_{adjust}", temporal.dates(adjust))
+        days = emitter.bind(f"DATES_{adjust}", temporal.packed_dates(adjust))
         emitter.line(f"{names[0]} = {days}[{names[0]} | {names[1]} << 16]")
         if iso:
             text = emitter.bind("date_text", temporal.date_text)
@@ -108,26 +105,26 @@ def _date(request: Temporal) -> Answer:
             emitter.line(f"if {names[0]} is None: {names[0]} = {zero!r}")
         return f"{{{names[0]}}}"
 
-    return Wire((("<", "H"), ("", "B"))), render
+    return WireLayout((("<", "H"), ("", "B"))), render
 
 
-def _year(request: Temporal) -> Answer:
+def _year(request: TemporalRequest) -> ColumnRenderer:
     def render(emitter: Emitter, names: list[str]) -> str:
         # 0 is the year 0000; other values count from 1900.
         emitter.line(f"if {names[0]}: {names[0]} += 1900")
         return f"{{{names[0]}}}"
 
-    return Wire((("", "B"),)), render
+    return WireLayout((("", "B"),)), render
 
 
-def _datetime(request: Temporal) -> Answer:
-    digits = request.wire.a
+def _datetime(request: TemporalRequest) -> ColumnRenderer:
+    digits = request.wire.length
     size = fraction_bytes(digits)
     build = _datetime_iso if request.mode == "isostring" else _datetime_number
-    return Wire(((">", "I"), ("", "B"), *FRACTION_FIELDS[size])), build(request, digits, size)
+    return WireLayout(((">", "I"), ("", "B"), *FRACTION_FIELDS[size])), build(request, digits, size)
 
 
-def _datetime_number(request: Temporal, digits: int, size: int) -> Render:
+def _datetime_number(request: TemporalRequest, digits: int, size: int) -> Render:
     unit, adjust = datetime_unit(request.mode, digits), request.options.time_adjuster
     zero = request.zero("0")
 
@@ -135,12 +132,12 @@ def _datetime_number(request: Temporal, digits: int, size: int) -> Render:
         top, low = names[:2]
         hours = emitter.bind(f"HOURS_{adjust}_{unit}", temporal.datetime_hours(adjust, unit))
         seconds = emitter.bind(f"SECONDS_{unit}", temporal.datetime_seconds(unit))
-        fraction = scaled(joined(emitter, names[2:]), size, unit)
+        fraction = scale_fraction(join_fraction(emitter, names[2:]), size, unit)
         value = emitter.name("v")
         emitter.line(f"{value} = {hours}[{top} >> 4]")
         emitter.line(f"if {value} is None: {value} = {zero!r}")
         emitter.line(f"else: {value} += {seconds}[({top} & 15) << 8 | {low}]{fraction}")
-        if unit == _NANO:
+        if unit == _NANOS:
             limit = emitter.bind(f"int64_{request.nullable}", partial(within_int64, request.nullable))
             emitter.line(f"{value} = {limit}({value}, {request.null!r})")
         return f"{{{value}}}"
@@ -161,7 +158,7 @@ def within_int64(nullable: bool, value: int | str, null: str) -> int | str:
     raise ValueError("the date does not fit 64-bit nanoseconds: use another time.precision.mode")
 
 
-def _datetime_iso(request: Temporal, digits: int, size: int) -> Render:
+def _datetime_iso(request: TemporalRequest, digits: int, size: int) -> Render:
     adjust = request.options.time_adjuster
     zero = request.zero('"1970-01-01T00:00:00Z"')
 
@@ -169,7 +166,7 @@ def _datetime_iso(request: Temporal, digits: int, size: int) -> Render:
         top, low = names[:2]
         hours = emitter.bind(f"HOUR_TEXTS_{adjust}", temporal.datetime_hour_texts(adjust))
         seconds = emitter.bind("MINUTE_SECOND_TEXTS", temporal.minute_second_texts())
-        tail = fraction_text(emitter, joined(emitter, names[2:]), digits, size)
+        tail = fraction_text(emitter, join_fraction(emitter, names[2:]), digits, size)
         value = emitter.name("v")
         emitter.line(f"{value} = {hours}[{top} >> 4]")
         emitter.line(f"if {value} is None: {value} = {zero!r}")
@@ -191,15 +188,15 @@ def fraction_text(emitter: Emitter, name: str, digits: int, size: int) -> str:
     return f".{{{name}:06d}}Z" if digits == 6 else f".{{{name} // 10:05d}}Z"
 
 
-def _timestamp(request: Temporal) -> Answer:
-    digits = request.wire.a
+def _timestamp(request: TemporalRequest) -> ColumnRenderer:
+    digits = request.wire.length
     size = fraction_bytes(digits)
     zero = request.zero('"1970-01-01T00:00:00Z"')
 
     def render(emitter: Emitter, names: list[str]) -> str:
         hours = emitter.bind("EPOCH_HOURS", temporal.epoch_hour_texts())
         seconds = emitter.bind("SECOND_TEXTS", temporal.second_texts())
-        fraction = joined(emitter, names[1:])
+        fraction = join_fraction(emitter, names[1:])
         tail = fraction_text(emitter, fraction, digits, size)
         value = names[0]
         # 0000-00-00 is stored as second 0; MySQL accepts no other TIMESTAMP before 1970-01-01 00:00:01.
@@ -208,10 +205,10 @@ def _timestamp(request: Temporal) -> Answer:
         emitter.line(f"else: {value} = f'\"{{{hours}[{value} // 3600]}}{{{seconds}[{value} % 3600]}}{tail}\"'")
         return f"{{{value}}}"
 
-    return Wire(((">", "I"), *FRACTION_FIELDS[size])), render
+    return WireLayout(((">", "I"), *FRACTION_FIELDS[size])), render
 
 
-def time2(digits: int, value: Callable[[Emitter, str, str], str]) -> Answer:
+def time2_renderer(digits: int, value: Callable[[Emitter, str, str], str]) -> ColumnRenderer:
     """Return layout and renderer of a TIME2, whose bytes are one packed number.
 
     Args:
@@ -223,33 +220,35 @@ def time2(digits: int, value: Callable[[Emitter, str, str], str]) -> Answer:
     def render(emitter: Emitter, names: list[str]) -> str:
         packed = f"{names[0]} << 16 | {names[1]}"
         if size:
-            packed = f"({packed}) << {8 * size} | {joined(emitter, names[2:])}"
+            packed = f"({packed}) << {8 * size} | {join_fraction(emitter, names[2:])}"
         return value(emitter, names[0], packed)
 
-    return Wire((("", "B"), (">", "H"), *FRACTION_FIELDS[size])), render
+    return WireLayout((("", "B"), (">", "H"), *FRACTION_FIELDS[size])), render
 
 
-def _time(request: Temporal) -> Answer:
-    return time2(request.wire.a, lambda emitter, name, packed: _time_value(emitter, request, name, packed))
+def _time(request: TemporalRequest) -> ColumnRenderer:
+    return time2_renderer(
+        request.wire.length, lambda emitter, name, packed: _time_value(emitter, request, name, packed)
+    )
 
 
-def _time_value(emitter: Emitter, request: Temporal, name: str, packed: str) -> str:
-    digits = request.wire.a
+def _time_value(emitter: Emitter, request: TemporalRequest, name: str, packed: str) -> str:
+    digits = request.wire.length
     size = fraction_bytes(digits)
-    of_day = request.mode in TIMES_OF_DAY
-    unit = _MICRO if of_day else time_unit(request.mode, digits)
-    table = emitter.bind(f"TIMES_{size}_{unit}", temporal.times(size, unit))
+    is_time_of_day = request.mode in TIMES_OF_DAY
+    unit = _MICROS if is_time_of_day else time_unit(request.mode, digits)
+    table = emitter.bind(f"TIMES_{size}_{unit}", temporal.packed_times(size, unit))
     emitter.line(f"{name} = {table}[{packed}]")
-    if of_day:
+    if is_time_of_day:
         check = emitter.bind(
             f"in_day_{request.mode}_{digits}_{request.nullable}",
-            partial(in_day, request.mode, digits, request.nullable),
+            partial(time_of_day_text, request.mode, digits, request.nullable),
         )
         emitter.line(f"{name} = {check}({name}, {request.null!r})")
     return f"{{{name}}}"
 
 
-def in_day(mode: str, digits: int, nullable: bool, value: int, null: str) -> str:
+def time_of_day_text(mode: str, digits: int, nullable: bool, value: int, null: str) -> str:
     """Return a TIME for the modes that can only hold a time of day.
 
     Args:
@@ -271,37 +270,37 @@ def in_day(mode: str, digits: int, nullable: bool, value: int, null: str) -> str
     raise ValueError(f"a TIME outside one day has no form in time.precision.mode={mode}: use another mode")
 
 
-def _old_timestamp(request: Temporal) -> Answer:
-    _, render = _timestamp(replace(request, wire=request.wire._replace(a=0)))
-    return Wire((("<", "I"),)), render
+def _old_timestamp(request: TemporalRequest) -> ColumnRenderer:
+    _, render = _timestamp(replace(request, wire=request.wire._replace(length=0)))
+    return WireLayout((("<", "I"),)), render
 
 
-def _old_datetime(request: Temporal) -> Answer:
+def _old_datetime(request: TemporalRequest) -> ColumnRenderer:
     unit, adjust, iso = datetime_unit(request.mode, 0), request.options.time_adjuster, request.mode == "isostring"
     zero = request.zero('"1970-01-01T00:00:00Z"' if iso else "0")
     hours, seconds = temporal.epoch_hour_texts(), temporal.second_texts()
 
     def text(value: int) -> str:
-        found = temporal.old_datetime(value, adjust)
-        if found is None:
+        epoch_seconds = temporal.old_datetime(value, adjust)
+        if epoch_seconds is None:
             return zero
         if iso:
-            return f'"{hours[found // 3600]}{seconds[found % 3600]}Z"'
-        return str(within_int64(request.nullable, found * unit, request.null))
+            return f'"{hours[epoch_seconds // 3600]}{seconds[epoch_seconds % 3600]}Z"'
+        return str(within_int64(request.nullable, epoch_seconds * unit, request.null))
 
-    return Wire((("<", "Q"),)), _function(f"old_datetime_{request.nullable}_{len(request.null)}", text)
+    return WireLayout((("<", "Q"),)), _function(f"old_datetime_{request.nullable}_{len(request.null)}", text)
 
 
-def _old_time(request: Temporal) -> Answer:
+def _old_time(request: TemporalRequest) -> ColumnRenderer:
     unit = time_unit(request.mode, 0)
 
     def text(low: int, high: int) -> str:
         seconds = temporal.old_time(low + (high << 16))
         if request.mode in TIMES_OF_DAY:
-            return in_day(request.mode, 0, request.nullable, seconds * _MICRO, request.null)
+            return time_of_day_text(request.mode, 0, request.nullable, seconds * _MICROS, request.null)
         return str(seconds * unit)
 
-    return Wire((("<", "H"), ("", "b"))), _function(f"old_time_{request.nullable}_{len(request.null)}", text)
+    return WireLayout((("<", "H"), ("", "b"))), _function(f"old_time_{request.nullable}_{len(request.null)}", text)
 
 
 def _function(hint: str, text: Callable[..., str]) -> Render:
@@ -312,7 +311,7 @@ def _function(hint: str, text: Callable[..., str]) -> Render:
     return render
 
 
-RENDERERS: dict[tuple[str, int], Callable[[Temporal], Answer]] = {
+RENDERERS: dict[tuple[str, int], Callable[[TemporalRequest], ColumnRenderer]] = {
     ("DATE", wt.DATE): _date,
     ("DATE", wt.NEWDATE): _date,
     ("YEAR", wt.YEAR): _year,

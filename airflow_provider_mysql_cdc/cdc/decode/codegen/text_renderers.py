@@ -18,7 +18,7 @@ from airflow_provider_mysql_cdc.cdc.decode.codegen.renderers import BINARY_TEXTS
 from airflow_provider_mysql_cdc.cdc.decode.codegen.temporal_renderers import (
     TIMES_OF_DAY,
     datetime_unit,
-    in_day,
+    time_of_day_text,
     time_unit,
     within_int64,
 )
@@ -83,12 +83,12 @@ def _bigint(request: TextRequest) -> TextCode:
     if not request.column.unsigned:
         return _integer(request)
     if request.options.bigint_unsigned_mode == "precise":
-        return TextCode(("u = int(s)",), _base64_of(request))
+        return TextCode(("u = int(s)",), _base64_of_int(request))
     plain = _integer(request).result
     return TextCode((), f"{plain} if n < 19 else {request.bind('wrap_int64', text_values.wrap_int64)}(s)")
 
 
-def _base64_of(request: TextRequest) -> str:
+def _base64_of_int(request: TextRequest) -> str:
     pairs, general = request.bind("B64_PAIRS", BASE64_PAIRS), request.bind("b64_int", base64_int)
     short = f"{{{pairs}[u >> 12]}}{{{pairs}[u & 4095]}}"
     return f"f'\"{short}\"' if 32767 < u < 8388608 else f'\"{{{general}(u)}}\"'"
@@ -98,7 +98,7 @@ def _decimal(request: TextRequest) -> TextCode:
     scale = request.column.scale or 0
     digits = "int(s.replace('.', ''))" if scale else "int(s)"
     if request.options.decimal_mode == "precise":
-        return TextCode((f"u = {digits}",), _base64_of(request))
+        return TextCode((f"u = {digits}",), _base64_of_int(request))
     if request.options.decimal_mode == "double":
         return TextCode((), f"{request.bind('double_json', text_values.double_json)}(s)")
     text = request.bind("dec_text", decimal_text)
@@ -177,7 +177,7 @@ def _time(request: TextRequest) -> TextCode:
     def compute(text: str) -> str:
         if mode in TIMES_OF_DAY:
             micros = text_values.time_value(text, 1_000_000)
-            return in_day(mode, digits, request.column.nullable, micros, request.null)
+            return time_of_day_text(mode, digits, request.column.nullable, micros, request.null)
         return str(text_values.time_value(text, unit))
 
     return _memo(request, "TIMES", compute)
@@ -263,8 +263,8 @@ def text_code(request: TextRequest) -> TextCode:
     Raises:
         SchemaError: When the column's type is not known.
     """
-    literal = _LITERALS if request.options.flat else {}
-    build = literal.get(request.column.type_name) or RENDERERS.get(request.column.type_name)
+    literal_renderers = _LITERALS if request.options.flat else {}
+    build = literal_renderers.get(request.column.type_name) or RENDERERS.get(request.column.type_name)
     if build is None:
         raise SchemaError(
             f"Column {request.column.name} has type {request.column.type_name}, which cannot be read",

@@ -29,7 +29,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import quote_byte_t
 from airflow_provider_mysql_cdc.cdc.model.table import BINARY_TYPES, COLLATED_TYPES, Column
 
 PLACEHOLDER = "__debezium_unavailable_value"
-ABSENT = "{}"
+ABSENT_BEFORE_IMAGE = "{}"
 """What stands in before images of flat rows, which are not shown: no column has such a value."""
 _HEX = "hex:"
 _TEXT_TYPES = frozenset((*COLLATED_TYPES, "JSON"))
@@ -89,7 +89,7 @@ class Unavailable(NamedTuple):
 
 
 def unavailable(
-    column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str, *, refused: bool = False
+    column: Column, options: DecoderOptions, envelope: EnvelopeText, null: str, *, null_refused: bool = False
 ) -> Unavailable:
     """Return what stands for a column that is absent, as JSON in byte text.
 
@@ -98,16 +98,16 @@ def unavailable(
         options: Placeholder and modes.
         envelope: Gives the values that an INSERT stores in columns it does not name.
         null: JSON text of NULL.
-        refused: Whether a converter cannot convert NULL.
+        null_refused: Whether a converter cannot convert NULL.
     """
     text = placeholder_text(column, options)
     if options.flat:
-        return Unavailable(None, ABSENT, None)
+        return Unavailable(None, ABSENT_BEFORE_IMAGE, None)
     # A converter's text of NULL would say that the value is NULL.
-    unknown = null if options.custom(column) is None else "null"
-    before = text or (unknown if column.nullable else None)
-    after = text or (unknown if column.nullable and options.unavailable_as_null else None)
+    unknown_null = null if options.custom(column) is None else "null"
+    before = text or (unknown_null if column.nullable else None)
+    after = text or (unknown_null if column.nullable and options.unavailable_as_null else None)
     stored = envelope.insert_text.get(column.name)
-    if stored is None or (stored == "null" and refused):
+    if stored is None or (stored == "null" and null_refused):
         return Unavailable(None, before, after)
     return Unavailable(null if stored == "null" else to_byte_text(stored), before, after)

@@ -17,7 +17,7 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import base64_text
-from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_text, decimal_words
+from airflow_provider_mysql_cdc.cdc.decode.values.numbers import decimal_groups, decimal_text
 
 _LARGE_OBJECT, _LARGE_ARRAY, _LITERAL, _INT16, _UINT16, _INT32, _UINT32 = 1, 3, 4, 5, 6, 7, 8
 _INT64, _UINT64, _DOUBLE, _STRING, _OPAQUE = 9, 10, 11, 12, 15
@@ -26,7 +26,7 @@ _MAX_DEPTH = 100  # MySQL's own limit
 # Of what MySQL computes with, nine groups of nine digits; only columns are bounded by 65 (``decimal.h``).
 _MAX_PRECISION, _PACKED_BYTES, _LINE_BYTES = 81, 8, 57
 _LENGTH_BITS = 35  # of a variable-length number: five bytes
-LARGE_OBJECT, CONTAINERS = _LARGE_OBJECT, _LARGE_ARRAY
+LAST_OBJECT, LAST_CONTAINER = _LARGE_OBJECT, _LARGE_ARRAY
 
 _NUMBERS = {
     kind: Struct(fmt).unpack_from
@@ -56,41 +56,41 @@ _LARGE_LAYOUT = 4, _U32, _LARGE.iter_unpack, {kind: _INLINE_TEXTS[kind] for kind
 _LAYOUTS = (_SMALL_LAYOUT, _LARGE_LAYOUT, _SMALL_LAYOUT, _LARGE_LAYOUT)
 
 
-class _Names(dict[bytes, str]):
+class _MemberNames(dict[bytes, str]):
     """Remember member names as ``"name":``, byte text."""
 
-    limit, longest = 65536, 128
+    limit, max_length = 65536, 128
 
     def __missing__(self, name: bytes) -> str:
         text = _quoted(name.decode("latin-1")) + ":"
-        if len(name) <= self.longest:
+        if len(name) <= self.max_length:
             if len(self) >= self.limit:
                 self.clear()
             self[name] = text
         return text
 
 
-_NAMES = _Names()
+_NAMES = _MemberNames()
 
 
-class _Kept(dict[Any, Any]):
+class _DocumentCache(dict[Any, Any]):
     """Remember what was worked out for documents; forget all when there are too many."""
 
-    limit, longest = 4096, 1024
+    limit, max_length = 4096, 1024
 
-    def keep(self, key: Any, value: Any) -> None:
+    def store(self, key: Any, value: Any) -> None:
         if len(self) >= self.limit:
             self.clear()
         self[key] = value
 
 
 # Texts of objects by width of their offsets, number of members, bytes of key entries and names.
-_SHAPES = _Kept()
+_OBJECT_TEXTS = _DocumentCache()
 # By kind and key entries: where an object's names begin and end, the names, and its text.
-_PLACES = _Kept()
+_NAME_SPANS = _DocumentCache()
 
 
-class Budget:
+class ByteBudget:
     """Count the bytes that the values of a document take; together they cannot take more than there are.
 
     In a damaged document many entries can point to one value, each level doubling what is read: a kilobyte would take
@@ -100,11 +100,11 @@ class Budget:
         data: The document.
     """
 
-    __slots__ = ("left",)
+    __slots__ = ("remaining",)
 
     def __init__(self, data: bytes) -> None:
         # Short strings and numbers are not counted; they take no more than the entries that point to them.
-        self.left = len(data)
+        self.remaining = len(data)
 
     def take(self, size: int) -> None:
         """Count bytes.
@@ -112,8 +112,8 @@ class Budget:
         Raises:
             ValueError: The document has no such number of bytes.
         """
-        self.left -= size
-        if self.left < 0:
+        self.remaining -= size
+        if self.remaining < 0:
             raise ValueError("the values of a JSON document overlap")
 
 
@@ -133,7 +133,7 @@ def json_byte_text(data: bytes) -> str:
     """Return a binary JSON document as UTF-8 byte text; see ``json_text``."""
     if not data:
         return "null"
-    return _value(data, data.decode("latin-1"), data[0], 1, 0, Budget(data))
+    return _value(data, data.decode("latin-1"), data[0], 1, 0, ByteBudget(data))
 
 
 def _quoted(data: str) -> str:
@@ -142,7 +142,7 @@ def _quoted(data: str) -> str:
     return orjson.dumps(text).decode("latin-1")
 
 
-def _value(data: bytes, text: str, kind: int, pos: int, depth: int, budget: Budget) -> str:
+def _value(data: bytes, text: str, kind: int, pos: int, depth: int, budget: ByteBudget) -> str:
     if kind <= _LARGE_ARRAY:
         if depth > _MAX_DEPTH:
             raise ValueError("a JSON document is nested deeper than MySQL allows")
@@ -182,15 +182,15 @@ def _length(data: bytes, pos: int) -> tuple[int, int]:
     raise ValueError("a length in a JSON document has no end")
 
 
-def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget: Budget) -> str:
+def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget: ByteBudget) -> str:
     width, count_at, entries, inline = _LAYOUTS[kind]
     count = count_at(data, base)[0]
     keys = base + 2 * width
     is_object = kind <= _LARGE_OBJECT
     first = keys + count * (width + 2) if is_object else keys
     end = first + count * (width + 1)
-    budget.left -= end - base
-    if budget.left < 0:
+    budget.remaining -= end - base
+    if budget.remaining < 0:
         raise ValueError("the values of a JSON document overlap")
     if end > len(data):
         raise ValueError("the entries of a JSON container end behind the document")
@@ -215,13 +215,13 @@ def _container(data: bytes, text: str, kind: int, base: int, depth: int, budget:
     if not count:
         return "{}"
     # Documents of a column have the same names mostly, at the same offsets.
-    known: tuple[int, int, bytes, str] | None = _PLACES.get((kind, data[keys:first]))
-    if known is not None and data[base + known[0] : base + known[1]] == known[2]:
-        return known[3] % tuple(values)
+    cached: tuple[int, int, bytes, str] | None = _NAME_SPANS.get((kind, data[keys:first]))
+    if cached is not None and data[base + cached[0] : base + cached[1]] == cached[2]:
+        return cached[3] % tuple(values)
     return _member_names(data, base, keys, count, kind, budget) % tuple(values)
 
 
-def _member_names(data: bytes, base: int, keys: int, count: int, kind: int, budget: Budget) -> str:
+def _member_names(data: bytes, base: int, keys: int, count: int, kind: int, budget: ByteBudget) -> str:
     """Return an object's text with ``%s`` in place of each value; objects with the same names share it."""
     width = _LAYOUTS[kind][0]
     key = _KEY_LARGE if width == 4 else _KEY_SMALL
@@ -229,36 +229,36 @@ def _member_names(data: bytes, base: int, keys: int, count: int, kind: int, budg
     low = base + key(data, keys)[0]
     start, size = key(data, end - width - 2)
     high = base + start + size
-    short = high - low <= _SHAPES.longest
-    shape = width, count, data[keys:end] + data[low:high] if short else b""
-    if short and (known := _SHAPES.get(shape)) is not None:
-        _PLACES.keep((kind, data[keys:end]), (low - base, high - base, data[low:high], known))
-        return str(known)
-    members, whole = [], short
+    cacheable_shape = high - low <= _OBJECT_TEXTS.max_length
+    shape = width, count, data[keys:end] + data[low:high] if cacheable_shape else b""
+    if cacheable_shape and (cached := _OBJECT_TEXTS.get(shape)) is not None:
+        _NAME_SPANS.store((kind, data[keys:end]), (low - base, high - base, data[low:high], cached))
+        return str(cached)
+    members, cacheable = [], cacheable_shape
     for at in range(keys, end, width + 2):
         start, size = key(data, at)
         start += base
-        if size > _NAMES.longest:
+        if size > _NAMES.max_length:
             budget.take(size)
-            whole = False
+            cacheable = False
         name = data[start : start + size]
         if len(name) != size:
             raise ValueError("a member name ends behind the JSON document")
         members.append(_NAMES[name].replace("%", "%%"))
         # In a damaged document names may lie outside of what the first and the last one enclose.
-        whole = whole and low <= start and start + size <= high
+        cacheable = cacheable and low <= start and start + size <= high
     text = f"{{{','.join(member + '%s' for member in members)}}}"
-    if whole:
-        _SHAPES.keep(shape, text)
+    if cacheable:
+        _OBJECT_TEXTS.store(shape, text)
     return text
 
 
-def children(data: bytes, kind: int, base: int, budget: Budget) -> list[tuple[bytes | None, int, int]]:
+def children(data: bytes, kind: int, base: int, budget: ByteBudget) -> list[tuple[bytes | None, int, int]]:
     """Return the children of a container as (member name or None, type, offset of the value) in stored order.
 
     Args:
         data: The document.
-        kind: Type number of the container, at most ``CONTAINERS``.
+        kind: Type number of the container, at most ``LAST_CONTAINER``.
         base: Offset of the container.
         budget: Counts the container and the member names.
     """
@@ -271,7 +271,7 @@ def children(data: bytes, kind: int, base: int, budget: Budget) -> list[tuple[by
     names = base + 2 * width
     first = names + count * (width + 2) if kind <= _LARGE_OBJECT else names
     budget.take(first + count * (width + 1) - base)
-    found: list[tuple[bytes | None, int, int]] = []
+    members: list[tuple[bytes | None, int, int]] = []
     for index in range(count):
         pos = first + index * (width + 1)
         child, at = entry(data, pos)
@@ -282,11 +282,11 @@ def children(data: bytes, kind: int, base: int, budget: Budget) -> list[tuple[by
             name = data[base + start : base + start + size]
             if len(name) != size:
                 raise ValueError("a member name ends behind the JSON document")
-        found.append((name, child, pos + 1 if child in inline else base + at))
-    return found
+        members.append((name, child, pos + 1 if child in inline else base + at))
+    return members
 
 
-def scalar_text(data: bytes, text: str, kind: int, pos: int, budget: Budget) -> str:
+def scalar_text(data: bytes, text: str, kind: int, pos: int, budget: ByteBudget) -> str:
     """Return a value that is no container as UTF-8 byte text.
 
     Args:
@@ -310,9 +310,9 @@ def double_text(value: float) -> str:
         raise ValueError(f"a JSON document holds the number {value!r}")
     mantissa, _, exponent = repr(value).partition("e")
     sign = "-" if mantissa[0] == "-" else ""
-    whole, _, fraction = mantissa.lstrip("-").partition(".")
-    digits = whole + (fraction if fraction != "0" else "")
-    point = len(whole) + int(exponent or 0)
+    integer_part, _, fraction = mantissa.lstrip("-").partition(".")
+    digits = integer_part + (fraction if fraction != "0" else "")
+    point = len(integer_part) + int(exponent or 0)
     stripped = digits.lstrip("0")
     point -= len(digits) - len(stripped)
     digits = stripped.rstrip("0")
@@ -332,8 +332,8 @@ def opaque_text(kind: int, data: bytes) -> str:
         kind: MySQL's column type number.
         data: The value in MySQL's own form.
     """
-    make = _OPAQUE_TEXTS.get(kind)
-    return make(data) if make else f'"base64:type{kind}:{_base64_lines(data)}"'
+    render = _OPAQUE_TEXTS.get(kind)
+    return render(data) if render else f'"base64:type{kind}:{_base64_lines(data)}"'
 
 
 def _base64_lines(data: bytes) -> str:
@@ -345,11 +345,11 @@ def _decimal(data: bytes) -> str:
     precision, scale = data[0], data[1]
     if not scale <= precision <= _MAX_PRECISION or not precision:
         raise ValueError(f"a JSON document holds a DECIMAL({precision},{scale})")
-    words = decimal_words(precision, scale)
-    if len(data) != 2 + sum(size for _, size in words):
+    groups = decimal_groups(precision, scale)
+    if len(data) != 2 + sum(size for _, size in groups):
         raise ValueError("a DECIMAL in a JSON document has another length than its precision says")
     value, pos, negative = 0, 2, not data[2] & 0x80
-    for index, (digits, size) in enumerate(words):
+    for index, (digits, size) in enumerate(groups):
         word = int.from_bytes(data[pos : pos + size], "big")
         if index == 0:
             word ^= 1 << (8 * size - 1)
@@ -369,9 +369,9 @@ def _packed(data: bytes) -> tuple[str, int, int]:
     return sign, packed >> 24, packed & 0xFFFFFF
 
 
-def _date_part(whole: int) -> str:
-    months = whole >> 22
-    return f"{months // 13:04d}-{months % 13:02d}-{whole >> 17 & 31:02d}"
+def _date_part(packed: int) -> str:
+    months = packed >> 22
+    return f"{months // 13:04d}-{months % 13:02d}-{packed >> 17 & 31:02d}"
 
 
 def _date(data: bytes) -> str:
@@ -379,14 +379,14 @@ def _date(data: bytes) -> str:
 
 
 def _datetime(data: bytes) -> str:
-    sign, whole, micros = _packed(data)
-    clock = f"{whole >> 12 & 31:02d}:{whole >> 6 & 63:02d}:{whole & 63:02d}.{micros:06d}"
-    return f'"{sign}{_date_part(whole)} {clock}"'
+    sign, packed, micros = _packed(data)
+    clock = f"{packed >> 12 & 31:02d}:{packed >> 6 & 63:02d}:{packed & 63:02d}.{micros:06d}"
+    return f'"{sign}{_date_part(packed)} {clock}"'
 
 
 def _time(data: bytes) -> str:
-    sign, whole, micros = _packed(data)
-    return f'"{sign}{whole >> 12 & 0x3FF:02d}:{whole >> 6 & 63:02d}:{whole & 63:02d}.{micros:06d}"'
+    sign, packed, micros = _packed(data)
+    return f'"{sign}{packed >> 12 & 0x3FF:02d}:{packed >> 6 & 63:02d}:{packed & 63:02d}.{micros:06d}"'
 
 
 _OPAQUE_TEXTS: dict[int, Callable[[bytes], str]] = {

@@ -17,7 +17,7 @@ from airflow_provider_mysql_cdc.cdc.decode.values.charset_tables import MULTI, S
 from airflow_provider_mysql_cdc.cdc.decode.values.json_bytes import escape_utf8, make_escape
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 
-Decode = Callable[[bytes], str]
+DecodeText = Callable[[bytes], str]
 
 
 class Charset(NamedTuple):
@@ -30,7 +30,7 @@ class Charset(NamedTuple):
         unit: Least bytes of a character.
     """
 
-    decode: Decode
+    decode: DecodeText
     ascii_compatible: bool
     escape: Callable[[str], str]
     unit: int = 1
@@ -72,7 +72,7 @@ def _overrides(text: str) -> dict[bytes, str]:
     return out
 
 
-def _single(name: str) -> Decode:
+def _single_byte_decoder(name: str) -> DecodeText:
     upper = SINGLE[name]
     ascii_part = "".join(map(chr, range(0x80)))
     table = upper + "?" * 0x80 if name == "swe7" else ascii_part + upper
@@ -83,42 +83,42 @@ def _single(name: str) -> Decode:
     return decode
 
 
-def _multi(name: str) -> Decode:
+def _multi_byte_decoder(name: str) -> DecodeText:
     codec_name, runs = MULTI[name]
     codec, overrides = codecs.lookup(codec_name), _overrides(runs)
     characters = re.compile(_WELL_FORMED[name], re.DOTALL)
     # What Python's codec makes of sequences that the server reads differently: its result is not trusted then.
-    doubtful = frozenset(filter(None, (_python(codec, data) for data in overrides)))
+    ambiguous = frozenset(filter(None, (_decode_or_none(codec, data) for data in overrides)))
 
     def decode(data: bytes) -> str:
         try:
             text = codec.decode(data)[0]
         except UnicodeDecodeError:
-            return slowly(data)
-        return text if doubtful.isdisjoint(text) else slowly(data)
+            return decode_slowly(data)
+        return text if ambiguous.isdisjoint(text) else decode_slowly(data)
 
-    def slowly(data: bytes) -> str:
+    def decode_slowly(data: bytes) -> str:
         out, pos = [], 0
         while pos < len(data):
             match = characters.match(data, pos)
             if match is None:
                 raise UnicodeDecodeError(name, data, pos, pos + 1, "not a well-formed character")
-            found = match.group()
-            out.append(overrides.get(found) or _python(codec, found) or "?")
+            character = match.group()
+            out.append(overrides.get(character) or _decode_or_none(codec, character) or "?")
             pos = match.end()
         return "".join(out)
 
     return decode
 
 
-def _python(codec: codecs.CodecInfo, data: bytes) -> str | None:
+def _decode_or_none(codec: codecs.CodecInfo, data: bytes) -> str | None:
     try:
         return codec.decode(data)[0]
     except UnicodeDecodeError:
         return None
 
 
-def _unicode(name: str) -> Decode:
+def _unicode_decoder(name: str) -> DecodeText:
     codec = codecs.lookup(name)
 
     def decode(data: bytes) -> str:
@@ -139,10 +139,10 @@ def charset(name: str) -> Charset:
     """
     if name in _UNICODE:
         codec, unit = _UNICODE[name]
-        decode = _unicode(codec)
+        decode = _unicode_decoder(codec)
         return Charset(decode, unit == 1, escape_utf8 if codec == "utf-8" else make_escape(decode, unit == 1), unit)
     if name in SINGLE or name in MULTI:
-        decode = _single(name) if name in SINGLE else _multi(name)
+        decode = _single_byte_decoder(name) if name in SINGLE else _multi_byte_decoder(name)
         # swe7 has letters in place of brackets and braces.
         return Charset(decode, name != "swe7", make_escape(decode, name != "swe7"))
     raise SchemaError(

@@ -101,12 +101,12 @@ def base64_int(value: int) -> str:
     return b2a_base64(value.to_bytes(size, "big", signed=True), newline=False).decode("ascii")
 
 
-def _java(text: str, one_digit: Callable[[], str]) -> str:
+def _java_notation(text: str, one_digit: Callable[[], str]) -> str:
     """Return Java's notation of a shortest decimal given in Python's notation (no sign)."""
     mantissa, _, exp_text = text.partition("e")
-    whole, _, frac = mantissa.partition(".")
-    exponent = (int(exp_text) if exp_text else 0) + len(whole) - 1
-    digits = whole + frac
+    integer_part, _, fraction = mantissa.partition(".")
+    exponent = (int(exp_text) if exp_text else 0) + len(integer_part) - 1
+    digits = integer_part + fraction
     stripped = digits.lstrip("0")
     exponent -= len(digits) - len(stripped)
     digits = stripped.rstrip("0")
@@ -130,8 +130,8 @@ def java_double(value: float) -> str:
         raise ValueError(f"{value!r} is no number that MySQL stores")
     text = repr(value)
     if text[0] == "-":
-        return "-" + _java(text[1:], lambda: f"{-value:.1e}")
-    return _java(text, lambda: f"{value:.1e}")
+        return "-" + _java_notation(text[1:], lambda: f"{-value:.1e}")
+    return _java_notation(text, lambda: f"{value:.1e}")
 
 
 _F32 = struct.Struct("<f")
@@ -158,7 +158,7 @@ def java_float(value: float) -> str:
     if not isfinite(value):
         raise ValueError(f"{value!r} is no number that MySQL stores")
     sign, value = ("-", -value) if value < 0 else ("", value)
-    return sign + _java(_shortest_float(value, _F32.pack(value)), lambda: f"{value:.1e}")
+    return sign + _java_notation(_shortest_float(value, _F32.pack(value)), lambda: f"{value:.1e}")
 
 
 def narrowed_float(value: float) -> str:

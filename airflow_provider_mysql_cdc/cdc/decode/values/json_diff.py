@@ -22,9 +22,9 @@ import orjson
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import lenenc
 from airflow_provider_mysql_cdc.cdc.decode.values.binary_json import (
-    CONTAINERS,
-    LARGE_OBJECT,
-    Budget,
+    LAST_CONTAINER,
+    LAST_OBJECT,
+    ByteBudget,
     children,
     scalar_text,
 )
@@ -36,7 +36,7 @@ _MAX_DEPTH = 100
 Node: TypeAlias = "str | list[Node] | dict[bytes, Node]"
 
 
-class Cell(NamedTuple):
+class ArrayCell(NamedTuple):
     """Point to a cell of an array.
 
     Args:
@@ -52,10 +52,10 @@ class Cell(NamedTuple):
         return size - 1 - self.number if self.from_end else self.number
 
 
-Leg = bytes | Cell
+PathLeg = bytes | ArrayCell
 
 
-class Change(NamedTuple):
+class JsonDiff(NamedTuple):
     """Describe one change.
 
     Args:
@@ -65,16 +65,16 @@ class Change(NamedTuple):
     """
 
     operation: int
-    path: tuple[Leg, ...]
+    path: tuple[PathLeg, ...]
     value: bytes
 
 
-_LEG = re.compile(
+_PATH_LEG = re.compile(
     rb'\s*(?:\.\s*(?:("(?:[^"\\]|\\.)*")|([^\s."\[\]*]+))|\[\s*(?:(last)(?:\s*-\s*([0-9]+))?|([0-9]+))\s*\])', re.DOTALL
 )
 
 
-def parse_path(text: bytes) -> tuple[Leg, ...]:
+def parse_path(text: bytes) -> tuple[PathLeg, ...]:
     """Return the legs of a JSON path.
 
     Args:
@@ -85,15 +85,15 @@ def parse_path(text: bytes) -> tuple[Leg, ...]:
     """
     if text[:1] != b"$":
         raise ValueError("a JSON path does not begin with $")
-    legs: list[Leg] = []
+    legs: list[PathLeg] = []
     pos = 1
     while pos < len(text.rstrip()):
-        match = _LEG.match(text, pos)
+        match = _PATH_LEG.match(text, pos)
         if match is None:
             raise ValueError("a JSON path cannot be read")
         quoted, plain, last, back, index = match.groups()
         if last is not None or index is not None:
-            legs.append(Cell(int(back or 0), True) if last is not None else Cell(int(index), False))
+            legs.append(ArrayCell(int(back or 0), True) if last is not None else ArrayCell(int(index), False))
         else:
             name: str = orjson.loads(quoted if quoted is not None else b'"' + plain + b'"')
             legs.append(name.encode())
@@ -101,7 +101,7 @@ def parse_path(text: bytes) -> tuple[Leg, ...]:
     return tuple(legs)
 
 
-def read_changes(data: bytes) -> list[Change]:
+def read_diffs(data: bytes) -> list[JsonDiff]:
     """Return the changes of a vector.
 
     Args:
@@ -111,21 +111,21 @@ def read_changes(data: bytes) -> list[Change]:
         ValueError: When the structure does not hold.
         IndexError: When it ends early.
     """
-    changes: list[Change] = []
+    diffs: list[JsonDiff] = []
     pos = 0
     while pos < len(data):
         operation = data[pos]
         if operation > REMOVE:
             raise ValueError(f"a JSON change has the unknown operation {operation}")
-        path, pos = _counted(data, pos + 1)
+        path, pos = _length_prefixed(data, pos + 1)
         value = b""
         if operation != REMOVE:
-            value, pos = _counted(data, pos)
-        changes.append(Change(operation, parse_path(path), value))
-    return changes
+            value, pos = _length_prefixed(data, pos)
+        diffs.append(JsonDiff(operation, parse_path(path), value))
+    return diffs
 
 
-def _counted(data: bytes, pos: int) -> tuple[bytes, int]:
+def _length_prefixed(data: bytes, pos: int) -> tuple[bytes, int]:
     size, pos = lenenc(data, pos)
     if pos + size > len(data):
         raise ValueError("a JSON change ends behind its vector")
@@ -138,18 +138,18 @@ def read_tree(data: bytes) -> Node:
     Raises:
         ValueError: When the document is not well formed.
     """
-    return _node(data, data.decode("latin-1"), data[0], 1, 0, Budget(data)) if data else "null"
+    return _node(data, data.decode("latin-1"), data[0], 1, 0, ByteBudget(data)) if data else "null"
 
 
-def _node(data: bytes, text: str, kind: int, pos: int, depth: int, budget: Budget) -> Node:
-    if kind > CONTAINERS:
+def _node(data: bytes, text: str, kind: int, pos: int, depth: int, budget: ByteBudget) -> Node:
+    if kind > LAST_CONTAINER:
         return scalar_text(data, text, kind, pos, budget)
     if depth > _MAX_DEPTH:
         raise ValueError("a JSON document is nested deeper than MySQL allows")
-    found = children(data, kind, pos, budget)
-    if kind <= LARGE_OBJECT:
-        return {name or b"": _node(data, text, child, at, depth + 1, budget) for name, child, at in found}
-    return [_node(data, text, child, at, depth + 1, budget) for _, child, at in found]
+    entries = children(data, kind, pos, budget)
+    if kind <= LAST_OBJECT:
+        return {name or b"": _node(data, text, child, at, depth + 1, budget) for name, child, at in entries}
+    return [_node(data, text, child, at, depth + 1, budget) for _, child, at in entries]
 
 
 def tree_text(node: Node) -> str:
@@ -165,12 +165,12 @@ def _name(name: bytes) -> str:
     return orjson.dumps(name.decode()).decode("latin-1")
 
 
-def changed_text(before: bytes | None, changes: bytes) -> str:
+def patched_text(before: bytes | None, diffs: bytes) -> str:
     """Return the document after an update as JSON text, in byte text.
 
     Args:
         before: The document before it, binary JSON; None when the row image holds SQL NULL or not the column.
-        changes: The change vector without its length.
+        diffs: The change vector without its length.
 
     Raises:
         ValueError: A change does not fit the document, so one of the two is not what the server wrote.
@@ -178,55 +178,55 @@ def changed_text(before: bytes | None, changes: bytes) -> str:
     if before is None:
         raise ValueError("the update holds changes of a document that the before image does not hold")
     root = read_tree(before)
-    for change in read_changes(changes):
-        if not change.path:
+    for diff in read_diffs(diffs):
+        if not diff.path:
             raise ValueError("a JSON change points to the whole document")
         parent = root
-        for leg in change.path[:-1]:
+        for leg in diff.path[:-1]:
             parent = _child(parent, leg)
-        _OPERATIONS[change.operation](parent, change.path[-1], change.value)
+        _OPERATIONS[diff.operation](parent, diff.path[-1], diff.value)
     return tree_text(root)
 
 
-def _missing() -> ValueError:
+def _missing_path() -> ValueError:
     return ValueError("a JSON change points to a place that the document before the update does not have")
 
 
-def _child(node: Node, leg: Leg) -> Node:
+def _child(node: Node, leg: PathLeg) -> Node:
     if isinstance(node, dict) and isinstance(leg, bytes) and leg in node:
         return node[leg]
-    if isinstance(node, list) and isinstance(leg, Cell) and 0 <= (at := leg.position(len(node))) < len(node):
+    if isinstance(node, list) and isinstance(leg, ArrayCell) and 0 <= (at := leg.position(len(node))) < len(node):
         return node[at]
-    raise _missing()
+    raise _missing_path()
 
 
-def _replace(parent: Node, leg: Leg, value: bytes) -> None:
+def _replace(parent: Node, leg: PathLeg, value: bytes) -> None:
     _child(parent, leg)
     if isinstance(parent, dict) and isinstance(leg, bytes):
         parent[leg] = read_tree(value)
-    elif isinstance(parent, list) and isinstance(leg, Cell):
+    elif isinstance(parent, list) and isinstance(leg, ArrayCell):
         parent[leg.position(len(parent))] = read_tree(value)
 
 
-def _insert(parent: Node, leg: Leg, value: bytes) -> None:
+def _insert(parent: Node, leg: PathLeg, value: bytes) -> None:
     if isinstance(parent, dict) and isinstance(leg, bytes) and leg not in parent:
         parent[leg] = read_tree(value)
         members = sorted(parent.items(), key=lambda member: (len(member[0]), member[0]))
         parent.clear()
         parent.update(members)
-    elif isinstance(parent, list) and isinstance(leg, Cell):
+    elif isinstance(parent, list) and isinstance(leg, ArrayCell):
         # Past the end means at the end, before the first cell means there.
         parent.insert(max(0, leg.position(len(parent))), read_tree(value))
     else:
-        raise _missing()
+        raise _missing_path()
 
 
-def _remove(parent: Node, leg: Leg, value: bytes) -> None:
+def _remove(parent: Node, leg: PathLeg, value: bytes) -> None:
     _child(parent, leg)
     if isinstance(parent, dict) and isinstance(leg, bytes):
         del parent[leg]
-    elif isinstance(parent, list) and isinstance(leg, Cell):
+    elif isinstance(parent, list) and isinstance(leg, ArrayCell):
         del parent[leg.position(len(parent))]
 
 
-_OPERATIONS: dict[int, Callable[[Node, Leg, bytes], None]] = {REPLACE: _replace, INSERT: _insert, REMOVE: _remove}
+_OPERATIONS: dict[int, Callable[[Node, PathLeg, bytes], None]] = {REPLACE: _replace, INSERT: _insert, REMOVE: _remove}

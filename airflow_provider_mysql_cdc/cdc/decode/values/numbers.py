@@ -6,14 +6,14 @@ from __future__ import annotations
 DIGIT_BYTES = (0, 1, 1, 2, 2, 3, 3, 4, 4, 4)
 
 
-def decimal_words(precision: int, scale: int) -> list[tuple[int, int]]:
+def decimal_groups(precision: int, scale: int) -> list[tuple[int, int]]:
     """Return the groups of a packed DECIMAL as (digits, bytes), most significant first."""
-    whole = precision - scale
-    words = [(whole % 9, DIGIT_BYTES[whole % 9])] if whole % 9 else []
-    words += [(9, 4)] * (whole // 9 + scale // 9)
+    integer_digits = precision - scale
+    groups = [(integer_digits % 9, DIGIT_BYTES[integer_digits % 9])] if integer_digits % 9 else []
+    groups += [(9, 4)] * (integer_digits // 9 + scale // 9)
     if scale % 9:
-        words.append((scale % 9, DIGIT_BYTES[scale % 9]))
-    return words
+        groups.append((scale % 9, DIGIT_BYTES[scale % 9]))
+    return groups
 
 
 def decimal_text(unscaled: int, scale: int) -> str:

@@ -13,8 +13,8 @@ from functools import cache
 from typing import TypeVar
 
 V = TypeVar("V")
-_CUMULATED = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
-_LENGTHS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_DAYS_BEFORE_MONTH = (0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334)
+_MONTH_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 class Memo(dict[int, V]):
@@ -45,10 +45,17 @@ def epoch_days(year: int, month: int, day: int) -> int:
     """
     y = year - 1
     leap = (year % 4 == 0 and year % 100 != 0) or year % 400 == 0
-    if day > _LENGTHS[month - 1] + (leap and month == 2):
+    if day > _MONTH_DAYS[month - 1] + (leap and month == 2):
         raise ValueError(f"{year:04d}-{month:02d}-{day:02d} is not a day of the calendar")
     return (
-        y * 365 + y // 4 - y // 100 + y // 400 + _CUMULATED[month - 1] + (1 if leap and month > 2 else 0) + day - 719163
+        y * 365
+        + y // 4
+        - y // 100
+        + y // 400
+        + _DAYS_BEFORE_MONTH[month - 1]
+        + (1 if leap and month > 2 else 0)
+        + day
+        - 719163
     )
 
 
@@ -86,7 +93,7 @@ def date_text(days: int) -> str:
 
 
 @cache
-def dates(adjust: bool) -> Memo[int | None]:
+def packed_dates(adjust: bool) -> Memo[int | None]:
     """Return the table from a packed DATE (24 bits) to days since the epoch or None."""
     return Memo(lambda v: days_or_none(v >> 9, (v >> 5) & 15, v & 31, adjust))
 
@@ -164,16 +171,16 @@ def time_units(packed: int, fraction_bytes: int, unit: int) -> int:
     """
     value = packed - (0x800000 << (8 * fraction_bytes))
     magnitude = abs(value)
-    whole = magnitude >> (8 * fraction_bytes)
-    fraction = magnitude - (whole << (8 * fraction_bytes))
-    seconds = ((whole >> 12) & 0x3FF) * 3600 + ((whole >> 6) & 0x3F) * 60 + (whole & 0x3F)
-    parts: int = 100**fraction_bytes
-    units = seconds * unit + fraction * unit // parts
+    packed_clock = magnitude >> (8 * fraction_bytes)
+    fraction = magnitude - (packed_clock << (8 * fraction_bytes))
+    seconds = ((packed_clock >> 12) & 0x3FF) * 3600 + ((packed_clock >> 6) & 0x3F) * 60 + (packed_clock & 0x3F)
+    fraction_units: int = 100**fraction_bytes
+    units = seconds * unit + fraction * unit // fraction_units
     return units if value >= 0 else -units
 
 
 @cache
-def times(fraction_bytes: int, unit: int) -> Memo[int]:
+def packed_times(fraction_bytes: int, unit: int) -> Memo[int]:
     """Return the table from a packed TIME2 to units since midnight."""
     return Memo(lambda v: time_units(v, fraction_bytes, unit))
 

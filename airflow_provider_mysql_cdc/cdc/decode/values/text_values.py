@@ -76,8 +76,8 @@ def time_value(text: str, unit: int) -> int:
     """Return ``[-]hhh:mm:ss[.f]`` in units a second; what is finer than a unit is cut."""
     sign, text = (-1, text[1:]) if text[0] == "-" else (1, text)
     hours, minutes, seconds = text.split(":")
-    whole, _, fraction = seconds.partition(".")
-    units = (int(hours) * 3600 + int(minutes) * 60 + int(whole)) * unit
+    whole_seconds, _, fraction = seconds.partition(".")
+    units = (int(hours) * 3600 + int(minutes) * 60 + int(whole_seconds)) * unit
     if fraction:
         units += int(fraction) * unit // 10 ** len(fraction)
     return sign * units

@@ -1,0 +1,52 @@
+"""Every key of the ledger topic (``ledger.<topic.prefix>``), in one place: two kinds of records never share one.
+
+The texts are stored: a ledger is read by later versions, so they do not change.
+"""
+
+from __future__ import annotations
+
+PLAN_KEY = "plan"
+"""The plan in force (``plan.BatchPlan``)."""
+PART_PREFIX = "plan/"
+"""A part of a plan that is too large for one record (``plan_parts``)."""
+SNAPSHOT_KEY = "snapshot"
+"""The list of a snapshot's chunks, and where it left the stream when it was finished."""
+OUTCOME_KEY = "outcome"
+"""How the last batch ended, with its counts."""
+WRITERS_KEY = "writers"
+"""The number of writers ever used, so that each of their transactional ids is fenced."""
+WRITER_PREFIX = "writer/"
+"""A writer's marker; its number follows."""
+CHUNK_PREFIX = "chunk/"
+"""A chunk of a snapshot that is done; table and number follow."""
+VIEW_KEY = "view"
+"""The consistent view that a snapshot reads."""
+HISTORY_KEY = "history"
+"""Which schema history belongs to this ledger."""
+SIGNAL_PREFIX = "signal/"
+"""A signal that has been received; its channel and place follow."""
+SIGNAL_OFFSET_KEY = "signal-offset"
+"""How far the Kafka signal topic has been read."""
+PROCESSED_SIGNALS_KEY = "signals-taken"
+"""How far rows of the signal table have been carried out, where the stream was moved back behind them."""
+RUN_KEY = "run"
+"""The counts of a run of an operator (``run_tally``)."""
+REPORTED_KEY = "told"
+"""What of those counts has been reported to Airflow."""
+SCHEMA_KEY_PREFIX = "schema/"
+"""The id that the schema registry gave a key schema."""
+TOPIC_KEY_PREFIX = "topic/"
+"""A topic that batches have written into: id and partition count."""
+STATE_KEY = "incremental/state"
+"""Whether incremental snapshots are paused, and the number that the next scan gets."""
+SCAN_PREFIX = "incremental/scan/"
+"""One table's scan."""
+DONE_RANGE_PREFIX = "incremental/done/"
+"""A key range of a scan that has been read, before the scan's cursor reaches it."""
+REQUEST_PREFIX = "incremental/request/"
+"""A signal whose scans are at work, or have ended not long ago."""
+
+
+def writer_key(writer: int) -> str:
+    """Return the key of a writer's marker."""
+    return f"{WRITER_PREFIX}{writer}"

@@ -1,0 +1,105 @@
+"""Which topic each record goes to, by the configuration: topics of tables, of side records, and reserved ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow_provider_mysql_cdc.cdc.config import fields as F
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.config.dispatch_rules import rule_for
+from airflow_provider_mysql_cdc.cdc.config.field import Lookup
+from airflow_provider_mysql_cdc.cdc.emit import topic_names
+from airflow_provider_mysql_cdc.cdc.emit.routed_keys import routed_key
+from airflow_provider_mysql_cdc.cdc.errors import ConfigError
+from airflow_provider_mysql_cdc.cdc.model.routing import Destination
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicSpec
+
+
+def table_destination(cfg: ConnectorConfig, table: TableId) -> Destination:
+    """Return where a table's events go, and what the transforms change in them."""
+    return cfg.route_topic(unrouted_topic(cfg, table))
+
+
+def unrouted_topic(cfg: ConnectorConfig, table: TableId) -> str:
+    """Return a table's topic before the transforms: TiCDC's dispatchers name it, where there are some.
+
+    Raises:
+        ConfigError: The table is captured, and no dispatcher gives it a topic.
+    """
+    if rules := cfg[F.DISPATCHERS] if cfg.is_ticdc else ():
+        try:
+            return rule_for(rules, table).topic_of(table)
+        except ConfigError:
+            if cfg.captures(table):
+                raise
+    return topic_names.topic_name(cfg[F.TOPIC_PREFIX], table)
+
+
+def table_topic_name(cfg: ConnectorConfig, table: TableId) -> str:
+    """Return a table's topic."""
+    return table_destination(cfg, table).topic
+
+
+def schema_change_topic(cfg: ConnectorConfig) -> str:
+    """Return the schema change topic."""
+    return cfg.route_topic(topic_names.schema_change_topic(cfg[F.TOPIC_PREFIX])).topic
+
+
+def routed_record(
+    cfg: ConnectorConfig, topic: str, key: bytes | None, value: bytes | None
+) -> tuple[str, bytes | None, bytes | None]:
+    """Return topic, key and value of a schema change, transaction or heartbeat record behind the transforms.
+
+    Args:
+        cfg: The connector's configuration.
+        topic: Its topic before them.
+        key: Its key before them.
+        value: Its value; no transform changes it.
+    """
+    destination = cfg.route_topic(topic)
+    return destination.topic, routed_key(destination, key, schema=cfg[F.KEY_SCHEMAS_ENABLE]), value
+
+
+def side_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
+    """Return the topics of schema changes, transactions, heartbeats and notifications, before transforms, if used."""
+    prefix = cfg[F.TOPIC_PREFIX]
+    names = [topic_names.schema_change_topic(prefix)]
+    if cfg[F.PROVIDE_TRANSACTION_METADATA]:
+        names.append(topic_names.transaction_topic(prefix, cfg[F.TOPIC_TRANSACTION]))
+    if cfg[F.HEARTBEAT_INTERVAL_MS]:
+        names.append(topic_names.heartbeat_topic(prefix, cfg[F.TOPIC_HEARTBEAT_PREFIX]))
+    if notifications := F.notification_topic(Lookup(cfg.values)):
+        names.append(notifications)
+    return tuple(names)
+
+
+def table_topic_spec(cfg: ConnectorConfig) -> TopicSpec:
+    """Return how a table's topic is created (topic.creation.default.*)."""
+    return TopicSpec(
+        cfg[F.TOPIC_CREATION_PARTITIONS], cfg[F.TOPIC_CREATION_REPLICATION_FACTOR], cfg.topic_creation_settings()
+    )
+
+
+def topic_owners(cfg: ConnectorConfig, tables: Iterable[TableId]) -> topic_names.TopicOwners:
+    """Return what follows which table has which topic.
+
+    Args:
+        cfg: The connector's configuration.
+        tables: The tables at the start.
+    """
+    return topic_names.TopicOwners(
+        lambda table: unrouted_topic(cfg, table),
+        lambda topic: cfg.route_topic(topic).topic,
+        cfg.captures,
+        reserved_topics(cfg),
+        tables,
+    )
+
+
+def reserved_topics(cfg: ConnectorConfig) -> tuple[str, ...]:
+    """Return the topics that no table may use; names before the transforms."""
+    names = [*side_topics(cfg), cfg.history_topic, cfg.ledger_topic]
+    if cfg[F.DEAD_LETTER_TOPIC]:
+        names.append(cfg[F.DEAD_LETTER_TOPIC])
+    return tuple(names)
