@@ -49,7 +49,7 @@ def test_no_row_is_left_out_at_an_edge(
         f"SELECT n, 0, {value} FROM r",
     )
     pipeline.snapshot()
-    ask_for(pipeline, ["a"], surrogate="s")
+    ask_for(pipeline, ["a"], surrogate_key="s")
     places.die("incremental.after_commit")
     with pytest.raises((faults.FaultRaised, CdcError)):
         pipeline.drain()
@@ -72,7 +72,7 @@ def test_a_column_that_may_be_null_is_refused(properties: dict[str, str], root: 
         root, f"CREATE TABLE `{database}`.a (id INT PRIMARY KEY, v INT)", f"INSERT INTO `{database}`.a VALUES (1, 1)"
     )
     pipeline.snapshot()
-    ask_for(pipeline, ["a"], surrogate="v")
+    ask_for(pipeline, ["a"], surrogate_key="v")
     pipeline.drain()
     [scan] = books(pipeline).scans.values()
     assert scan.state == "aborted" and "NOT NULL" in scan.reason
