@@ -22,7 +22,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "scripts"))
+sys.path.insert(0, str(ROOT / "tools"))
 sys.path.insert(0, str(ROOT / "tests"))
 
 # The suite starts hundreds of Python processes. Where the environment forbids to keep compiled modules, each would
@@ -30,7 +30,7 @@ sys.path.insert(0, str(ROOT / "tests"))
 sys.dont_write_bytecode = False
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
-import native_identity  # noqa: E402
+from kit import native_identity  # noqa: E402
 
 from airflow_provider_mysql_cdc.cdc.decode import native_kernel  # noqa: E402
 
@@ -101,7 +101,7 @@ WORKERS = ROOT / ".stack" / f"workers-{os.environ[TAG]}"
 def pytest_configure(config: pytest.Config) -> None:
     """Count CPU seconds where MYSQL_CDC_SUITE_CPU asks for it."""
     if os.environ.get("MYSQL_CDC_SUITE_CPU"):
-        from cpu_account import Account, Sampler
+        from kit.cpu_account import Account, Sampler
 
         worker = "PYTEST_XDIST_WORKER" in os.environ
         config.pluginmanager.register(Account(None if worker else Sampler(f"{TAG}={os.environ[TAG]}")))
@@ -216,10 +216,10 @@ def registry(stack: Any) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Return a running Spark standalone cluster (tests/spark_cluster.py), started once for all tests of the session."""
-    from kit import spark_home
-    from spark_classes import options
-    from spark_cluster import running_cluster
+    """Return a running Spark standalone cluster (tests/kit/spark_cluster.py), started once for the session."""
+    from kit.pipeline import spark_home
+    from kit.spark_classes import options
+    from kit.spark_cluster import running_cluster
 
     with running_cluster(options(ROOT / ".stack" / "classes", spark_home())) as cluster:
         yield cluster
@@ -231,8 +231,8 @@ def _spark_starts_fast(request: pytest.FixtureRequest, tmp_path_factory: pytest.
     name = "SPARK_SUBMIT_OPTS"
     if name in os.environ or request.node.get_closest_marker("spark") is None:
         return
-    from kit import spark_home
-    from spark_classes import options
+    from kit.pipeline import spark_home
+    from kit.spark_classes import options
 
     unpacked = tmp_path_factory.mktemp("jvm")
     os.environ[name] = f"{options(ROOT / '.stack' / 'classes', spark_home())} -Djava.io.tmpdir={unpacked}"

@@ -19,7 +19,7 @@ from typing import Any
 
 from demolib import family
 from demolib.airflow_run import Airflow, AirflowError, connection
-from spark_cluster import command
+from kit.spark_cluster import command
 
 ROOT = Path(__file__).resolve().parents[2]
 DAGS = ("mysql_cdc_adhoc_snapshot", "mysql_cdc_backfill", "mysql_cdc_snapshot")

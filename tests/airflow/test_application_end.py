@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from cluster_apis import Api, served
 from fakes import FakeSubmit
+from kit.spark_cluster import wait_until
 from kubernetes import client
-from spark_cluster import wait_until
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, StateError
 from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec

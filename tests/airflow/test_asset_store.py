@@ -11,7 +11,7 @@ import pytest
 from airflow.sdk import DAG, Asset, task
 from airflow_home import run_dag
 from fakes import FakePipeline, connections, install
-from store_contract import END, StoreContract, plan
+from kit.store_contract import END, StoreContract, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import OffsetStore, StoredState
 from airflow_provider_mysql_cdc.cdc.errors import OffsetConflictError, StateError

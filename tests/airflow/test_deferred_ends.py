@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferralTimeout
 from fakes import connections, install
-from spark_cluster import command, wait_until
+from kit.spark_cluster import command, wait_until
 
 from airflow_provider_mysql_cdc.cdc.errors import SourceAuthError, SourceConnectionError
 from airflow_provider_mysql_cdc.hooks import kill_application as application_end

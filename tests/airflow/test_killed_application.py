@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException
-from kit import Pipeline, execute
-from spark_cluster import RunningCluster, command, wait_until
+from kit.pipeline import Pipeline, execute
+from kit.spark_cluster import RunningCluster, command, wait_until
 
 from airflow_provider_mysql_cdc.cdc.job import run_lock
 from airflow_provider_mysql_cdc.hooks.spark_python import driver_env

@@ -16,8 +16,8 @@ from typing import Any
 
 import pymysql
 import pytest
-from incremental_rig import FLAT, books
-from kit import Pipeline, execute, payload
+from kit.incremental_rig import FLAT, books
+from kit.pipeline import Pipeline, execute, payload
 from live_airflow import DEFERRED, RETRIED, WAITS, LiveAirflow, shown
 from real_servers import files_with
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from airflow.sdk import Connection
-from store_contract import END, plan
+from kit.store_contract import END, plan
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import StoredState
 from airflow_provider_mysql_cdc.cdc.commit.sql_store import SqlOffsetStore

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 from airflow.providers.common.compat.sdk import AirflowException, AirflowFailException
-from incremental_rig import FLAT, Writer, check_exact, reads
-from kit import Pipeline, compacted, execute, payload, rows
-from table_rig import filled
+from kit.incremental_rig import FLAT, Writer, check_exact, reads
+from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.table_rig import filled
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.position import check_available

@@ -16,9 +16,9 @@ from typing import Any
 
 import pytest
 from airflow_home import run_dag
-from kit import Pipeline, compacted, duplicates, execute, payload, require_chain, rows
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, require_chain, rows
+from kit.spark_cluster import RunningCluster, command, kill, parent, wait_until
 from real_servers import define_connections, load, trigger
-from spark_cluster import RunningCluster, command, kill, parent, wait_until
 
 from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
 

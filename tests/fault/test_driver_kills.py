@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incremental_rig import ask_for, books, check_exact, reads
-from kit import Pipeline, compacted, duplicates, execute, payload, rows, submit_command, submit_env
+from kit.incremental_rig import ask_for, books, check_exact, reads
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows, submit_command, submit_env
 
 pytestmark = [pytest.mark.fault, pytest.mark.spark]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute
+from kit.pipeline import Pipeline, duplicates, execute
 
 pytestmark = [pytest.mark.fault, pytest.mark.native]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute
+from kit.pipeline import Pipeline, duplicates, execute
 from test_native_kills import KERNEL, PYTHON, ROWS, Run, run
 
 pytestmark = [pytest.mark.fault, pytest.mark.native]

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, require_chain, rows
-from private_mysql import PrivateServer
+from kit.pipeline import Pipeline, compacted, duplicates, execute, require_chain, rows
+from kit.private_mysql import PrivateServer
 from stacklib import java, kafka, processes
 from stacklib.ports import any_free
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from golden.golden_data import sample
-from unit.decode_builder import body, image, packet, table_map
+from kit.decode_builder import body, image, packet, table_map
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl

@@ -23,7 +23,7 @@ from golden.contract_rig import (
     streamed,
 )
 from golden.golden_data import DATA, sample
-from unit.decode_builder import body, image, table_map
+from kit.decode_builder import body, image, table_map
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

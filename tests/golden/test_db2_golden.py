@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from golden.contract_rig import Record, parsed, read, streamed
 from golden.golden_data import sample
-from unit.decode_builder import one_text, one_value
+from kit.decode_builder import one_text, one_value
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.convert.json_text import dumps

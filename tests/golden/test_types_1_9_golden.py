@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from golden.contract_rig import OLD, created
-from unit.decode_builder import one_text, one_value
+from kit.decode_builder import one_text, one_value
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.config import fields as F

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import pymysql
-from create_statement import parse_create
+from kit.create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.binlog.rows_header import ROW_EVENTS, rows_header
 from airflow_provider_mysql_cdc.cdc.binlog.table_map import parse_table_map

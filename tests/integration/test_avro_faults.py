@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_rig import Readers, avro
-from fake_registry import DOWN, SLOW, Answer, FakeRegistry, running_registry
-from kit import Pipeline, execute, rows
+from kit.avro_rig import Readers, avro
+from kit.fake_registry import DOWN, SLOW, Answer, FakeRegistry, running_registry
+from kit.pipeline import Pipeline, execute, rows
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     IncompatibleSchemaError,

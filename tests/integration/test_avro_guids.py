@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_rig import Readers, avro
-from fake_registry import FakeRegistry, running_registry
-from incremental_rig import ask_for
-from kit import Pipeline, execute, rows
+from kit.avro_rig import Readers, avro
+from kit.fake_registry import FakeRegistry, running_registry
+from kit.incremental_rig import ask_for
+from kit.pipeline import Pipeline, execute, rows
 from test_avro_jobs import without_volatile
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients

@@ -12,10 +12,10 @@ from typing import Any
 
 import fastavro
 import pytest
-from avro_rig import Readers, as_json, avro, read_with_java, shown, whole
 from decode_rig import run_script
-from incremental_rig import ask_for
-from kit import Pipeline, execute, rows
+from kit.avro_rig import Readers, as_json, avro, read_with_java, shown, whole
+from kit.incremental_rig import ask_for
+from kit.pipeline import Pipeline, execute, rows
 from test_decode_types import CHARSETS, DOCUMENTS, LAX, TYPES, expectation, told
 
 from airflow_provider_mysql_cdc.cdc.formats.avro_format import AvroFormat

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource
-from incremental_rig import ask_for, books, check_exact, reads
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
-from window_rig import SIGNALS, Places, connection
+from kit.incremental_rig import ask_for, books, check_exact, reads
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.window_rig import SIGNALS, Places, connection
 
 from airflow_provider_mysql_cdc.cdc.drain import committer
 from airflow_provider_mysql_cdc.cdc.errors import RecordTooLargeError

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, delete_topics, execute, rows, start_process
+from kit.pipeline import Pipeline, delete_topics, execute, rows, start_process
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.sink.topic_reader import read_topic_committed

@@ -6,7 +6,7 @@ import contextlib
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute
+from kit.pipeline import Pipeline, duplicates, execute
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.commit import ledger_cache as ledger_values

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import ROOT, Pipeline, duplicates, execute, payload, submit_command, submit_env
+from kit.pipeline import ROOT, Pipeline, duplicates, execute, payload, submit_command, submit_env
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 

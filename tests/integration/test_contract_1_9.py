@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from golden.golden_data import sample
-from kit import Pipeline, execute
+from kit.pipeline import Pipeline, execute
 
 OLD_SOURCE = [f["field"] for f in sample("EX-02")["schema"]["fields"][2]["fields"]]
 

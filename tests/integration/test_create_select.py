@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute, payload, rows
+from kit.pipeline import Pipeline, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from create_statement import parse_create
+from kit.create_statement import parse_create
 
 from airflow_provider_mysql_cdc.cdc.ddl.apply import apply_ddl
 from airflow_provider_mysql_cdc.cdc.ddl.collations import COLLATIONS, COLLATIONS_BY_NAME, MAX_CHARACTER_BYTES

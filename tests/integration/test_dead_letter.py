@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute, payload
+from kit.pipeline import Pipeline, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.errors import ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.formats.dead_letter import SKIPPED_SUFFIX

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from avro_rig import avro
 from avrolib.wire import WireReader, from_registry
 from demolib import shop, verify, writer
 from demolib.checks import TableVerdict, check_table
 from demolib.events import Layout, Record, Row, position_of
-from kit import Pipeline
+from kit.avro_rig import avro
+from kit.pipeline import Pipeline
 
 ROOT = Path(__file__).resolve().parents[2]
 SCALE = 0.01
@@ -224,7 +224,7 @@ def test_the_writer_runs_alters_and_stops_when_told(stack: Any, database: str, t
     report = tmp_path / "report.json"
     options = {"--host": stack.mysql_host, "--port": stack.mysql_port, "--user": stack.root_user, "--scale": SCALE}
     options |= {"--database": database, "--report": report, "--rate": 150}
-    env = {**os.environ, "PYTHONPATH": str(ROOT / "scripts"), writer.PASSWORD_VARIABLE: stack.root_password}
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "tools"), writer.PASSWORD_VARIABLE: stack.root_password}
     command = [sys.executable, "-m", "demolib.writer", *(str(t) for pair in options.items() for t in pair)]
     with subprocess.Popen(command, env=env) as process:
         try:

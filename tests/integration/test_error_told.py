@@ -6,7 +6,7 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
-from kit import Pipeline, execute
+from kit.pipeline import Pipeline, execute
 
 from airflow_provider_mysql_cdc.cdc.errors import (
     CdcError,

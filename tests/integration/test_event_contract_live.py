@@ -9,8 +9,8 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, execute, payload, rows
-from private_mysql import PrivateServer
+from kit.pipeline import Pipeline, execute, payload, rows
+from kit.private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.preflight import preflight, read_facts

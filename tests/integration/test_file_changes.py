@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from kit import execute, rows
-from memory_kafka import MemoryKafka, MemoryWriter
-from private_mysql import PrivateServer
+from kit.memory_kafka import MemoryKafka, MemoryWriter
+from kit.pipeline import execute, rows
+from kit.private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset
 from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker

@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit import Pipeline, compacted, execute, require_chain, rows
-from native_identity import BothWalks
-from private_mysql import PrivateServer
-from table_rig import FLAT, check_chain, filled
+from kit.native_identity import BothWalks
+from kit.pipeline import Pipeline, compacted, execute, require_chain, rows
+from kit.private_mysql import PrivateServer
+from kit.table_rig import FLAT, check_chain, filled
 
 ON = ("OFF_PERMISSIVE", "ON_PERMISSIVE", "ON")
 OFF = ("ON_PERMISSIVE", "OFF_PERMISSIVE", "OFF")

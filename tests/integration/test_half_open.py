@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute
-from tcp_proxy import TcpProxy, tcp_proxy
+from kit.pipeline import Pipeline, execute
+from kit.tcp_proxy import TcpProxy, tcp_proxy
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect, fetch_all
 from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig

@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, books, check_exact, reads
-from kit import Pipeline, execute, rows
-from table_rig import filled
-from window_rig import SIGNALS, same_as_table
+from kit.incremental_rig import FLAT, books, check_exact, reads
+from kit.pipeline import Pipeline, execute, rows
+from kit.table_rig import filled
+from kit.window_rig import SIGNALS, same_as_table
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver

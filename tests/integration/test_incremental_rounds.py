@@ -9,10 +9,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit import Pipeline, compacted, execute, payload, rows
-from table_rig import filled
-from window_rig import connection
+from kit.incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
+from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.table_rig import filled
+from kit.window_rig import connection
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit.kafka_clients import record_writer

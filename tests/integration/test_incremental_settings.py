@@ -7,10 +7,10 @@ import re
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, ask_for, books, check_exact, reads
-from kit import Pipeline, execute, rows
-from table_rig import filled
-from window_rig import Places
+from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
+from kit.pipeline import Pipeline, execute, rows
+from kit.table_rig import filled
+from kit.window_rig import Places
 
 from airflow_provider_mysql_cdc.cdc.incremental.key_range_queue import KeyRangeQueue
 from airflow_provider_mysql_cdc.cdc.signals.airflow_channel import send

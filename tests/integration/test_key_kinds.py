@@ -12,7 +12,7 @@ from typing import Any
 
 import decode_rig
 import pytest
-from kit import Pipeline, duplicates, execute, payload, rows
+from kit.pipeline import Pipeline, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

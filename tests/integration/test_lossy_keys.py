@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, ask_for, books
-from kit import Pipeline, execute, payload, rows
+from kit.incremental_rig import FLAT, ask_for, books
+from kit.pipeline import Pipeline, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.snapshot.key_kinds import key_roundtrip_condition
 

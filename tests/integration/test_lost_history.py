@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
+from kit.pipeline import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, delete_topics, execute, payload, rows
-from private_mysql import PrivateServer
+from kit.pipeline import Pipeline, delete_topics, execute, payload, rows
+from kit.private_mysql import PrivateServer
 from stacklib.ports import any_free
 
 from airflow_provider_mysql_cdc.cdc.binlog.position import current_offset

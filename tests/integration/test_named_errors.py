@@ -22,8 +22,8 @@ from confluent_kafka.admin import (
     ResourcePatternType,
     ResourceType,
 )
-from kit import Pipeline, duplicates, execute, payload, rows
-from private_mysql import PrivateServer
+from kit.pipeline import Pipeline, duplicates, execute, payload, rows
+from kit.private_mysql import PrivateServer
 from test_sink_authorization import MOST_MS, allow, kafka
 from test_sink_authorization import account as kafka_account
 

@@ -8,9 +8,9 @@ from typing import Any
 import pymysql
 import pytest
 import test_key_kinds as key_kinds
-from fake_registry import running_registry
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
-from private_mysql import PrivateServer
+from kit.fake_registry import running_registry
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.private_mysql import PrivateServer
 from test_ticdc_jobs import EMPTY, FULL, TYPES, Flat, require_rows, selected
 
 from airflow_provider_mysql_cdc.cdc.snapshot.chunk import SnapshotChunk

@@ -9,7 +9,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
+from kit.pipeline import Pipeline, compacted, delete_topics, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore
 from airflow_provider_mysql_cdc.cdc.drain.drain_driver import run_drain

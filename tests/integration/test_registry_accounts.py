@@ -7,10 +7,10 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from avro_rig import Readers, avro
-from kit import Pipeline, execute, rows
-from registry_gate import Gate, running_gate
-from tls_files import KEY_PASSWORD, Files, make_files
+from kit.avro_rig import Readers, avro
+from kit.pipeline import Pipeline, execute, rows
+from kit.registry_gate import Gate, running_gate
+from kit.tls_files import KEY_PASSWORD, Files, make_files
 
 from airflow_provider_mysql_cdc.cdc.errors import RegistryAuthError, RegistryConnectionError
 

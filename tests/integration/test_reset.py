@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit import Pipeline, delete_topics, execute, payload, rows
+from kit.pipeline import Pipeline, delete_topics, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.errors import (

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from kit import Pipeline, delete_topics, execute, payload, rows
-from private_mysql import PrivateServer
+from kit.pipeline import Pipeline, delete_topics, execute, payload, rows
+from kit.private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError

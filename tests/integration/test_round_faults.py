@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, ask_for, books, check_exact, reads
-from kit import Pipeline, execute
-from table_rig import filled
-from window_rig import Places
+from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
+from kit.pipeline import Pipeline, execute
+from kit.table_rig import filled
+from kit.window_rig import Places
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

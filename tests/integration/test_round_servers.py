@@ -8,11 +8,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
-from kit import Pipeline, compacted, execute, rows
-from private_mysql import PrivateServer
-from table_rig import filled
-from window_rig import SIGNALS, Places
+from kit.incremental_rig import FLAT, Writer, ask_for, books, check_exact, reads
+from kit.pipeline import Pipeline, compacted, execute, rows
+from kit.private_mysql import PrivateServer
+from kit.table_rig import filled
+from kit.window_rig import SIGNALS, Places
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

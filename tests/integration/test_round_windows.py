@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, ask_for, books, reads
-from kit import Pipeline, execute, rows
-from table_rig import filled
-from window_rig import SIGNALS, Places, connection, events, same_as_table
+from kit.incremental_rig import FLAT, ask_for, books, reads
+from kit.pipeline import Pipeline, execute, rows
+from kit.table_rig import filled
+from kit.window_rig import SIGNALS, Places, connection, events, same_as_table
 
 from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
 from airflow_provider_mysql_cdc.cdc.incremental import window_driver as round_driver

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute, payload
+from kit.pipeline import Pipeline, execute, payload
 
 
 @pytest.mark.req("SETUP-17")

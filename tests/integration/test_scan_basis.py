@@ -7,10 +7,10 @@ import threading
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, ask_for, books, reads
-from kit import Pipeline, compacted, execute, payload, rows
-from table_rig import filled
-from window_rig import SIGNALS, Places, connection, same_as_table
+from kit.incremental_rig import FLAT, ask_for, books, reads
+from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.table_rig import filled
+from kit.window_rig import SIGNALS, Places, connection, same_as_table
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

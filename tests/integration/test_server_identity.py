@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from kit import Pipeline, compacted, execute, payload, rows
-from private_mysql import PrivateServer
+from kit.pipeline import Pipeline, compacted, execute, payload, rows
+from kit.private_mysql import PrivateServer
 
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect
 from airflow_provider_mysql_cdc.cdc.binlog.file_fingerprint import read_fingerprint

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute
+from kit.pipeline import Pipeline, duplicates, execute
 from test_key_kinds import KINDS, LAX, shown_alone
 
 from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch

@@ -7,9 +7,9 @@ import time
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, Writer, ask_for, books
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
-from table_rig import filled
+from kit.incremental_rig import FLAT, Writer, ask_for, books
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.table_rig import filled
 
 from airflow_provider_mysql_cdc.cdc import faults
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from kit import Pipeline, execute, payload
-from table_rig import FLAT
+from kit.pipeline import Pipeline, execute, payload
+from kit.table_rig import FLAT
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

@@ -9,7 +9,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import StateError

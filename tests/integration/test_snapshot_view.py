@@ -14,7 +14,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, payload, require_chain, rows
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, require_chain, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.binlog.connect import connect

@@ -8,8 +8,8 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, execute, payload
-from table_rig import FLAT, check_chain, filled, interrupt
+from kit.pipeline import Pipeline, execute, payload
+from kit.table_rig import FLAT, check_chain, filled, interrupt
 
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SourceSettingError
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from incremental_rig import FLAT, ask_for, books, check_exact, reads
-from kit import Pipeline, execute
-from window_rig import Places, connection
+from kit.incremental_rig import FLAT, ask_for, books, check_exact, reads
+from kit.pipeline import Pipeline, execute
+from kit.window_rig import Places, connection
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import CdcError

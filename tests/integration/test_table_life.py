@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, compacted, duplicates, execute, payload, rows
-from table_rig import changes, check_chain, filled, interrupt
+from kit.pipeline import Pipeline, compacted, duplicates, execute, payload, rows
+from kit.table_rig import changes, check_chain, filled, interrupt
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, StateError

@@ -11,9 +11,9 @@ from typing import Any
 
 import fastavro
 import pytest
-from avro_rig import Readers
-from incremental_rig import ask_for
-from kit import Pipeline, duplicates, execute
+from kit.avro_rig import Readers
+from kit.incremental_rig import ask_for
+from kit.pipeline import Pipeline, duplicates, execute
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, IncompatibleSchemaError, ValueDecodeError
 from airflow_provider_mysql_cdc.cdc.sink.clients import make_admin

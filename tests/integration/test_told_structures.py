@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, execute, payload, rows
+from kit.pipeline import Pipeline, execute, payload, rows
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.errors import SchemaError, SchemaMismatchError

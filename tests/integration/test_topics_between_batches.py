@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from confluent_kafka.admin import NewPartitions
-from kit import Pipeline, delete_topics, duplicates, execute, payload
+from kit.pipeline import Pipeline, delete_topics, duplicates, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.errors import ConfigError, SinkError, TopicChangedError
 from airflow_provider_mysql_cdc.cdc.faults import FaultRaised

@@ -12,8 +12,8 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, duplicates, execute, payload, rows, start_process
-from tcp_proxy import TcpProxy, tcp_proxy
+from kit.pipeline import Pipeline, duplicates, execute, payload, rows, start_process
+from kit.tcp_proxy import TcpProxy, tcp_proxy
 
 from airflow_provider_mysql_cdc.cdc.commit import kafka_clients
 from airflow_provider_mysql_cdc.cdc.errors import CdcError, from_json

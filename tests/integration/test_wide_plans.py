@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import Pipeline, duplicates, execute, payload
+from kit.pipeline import Pipeline, duplicates, execute, payload
 
 from airflow_provider_mysql_cdc.cdc import faults
 from airflow_provider_mysql_cdc.cdc.commit import plan_parts

@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql
 import pytest
-from kit import Pipeline, duplicates, execute, payload
+from kit.pipeline import Pipeline, duplicates, execute, payload
 
 from airflow_provider_mysql_cdc.cdc.drain import xa_transactions as xa_module
 from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError

@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from binlog_bytes import HEADER, event_bytes, packets
 from hypothesis import strategies as st
+from kit.binlog_bytes import HEADER, event_bytes, packets
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev

@@ -13,7 +13,7 @@ from typing import Any
 import pymysql
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts"), str(ROOT / "tests" / "integration")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tools"), str(ROOT / "tests" / "integration")]
 
 from decode_rig import run_script  # noqa: E402
 from stacklib import ensure_stack  # noqa: E402

@@ -6,7 +6,7 @@ import struct
 from functools import cache
 from typing import Any
 
-from json_builder import change, document
+from kit.json_builder import change, document
 
 PACKED_DATE = struct.pack("<q", ((2024 * 13 + 2) << 22 | 29 << 17) << 24)
 # DECIMALs of 81 digits, more than a column has.

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from memory_kafka import MemoryKafka, MemoryWriter
-from memory_ledger import MemoryLedger
+from kit.memory_kafka import MemoryKafka, MemoryWriter
+from kit.memory_ledger import MemoryLedger
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import (
     CHUNK_PREFIX,

@@ -326,7 +326,7 @@ def _jobs(patch: pytest.MonkeyPatch) -> None:
         patch.setattr(module, "Coordinator", Coordinator)
         patch.setattr(
             module, "encrypted_properties", lambda cfg: (cfg, {})
-        )  # has tests of its own (unit/test_sealed.py)
+        )  # has tests of its own (unit/job/test_sealed_properties.py)
     for module in (drain_driver, snapshot_task):
         patch.setattr(module, "CoordinatorClient", Channel)
         patch.setattr(module, "load_task_config", lambda channel, arguments: arguments["properties"])

@@ -15,8 +15,8 @@ from functools import lru_cache
 from typing import Any
 
 import greenlet
-from memory_kafka import MemoryKafka, MemoryWriter
-from memory_ledger import MemoryLedger
+from kit.memory_kafka import MemoryKafka, MemoryWriter
+from kit.memory_ledger import MemoryLedger
 from stream_oracle import Entry, Oracle
 from stream_source import KEYS, Source
 

@@ -28,9 +28,9 @@ from first_seeds import WALKS, breaks_a_promise
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from kit.memory_kafka import MemoryKafka, MemoryWriter
+from kit.memory_ledger import MemoryLedger
 from memo import read_once
-from memory_kafka import MemoryKafka, MemoryWriter
-from memory_ledger import MemoryLedger
 
 from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
 from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState

@@ -8,12 +8,12 @@ from functools import cache
 from typing import Any
 
 import zstandard
-from binlog_bytes import event_bytes, payload_body
 from binlog_corpus import Group, changed, corpus, place, read, stream_bytes
-from fuzzing import within_memory, within_time
 from hypothesis import given
 from hypothesis import strategies as st
 from json_samples import documents, vectors
+from kit.binlog_bytes import event_bytes, payload_body
+from kit.fuzzing import within_memory, within_time
 
 from airflow_provider_mysql_cdc.cdc.binlog import constants as c
 from airflow_provider_mysql_cdc.cdc.binlog.payload import decompress_events

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 from json_samples import documents
-from native_identity import BothDecoders
+from kit.native_identity import BothDecoders
 
 from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
 from airflow_provider_mysql_cdc.cdc.binlog.wire_types import WireType

@@ -6,8 +6,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from avro_identity import sides
-from native_identity import BothDirect
+from kit.avro_identity import sides
+from kit.native_identity import BothDirect
 from test_fuzz_native import EVENTS, Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_columns import AVRO

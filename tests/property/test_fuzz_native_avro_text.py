@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from avro_identity import Sides, sides
-from native_identity import BothAvroTexts, BothTexts
-from row_blocks import block_of
+from kit.avro_identity import Sides, sides
+from kit.native_identity import BothAvroTexts, BothTexts
+from kit.row_blocks import block_of
 from test_fuzz_native import EVENTS, each_seed
 from test_fuzz_native_text import MadeText
 

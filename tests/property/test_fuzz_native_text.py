@@ -10,8 +10,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from native_identity import BothKeys, BothTexts
-from row_blocks import block_of
+from kit.native_identity import BothKeys, BothTexts
+from kit.row_blocks import block_of
 from test_fuzz_native import EVENTS, PIECES, TELLING, Made, each_seed
 
 from airflow_provider_mysql_cdc.cdc.decode import native_keys

@@ -5,8 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import pytest
+from kit.ticdc_identity import sides
 from test_fuzz_native import EVENTS, Made, each_seed
-from ticdc_identity import sides
 
 from airflow_provider_mysql_cdc.cdc.avro.avro_row_decoder import FallbackToJson
 from airflow_provider_mysql_cdc.cdc.decode.codegen.dialect import Declined

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from installed_package import ROOT, Installed, install
+from kit.installed_package import ROOT, Installed, install
 
 from airflow_provider_mysql_cdc.cdc.errors import NoOffsetError
 

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from waiting_requirements import LISTED, WAITING
+from kit.waiting_requirements import LISTED, WAITING
 
 TESTS = Path(__file__).resolve().parents[1]
 FAMILIES = {

@@ -2,7 +2,7 @@
 
 The kernel declines a table when it has nothing for one of its columns, and an event whose rows are not as they should
 be, whose images leave columns out, or that changes a key: the Python decoder then reads it, and raises its errors. A
-record is the same from both, byte for byte (``tests/native_identity.py``).
+record is the same from both, byte for byte (``tests/kit/native_identity.py``).
 """
 
 from __future__ import annotations

@@ -1,0 +1,66 @@
+"""A writer of a drain over a stream, a clock and a Kafka that a test makes up."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain import committer as committer_module
+from airflow_provider_mysql_cdc.cdc.drain import drain_writer as writer_module
+from airflow_provider_mysql_cdc.cdc.drain.drain_writer import DrainWriter
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from kit.memory_kafka import MemoryKafka, MemoryWriter
+
+GIVEN = {
+    "topic.prefix": "p",
+    "database.hostname": "localhost",
+    "database.user": "u",
+    "database.password": "x",
+    "kafka.bootstrap.servers": "localhost:9092",
+    "heartbeat.interval.ms": "5000",
+    "commit.interval.ms": "10000",
+    "transaction.timeout.ms": "30000",
+}
+PASSED_OVER: Any = SimpleNamespace(type=-1)
+START, END = BinlogOffset("b.000001", 4), BinlogOffset("b.000001", 9999)
+
+
+class Clock:
+    """A clock that a test moves."""
+
+    now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+class Rig:
+    """One writer over a stream that a test makes up."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, resume: ResumePosition | None = None, **given: str) -> None:
+        self.clock, self.kafka = Clock(), MemoryKafka()
+        monkeypatch.setattr(committer_module, "time", self.clock)
+        self.sink = MemoryWriter(self.kafka, "p.0")
+        self.sink.init()
+        plan = BatchPlan(1, "drain", START, END, 1)
+        marker = resume and Marker(1, 0, START, END, resume)
+        cfg = ConnectorConfig.from_properties(GIVEN | given)
+        self.writer = DrainWriter(cfg, plan, 0, SchemaState(), self.sink, {}, resume_marker=marker)  # type: ignore[arg-type]
+        self._monkeypatch = monkeypatch
+
+    def run(self, events: Callable[[Callable[[], None]], Iterator[Any]]) -> None:
+        def open_stream(*_: Any, on_wait: Callable[[], None], **__: Any) -> Any:
+            return SimpleNamespace(events=lambda *_: events(on_wait), close=lambda: None)
+
+        self._monkeypatch.setattr(writer_module, "open_stream", open_stream)
+        self.writer.run()
+
+    def markers(self) -> list[dict[str, Any]]:
+        return [json.loads(r.value or b"")["reached"] for r in self.kafka.committed("ledger.p")]

@@ -1,0 +1,152 @@
+"""get_provider_info: what Airflow's schema accepts, what the connection form shows, and that asking costs little."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from airflow_provider_mysql_cdc.cdc.config import fields
+from airflow_provider_mysql_cdc.get_provider_info import get_provider_info
+
+ROOT = Path(__file__).resolve().parents[3]
+# Fields that name another connection.
+OTHERS = {"kafka_conn_id", "schema_registry_conn_id"}
+PARTS = ("hooks", "operators", "sensors", "triggers")
+
+
+@pytest.fixture(scope="module")
+def info() -> dict[str, Any]:
+    return get_provider_info()
+
+
+@pytest.fixture
+def connection_type(info: dict[str, Any]) -> dict[str, Any]:
+    return next(kind for kind in info["connection-types"] if kind["connection-type"] == "mysql_cdc")
+
+
+def test_it_holds_against_airflow_s_own_schema(info: dict[str, Any]) -> None:
+    spec = importlib.util.find_spec("airflow")
+    assert spec is not None and spec.submodule_search_locations
+    schema = json.loads(Path(spec.submodule_search_locations[0], "provider_info.schema.json").read_text())
+    jsonschema.validate(info, schema)
+
+
+def test_it_is_plain_json(info: dict[str, Any]) -> None:
+    assert json.loads(json.dumps(info)) == info
+
+
+def test_the_entry_point_names_it() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    entry = project["entry-points"]["apache_airflow_provider"]["provider_info"]
+    assert entry == f"{get_provider_info.__module__}:{get_provider_info.__name__}"
+
+
+def test_every_module_and_class_it_names_can_be_imported(info: dict[str, Any], tmp_path: Path) -> None:
+    modules = [m for part in PARTS for entry in info[part] for m in entry["python-modules"]]
+    classes = [entry["hook-class-name"] for entry in info["connection-types"]]
+    code = (
+        "import importlib, json, sys\n"
+        f"for name in {modules!r}: importlib.import_module(name)\n"
+        "told = []\n"
+        f"for name in {classes!r}:\n"
+        "    module, _, cls = name.rpartition('.')\n"
+        "    found = getattr(importlib.import_module(module), cls)\n"
+        "    told.append([found.conn_type, found.conn_name_attr, found.hook_name])\n"
+        "print(json.dumps(told))\n"
+    )
+    done = in_new_process(code, tmp_path)
+    names = [["mysql_cdc", "mysql_cdc_conn_id"], ["schema_registry", "schema_registry_conn_id"]]
+    kinds = info["connection-types"]
+    assert json.loads(done) == [[*name, kind["hook-name"]] for name, kind in zip(names, kinds, strict=True)]
+
+
+def test_every_module_of_the_package_that_a_dag_names_is_listed(info: dict[str, Any]) -> None:
+    listed = {m for part in PARTS for entry in info[part] for m in entry["python-modules"]}
+    helpers = {
+        "arguments",
+        "adhoc_snapshot",
+        "asset_events",
+        "base",
+        "common",
+        "connections",
+        "dag_params",
+        "deferrable_job",
+        "detached_driver",
+        "offset_follower",
+        "kill_application",
+        "hadoop_credentials",
+        "kubernetes_secret",
+        "offset_asset",
+        "secret_settings",
+        "shared_poll",
+        "spark_defaults",
+        "spark_job",
+        "spark_python",
+        "spec_delivery",
+        "submission",
+        "task_state",
+        "job_result",
+        "__init__",
+    }
+    for part in PARTS:
+        for path in (ROOT / "airflow_provider_mysql_cdc" / part).glob("*.py"):
+            if path.stem not in helpers:
+                assert f"airflow_provider_mysql_cdc.{part}.{path.stem}" in listed
+
+
+def test_asking_for_it_imports_no_airflow_driver_or_client(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from airflow_provider_mysql_cdc.get_provider_info import get_provider_info\n"
+        "get_provider_info()\n"
+        "heavy = {'airflow', 'pyspark', 'pandas', 'pymysql', 'confluent_kafka', 'sqlalchemy', 'pymysqlreplication'}\n"
+        "print(sorted(heavy & set(sys.modules)))\n"
+    )
+    assert in_new_process(code, tmp_path) == "[]"
+
+
+def test_the_form_offers_every_property_marked_for_it(connection_type: dict[str, Any]) -> None:
+    standard = {"database.hostname", "database.port", "database.user", "database.password"}
+    wanted = {field.name for field in fields.ALL if field.in_connection_form} - standard
+    assert set(connection_type["conn-fields"]) == wanted | OTHERS
+    assert "topic.prefix" in wanted
+
+
+def test_the_form_hides_secrets_and_describes_every_field(connection_type: dict[str, Any]) -> None:
+    for name, field in connection_type["conn-fields"].items():
+        assert name in field["label"] or name in OTHERS
+        assert field["description"]
+        secret = name in fields.BY_NAME and fields.BY_NAME[name].secret
+        assert (field["schema"].get("format") == "password") == secret
+        assert "null" in field["schema"]["type"]
+
+
+def test_the_form_of_a_registry_hides_secrets(info: dict[str, Any]) -> None:
+    form = next(k for k in info["connection-types"] if k["connection-type"] == "schema_registry")["conn-fields"]
+    hidden = {name for name, field in form.items() if field["schema"].get("format") == "password"}
+    assert hidden == {name for name in form if fields.BY_NAME[f"value.converter.{name}"].secret} != set()
+    assert all("null" in field["schema"]["type"] and "default" not in field["schema"] for field in form.values())
+
+
+def test_the_form_offers_no_value_that_is_refused(connection_type: dict[str, Any]) -> None:
+    modes = connection_type["conn-fields"]["snapshot.mode"]["schema"]["enum"]
+    assert "initial" in modes
+    assert not set(modes) & set(fields.BY_NAME["snapshot.mode"].refused)
+
+
+def in_new_process(code: str, home: Path) -> str:
+    """Run code in a new interpreter with an Airflow home of its own and return what it printed last."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith("AIRFLOW")}
+    env |= {"AIRFLOW_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip().splitlines()[-1]

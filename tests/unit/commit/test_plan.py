@@ -1,0 +1,183 @@
+"""Plans, markers and the ledger's state as values."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from dataclasses import replace
+
+import pytest
+from kit.store_contract import END, START, plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import writer_key
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import (
+    MAX_COUNTS,
+    OTHERS_LABEL,
+    BatchPlan,
+    Marker,
+    bounded_counts,
+    encode,
+    reset_plan,
+)
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import ResumePosition
+from airflow_provider_mysql_cdc.cdc.sink.record_writer import transactional_id
+
+FULL = BatchPlan(
+    epoch=7,
+    kind="drain",
+    start=START,
+    end=END,
+    writers=3,
+    partitions={"p.d.hot": 4, "p.d.täble": 1},
+    assignment={"p.d.hot": (0, 1, 2, 0), "p.d.täble": (2,)},
+    owner="dag/run/task/-1",
+    created_ms=1_700_000_000_000,
+    server_id=5400,
+)
+
+
+def marker(writer: int, epoch: int = 7, *, done: bool = True, **more: object) -> Marker:
+    reached = more.pop("reached", ResumePosition(END if done else START, 0 if done else 12))
+    return Marker(epoch, writer, START, END, reached, done, **more)  # type: ignore[arg-type]
+
+
+def ledger(*markers: Marker, plan: BatchPlan | None = FULL, **more: object) -> LedgerState:
+    return LedgerState(plan=plan, markers={m.writer: m for m in markers}, **more)  # type: ignore[arg-type]
+
+
+def test_plan_and_marker_survive_json() -> None:
+    assert BatchPlan.from_json(json.loads(encode(FULL.to_json()))) == FULL
+    # Whose plan it is does not make it another plan.
+    named = BatchPlan.from_json({**FULL.to_json(), "prefix": "shop"})
+    assert (named.prefix, named == FULL, named.to_json()["prefix"]) == ("shop", True, "shop")
+    half = marker(1, done=False, counts={"p.d.hot": 3}, gtids="u:1-3")
+    topic, key, value = half.record("ledger.p")
+    assert (topic, key) == ("ledger.p", b"writer/1")
+    assert Marker.from_json(json.loads(value)) == half
+
+
+def test_a_topic_unknown_to_the_plan_goes_whole_to_one_writer_that_all_compute_alike() -> None:
+    assert [FULL.assigned_writer("p.d.hot", n) for n in range(4)] == [0, 1, 2, 0]
+    expected = zlib.crc32(b"p.d.new") % 3
+    assert {FULL.assigned_writer("p.d.new", n) for n in range(9)} == {expected}
+    assert FULL.assigned_writer("p.d.hot", 17) == zlib.crc32(b"p.d.hot") % 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": 8},
+        {"kind": "snapshot"},
+        {"start": END},
+        {"end": START},
+        {"writers": 4},
+        {"partitions": {**FULL.partitions, "p.d.hot": 5}},
+        {"assignment": {**FULL.assignment, "p.d.hot": (0, 1, 2, 1)}},
+    ],
+)
+def test_what_makes_it_another_work(change: dict[str, object]) -> None:
+    assert FULL.same_work(replace(FULL, owner="other", attempt="another", pins={"a": "=1"}))
+    assert not FULL.same_work(replace(FULL, **change))  # type: ignore[arg-type]
+
+
+def test_a_record_holds_the_largest_counts_singly_and_the_others_together() -> None:
+    counts = {f"t{n:04}": n for n in range(1, 1501)}
+    held = json.loads(marker(0, counts=counts).record("ledger.p")[2])["counts"]
+    assert len(held) == MAX_COUNTS and sum(held.values()) == sum(counts.values())
+    assert held["t1500"] == 1500 and held["t0502"] == 502 and "t0501" not in held and OTHERS_LABEL in held
+    assert bounded_counts(held) == held
+
+
+def test_names() -> None:
+    assert (writer_key(2), transactional_id("shop", 2)) == ("writer/2", "shop.2")
+
+
+def test_ledger_state_is_read_from_the_last_value_of_each_key() -> None:
+    offset = FULL.start.to_json()
+    chunk = {"epoch": 6, "chunk": {}, "offset": offset, "rows": 1}
+    view = {"epoch": 6, "offset": offset, "ts_ms": 1}
+    records = {
+        "plan": encode(FULL.to_json()),
+        "writer/0": encode(marker(0).to_json()),
+        "writer/10": encode(marker(10, epoch=3).to_json()),
+        "writer/2": None,
+        "chunk/d.t/0": encode(chunk),
+        "chunk/d.t/1": None,
+        "snapshot": b'{"epoch":6,"status":"done"}',
+        "outcome": b'{"epoch":6,"ok":true}',
+        "view": encode(view),
+        "later": b'{"x":1}',
+        "writers": b'{"count":11}',
+    }
+    state = build_ledger_state(records, "id")
+    assert state.plan == FULL and set(state.markers) == {0, 10} and state.topic_id == "id"
+    assert state.chunks == {"d.t/0": chunk}
+    assert state.snapshot == {"epoch": 6, "status": "done"} and state.outcome == {"epoch": 6, "ok": True}
+    assert state.other_records == {"view": view, "later": {"x": 1}}
+    assert state.writer_count == 11
+
+
+@pytest.mark.parametrize("value", [b"{", b"[]", b"\xff", b""])
+def test_a_foreign_record_in_the_ledger_is_named(value: bytes) -> None:
+    with pytest.raises(StateError, match="key plan"):
+        build_ledger_state({"plan": value})
+
+
+def test_a_record_of_another_form_is_named() -> None:
+    with pytest.raises(StateError, match=r"key writer/0.*writer must be there"):
+        build_ledger_state({"writer/0": b'{"epoch":1}'})
+
+
+def test_a_drain_is_complete_when_all_its_writers_are_done_in_its_epoch() -> None:
+    assert ledger(marker(0), marker(1), marker(2)).complete()
+    assert ledger(marker(0), marker(1), marker(2, done=False)).missing_writers() == (2,)
+    assert ledger(marker(0), marker(1, epoch=6), marker(2)).missing_writers() == (1,)
+    assert ledger(marker(0), marker(1), marker(5)).missing_writers() == (2,)
+    assert not LedgerState().complete()
+
+
+def test_a_snapshot_is_complete_only_by_its_own_record() -> None:
+    snap = replace(FULL, kind="snapshot", end=START)
+    done = {"epoch": 7, "status": "done", "offset": END.to_json()}
+    assert ledger(plan=snap, snapshot=done).end() == END
+    for record in (None, done | {"epoch": 6}, done | {"status": "running"}, {"epoch": 7, "status": "done"}):
+        state = ledger(marker(0), marker(1), marker(2), plan=snap, snapshot=record)
+        assert not state.complete() and state.end() is None
+
+
+def test_the_end_takes_its_gtid_set_from_the_writers_when_the_plan_could_not_know_it() -> None:
+    blind = replace(FULL, end=replace(END, gtids=None))
+    state = ledger(marker(0), marker(1), marker(2), plan=blind)
+    assert state.end() == END
+
+
+def test_every_writer_that_may_have_something_open_is_listed_for_fencing() -> None:
+    state = ledger(marker(0), marker(9, epoch=2))
+    assert state.writer_ids() == (0, 1, 2, 9)
+    assert state.writer_ids(5) == (0, 1, 2, 3, 4, 9)
+    assert LedgerState().writer_ids() == ()
+    assert ledger(plan=reset_plan(8, START, "a person"), writer_count=4).writer_ids(1) == (0, 1, 2, 3)
+
+
+def test_a_writer_whose_plan_is_no_longer_in_force_stops() -> None:
+    ledger().require_plan(FULL)
+    ledger().require_plan(replace(FULL, created_ms=1))
+    others = (
+        replace(FULL, epoch=8),
+        replace(FULL, owner="other"),
+        replace(FULL, writers=2),
+        replace(FULL, attempt="b"),
+    )
+    for other in others:
+        with pytest.raises(FencedError):
+            ledger(plan=other).require_plan(FULL)
+    with pytest.raises(FencedError):
+        LedgerState().require_plan(plan())
+
+
+def test_a_reset_is_complete_at_once_and_leads_to_its_offset() -> None:
+    state = LedgerState(plan=reset_plan(8, START, "a person"), markers={0: marker(0)})
+    assert state.complete() and state.end() == START

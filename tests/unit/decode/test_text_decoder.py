@@ -1,0 +1,125 @@
+"""Rows of the text protocol."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit.decode_builder import DEFAULT, NO_SCHEMA, column, context, packet, table
+
+from airflow_provider_mysql_cdc.cdc.decode.codegen.decoder_options import DecoderOptions, EnvelopeText
+from airflow_provider_mysql_cdc.cdc.decode.selected_columns import select_list
+from airflow_provider_mysql_cdc.cdc.decode.text_decoder import compile_key_reader, compile_text_decoder
+from airflow_provider_mysql_cdc.cdc.errors import SchemaError, ValueDecodeError
+
+T = table(
+    column("id", "BIGINT", nullable=False),
+    column("na`me", "VARCHAR", length=20, charset="utf8mb4"),
+    column("f", "FLOAT"),
+    column("d", "DOUBLE", length=10, scale=2),
+    key=("id",),
+)
+
+
+def read(*values: bytes | None, options: DecoderOptions = DEFAULT, texts: EnvelopeText = NO_SCHEMA, **more: Any) -> Any:
+    out: list[Any] = []
+    compile_text_decoder(T, options, texts)(packet(*values), 0, context(**more), out)
+    assert len(out) == 1
+    return out[0]
+
+
+@pytest.mark.req("EVT-27")
+def test_a_row_is_a_read_event() -> None:
+    record = read(b"5", "ü".encode(), b"1.5", None)
+    assert record == (
+        b'{"id":5}',
+        '{"before":null,"after":{"id":5,"na`me":"ü","f":1.5,"d":null},"source":{"row":0},"transaction":null,'
+        '"op":"r","ts_ms":7}'.encode(),
+        0,
+        0,
+        None,
+    )
+
+
+def test_schema_contract_and_foreign_text_around_the_row() -> None:
+    texts = EnvelopeText('{"k":1}', '{"v":"ü"}')
+    key, value, *_ = read(b"5", b"x", b"1", b"2", texts=texts, transaction='{"id":"😀"}')
+    assert json.loads(key) == {"schema": {"k": 1}, "payload": {"id": 5}}
+    assert json.loads(value)["schema"] == {"v": "ü"} and json.loads(value)["payload"]["transaction"] == {"id": "😀"}
+    _, value, *_ = read(b"5", b"x", b"1", b"2", options=DecoderOptions(contract="1.9"))
+    assert list(json.loads(value)) == ["before", "after", "source", "op", "ts_ms"]
+
+
+def test_select_list_asks_floats_with_all_their_digits_and_quotes_names() -> None:
+    assert select_list(T) == "`id`, `na``me`, `f` * 1e0 AS `f`, `d` * 1e0 AS `d`"
+
+
+def test_select_list_and_decoder_leave_excluded_columns_out_but_not_the_key() -> None:
+    options = DecoderOptions(included=("f",))
+    assert select_list(T, options) == "`id`, `f` * 1e0 AS `f`"
+    key, value, *_ = read(b"5", b"1.5", options=options)
+    assert (key, json.loads(value)["after"]) == (b'{"id":5}', {"f": 1.5})
+
+
+@pytest.mark.parametrize("size", [0, 1, 250, 251, 252, 70_000])
+def test_values_of_every_length(size: int) -> None:
+    _, value, *_ = read(b"5", b"x" * size, b"1", b"1")
+    assert json.loads(value)["after"]["na`me"] == "x" * size
+
+
+def test_trailing_blanks_of_char_are_cut_as_in_the_binlog() -> None:
+    made = table(column("c", "CHAR", length=5, charset="utf8mb4"), column("v", "VARCHAR", length=5, charset="utf8mb4"))
+    out: list[Any] = []
+    compile_text_decoder(made, DEFAULT, NO_SCHEMA)(packet(b"ab   ", b"ab   "), 0, context(), out)
+    assert json.loads(out[0][1])["after"] == {"c": "ab", "v": "ab   "}
+
+
+@pytest.mark.parametrize(
+    ("values", "what"),
+    [
+        ((b"5", b"\xff", b"1", b"1"), "A value of column na`me"),
+        ((b"5", b"x", b"one", b"1"), "A value of column f"),
+        ((None, b"x", b"1", b"1"), "A value of column id"),
+        ((b"5", b"x", b"1"), "A value of column d"),
+        ((b"5", b"x", b"1", b"1", b"more"), "A row"),
+    ],
+)
+def test_a_failure_names_table_and_column(values: tuple[bytes | None, ...], what: str) -> None:
+    with pytest.raises(ValueDecodeError) as caught:
+        read(*values)
+    assert caught.value.what == f"{what} of table db.t cannot be read"
+    assert "binlog.000001:4" in caught.value.where
+
+
+MIXED = table(
+    column("a", "VARCHAR", length=70_000, charset="utf8mb4"),
+    column("b", "BIGINT", nullable=False),
+    column("c", "DOUBLE"),
+    column("d", "VARCHAR", length=20, charset="utf8mb4", nullable=False),
+    column("e", "FLOAT"),
+    key=("d", "b"),
+)
+
+
+@pytest.mark.parametrize("size", [0, 1, 250, 251, 70_000])
+@pytest.mark.parametrize("middle", [b"1.5", None])
+def test_a_key_is_read_as_the_decoder_writes_it(size: int, middle: bytes | None) -> None:
+    """Key columns in another order than the table's, with long values and NULL before and between them."""
+    row = packet(b"x" * size, b"-7", middle, 'ü"\\'.encode(), b"1")
+    options, made = DecoderOptions(included=()), list[Any]()
+    compile_text_decoder(MIXED, options, NO_SCHEMA, MIXED.columns)(row, 0, context(), made)
+    assert compile_key_reader(MIXED, options, MIXED.columns)(row) == made[0][0]
+    assert json.loads(made[0][0]) == {"d": 'ü"\\', "b": -7}
+
+
+def test_a_value_beside_the_key_is_not_looked_at_and_one_of_the_key_is_named() -> None:
+    read_key = compile_key_reader(MIXED, DEFAULT, MIXED.columns)
+    assert read_key(packet(b"\xff", b"5", b"no number", b"k", b"none")) == b'{"d":"k","b":5}'
+    with pytest.raises(ValueDecodeError, match=r"column d of table db\.t"):
+        read_key(packet(b"x", b"1", b"1", None))
+
+
+def test_an_unknown_type_is_refused() -> None:
+    with pytest.raises(SchemaError, match="NOSUCH"):
+        compile_text_decoder(table(column("c", "NOSUCH")), DEFAULT, NO_SCHEMA)

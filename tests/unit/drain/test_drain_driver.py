@@ -1,0 +1,209 @@
+"""What the driver of a drain makes sure of before it begins, over parts that a test makes up."""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kit.memory_job import config
+from kit.store_contract import END, START, plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
+from airflow_provider_mysql_cdc.cdc.drain import batch_run as one_batch
+from airflow_provider_mysql_cdc.cdc.drain import drain_driver
+from airflow_provider_mysql_cdc.cdc.drain.drain_driver import PlannedBatch
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, RunInProgressError, StateError
+from airflow_provider_mysql_cdc.cdc.job.coordinator import Endpoint
+from airflow_provider_mysql_cdc.cdc.job.job_spec import JobSpec
+from airflow_provider_mysql_cdc.cdc.job.progress import JobLog
+from airflow_provider_mysql_cdc.cdc.model.native_counts import NativeCounts
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+
+CFG = config()
+
+
+@pytest.mark.parametrize("gone", [START, END], ids=["its start", "its end"])
+def test_a_batch_is_read_from_the_binlog_that_it_was_planned_on(
+    monkeypatch: pytest.MonkeyPatch, gone: BinlogOffset
+) -> None:
+    """A server that lost its tail in a crash has the start; whoever reads there waits for an end that never comes."""
+
+    def check_available(conn: Any, settings: Any, offset: BinlogOffset) -> None:
+        if offset == gone:
+            raise BinlogPurgedError("the server lost its tail")
+
+    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda cfg, job, batch: (LedgerState(plan=batch), batch))
+    monkeypatch.setattr(one_batch, "check_available", check_available)
+    monkeypatch.setattr(one_batch, "load_schema_state", lambda *_, **__: pytest.fail("the batch begins"))
+    job: Any = SimpleNamespace(create_topics=lambda specs: None, history_cache=None)
+    runner: Any = None
+    with pytest.raises(BinlogPurgedError, match="lost its tail"):
+        drain_driver._run_batch(CFG, None, job, PlannedBatch(plan(), offsets_checked=False), runner, lambda line: None)
+
+
+def test_a_driver_that_lost_its_lock_begins_no_further_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+
+    class Lock:
+        def require(self) -> None:
+            if begun:
+                raise RunInProgressError("this run has lost its lock")
+
+    def batch(cfg: Any, conn: Any, job: Any, made: Any, *_: Any) -> dict[str, int]:
+        begun.append(made.plan.epoch)
+        assert len(begun) == 1, "a second run may be at work"
+        return {}
+
+    monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(Lock()))
+    monkeypatch.setattr(drain_driver.run_lock, "disable_idle_timeout", lambda conn: None)
+    for name in ("connect", "JobLedger"):
+        monkeypatch.setattr(drain_driver, name, lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(drain_driver, "_complete_batch", batch)
+    monkeypatch.setattr(drain_driver, "_next_plan", lambda *_: plan(2, END, END.with_position(END.file, 900)))
+    spec = JobSpec("drain", CFG.properties(), plan().to_json(), "dag/run/task/-1", 60)
+    runner: Any = None
+    with pytest.raises(RunInProgressError):
+        drain_driver.run_drain(spec, runner, lambda line: None)
+    assert begun == [1]
+
+
+class Clock:
+    """Tell a time that only sleeping and working move."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        assert seconds > 0
+        self.now += seconds
+
+
+def batches_of(
+    monkeypatch: pytest.MonkeyPatch,
+    takes_s: float,
+    *,
+    read: int = 0,
+    first_new: float = 0.0,
+    looks: list[float] | None = None,
+    **properties: str,
+) -> tuple[list[float], float]:
+    """Run batches for ten seconds; return when each begins and when the run ends.
+
+    Args:
+        monkeypatch: Replaces parts of the driver.
+        takes_s: Seconds that a batch takes.
+        read: Records read behind each by other work.
+        first_new: Seconds before which nothing new is found behind the first batch.
+        looks: Gets the seconds at which a batch is planned, or found to be none.
+        properties: Further properties.
+    """
+    clock = Clock()
+    begun: list[float] = []
+
+    def batch(cfg: Any, conn: Any, job: Any, planned: PlannedBatch, *_: Any) -> dict[str, int]:
+        assert planned.offsets_checked is bool(begun), "the first plan is another process's"
+        begun.append(clock.now - 100.0)
+        clock.now += takes_s
+        return {}
+
+    def plan_next(cfg: Any, conn: Any, start: Any, epoch: int, *_: Any, **__: Any) -> Any:
+        if looks is not None:
+            looks.append(clock.now - 100.0)
+        return None if nothing_new() else plan(epoch)
+
+    def nothing_new(*_: Any) -> bool:
+        return clock.now - 100.0 < first_new
+
+    lock = SimpleNamespace(require=lambda: None)
+    there = SimpleNamespace(end=lambda: START, plan_in_force=plan, prepared=lambda: None)
+    job = SimpleNamespace(latest=lambda: there, read=lambda: there)
+    monkeypatch.setattr(drain_driver.run_lock, "hold_run_lock", lambda *_: contextlib.nullcontext(lock))
+    monkeypatch.setattr(drain_driver.run_lock, "disable_idle_timeout", lambda conn: None)
+    monkeypatch.setattr(drain_driver, "connect", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr(drain_driver, "JobLedger", lambda *_: contextlib.nullcontext(job))
+    monkeypatch.setattr(drain_driver, "time", clock)
+    monkeypatch.setattr(drain_driver, "_complete_batch", batch)
+    monkeypatch.setattr(drain_driver, "plan_drain", plan_next)
+    monkeypatch.setattr(drain_driver, "nothing_new", nothing_new)
+    cfg = config(**{name.replace("_", "."): value for name, value in properties.items()})
+    spec = JobSpec("drain", cfg.properties(), plan().to_json(), "dag/run/task/-1", 10)
+    other = drain_driver.OtherWork(lambda behind: {"t": read} if read else {}, lambda *_: False)
+    runner: Any = None
+    drain_driver.run_drain(spec, runner, lambda line: None, other)
+    return begun, clock.now - 100.0
+
+
+@pytest.mark.req("CFG-33", "STRM-33")
+def test_what_is_new_within_an_interval_is_one_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch that took longer than the interval, or that other work was done behind, is followed at once."""
+    each, end = batches_of(monkeypatch, 0.25)
+    assert each == [n * 0.5 for n in range(20)] and end == 10.0
+    each, end = batches_of(monkeypatch, 0.25, poll_interval_ms="4000")
+    assert each == [0.0, 4.0, 8.0] and end == 10.0
+    each, _ = batches_of(monkeypatch, 2.0)
+    assert each == [0.0, 2.0, 4.0, 6.0, 8.0]
+    each, _ = batches_of(monkeypatch, 0.25, read=1)
+    assert each == [n * 0.25 for n in range(40)]
+
+
+@pytest.mark.req("STRM-33")
+def test_nothing_new_is_looked_for_once_an_interval_and_no_less_than_each_second(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    each, _ = batches_of(monkeypatch, 0.25, first_new=3.1)
+    assert each[:2] == [0.0, 3.5]
+    each, _ = batches_of(monkeypatch, 0.25, first_new=6.1, poll_interval_ms="5000")
+    assert each[:2] == [0.0, 7.0]
+
+
+@pytest.mark.req("STRM-33", "FAULT-11")
+def test_a_quiet_stream_looks_at_its_binlog_file_each_few_seconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """That takes a connection of its own; whether anything is new one look over the connection there is can tell."""
+    looks: list[float] = []
+    each, end = batches_of(monkeypatch, 0.0, first_new=60.0, looks=looks)
+    assert (each, end, looks) == ([0.0], 10.0, [5.0])
+    looks.clear()
+    each, _ = batches_of(monkeypatch, 0.0, first_new=7.2, looks=looks)
+    assert (each[:2], looks[:2]) == ([0.0, 7.5], [5.0, 7.5])
+
+
+@pytest.mark.parametrize("epoch, done", [(1, False), (7, True)], ids=["not done", "of another batch"])
+def test_a_batch_is_complete_when_each_writers_marker_says_so(
+    monkeypatch: pytest.MonkeyPatch, epoch: int, done: bool
+) -> None:
+    """A writer that ended without an error and without its marker has written nothing that counts."""
+    batch = plan()
+    planned = PlannedBatch(batch, offsets_checked=True)
+    markers = {n: Marker(1, n, START, END, ResumePosition(END, 0), done=True, counts={"t": 3}) for n in range(2)}
+    monkeypatch.setattr(one_batch, "begin_pinned_plan", lambda *_: (LedgerState(plan=batch), batch))
+    for name in (
+        "load_schema_state",
+        "prepare_topics",
+        "record_history_id",
+        "active_filters",
+        "delete_chunk_records",
+    ):
+        monkeypatch.setattr(one_batch, name, lambda *_, **__: None)
+    monkeypatch.setattr(one_batch, "check_available", lambda *_: pytest.fail("it was just looked at"))
+    monkeypatch.setattr(drain_driver, "server_variables", lambda *_: None)
+    job: Any = SimpleNamespace(
+        create_topics=lambda specs: None,
+        history_cache=None,
+        add_table_counts=lambda tables: None,
+        add_native_counts=lambda counts: None,
+        native_counts=NativeCounts(),
+        read=lambda **_: LedgerState(plan=batch, markers=markers),
+        schema_ids=SimpleNamespace(handlers=dict),
+    )
+    runner: Any = SimpleNamespace(endpoint=Endpoint(), run=lambda *_, **__: None)
+    assert drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None)) == {"t": 6}
+    markers[1] = replace(markers[1], epoch=epoch, done=done)
+    with pytest.raises(StateError, match="1 of 2 writers reached the end of batch 1"):
+        drain_driver._run_batch(CFG, None, job, planned, runner, JobLog(lambda line: None))

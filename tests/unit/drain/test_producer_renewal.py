@@ -1,0 +1,103 @@
+"""A writer that has met a thousand tables goes on with a new Kafka client, behind a commit and as nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kit.drain_rig import PASSED_OVER, Rig
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import Marker
+from airflow_provider_mysql_cdc.cdc.drain import producer_renewal as client_turn
+from airflow_provider_mysql_cdc.cdc.drain.producer_renewal import ProducerRenewal, require_last_marker
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, StateError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.sink import writer as sink_writer
+from airflow_provider_mysql_cdc.cdc.sink.writer import TransactionalWriter
+
+HERE = BinlogOffset("b.000001", 500)
+LAST = Marker(
+    3, 1, BinlogOffset("b.000001", 4), BinlogOffset("b.000001", 999), ResumePosition(HERE, 2, 1), counts={"t": 7}
+)
+
+
+def run(monkeypatch: pytest.MonkeyPatch, met: int, loops: int) -> tuple[Rig, list[Marker]]:
+    """Let a writer meet tables, one each 64 events, which is when it looks whether a commit is due."""
+    monkeypatch.setattr(client_turn, "RENEWAL_TABLES", 3)
+    rig, taken = Rig(monkeypatch, **{"heartbeat.interval.ms": "0"}), list[Marker]()
+    tables: dict[str, int] = dict.fromkeys(map(str, range(met)), 1)
+
+    def renew(last: Marker) -> None:
+        assert not rig.sink.bytes_pending
+        taken.append(last)
+
+    rig.writer._committer.renewal = ProducerRenewal(lambda: len(tables), renew)
+
+    def events(_: Any) -> Iterator[Any]:
+        for n in range(loops):
+            tables[f"new {n}"] = 1
+            rig.sink.produce("p.d.t", b"k", b"v", 0)
+            for _ in range(64):
+                yield PASSED_OVER
+
+    rig.run(events)
+    return rig, taken
+
+
+def test_each_few_tables_there_is_a_commit_and_a_new_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, taken = run(monkeypatch, 0, 10)
+    assert len(taken) == 3
+    assert len(rig.markers()) == 4
+    assert not any(marker.done for marker in taken)
+
+
+def test_tables_of_an_earlier_attempt_are_not_met_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert len(run(monkeypatch, 50, 2)[1]) == 0
+
+
+def test_no_new_client_is_made_behind_the_last_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig = Rig(monkeypatch)
+    rig.writer._committer.renewal = ProducerRenewal(
+        iter([0, 5000]).__next__, lambda last: pytest.fail("nothing follows")
+    )
+    rig.run(lambda _: iter(()))
+    assert len(rig.markers()) == 1
+
+
+def test_a_writer_goes_on_from_its_own_last_marker_alone() -> None:
+    require_last_marker(Marker.from_json(LAST.to_json()), LAST)
+    further = replace(LAST, reached=ResumePosition(HERE, 3, 1))
+    counted = replace(LAST, counts={"t": 8})
+    for found in (None, further, counted, replace(LAST, done=True)):
+        with pytest.raises(FencedError, match="another copy of this writer"):
+            require_last_marker(found, LAST)
+
+
+def test_a_client_is_replaced_between_two_transactions_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[list[str]] = []
+
+    def make(*_: Any) -> Any:
+        calls: list[str] = []
+        made.append(calls)
+        names = ("begin_transaction", "commit_transaction", "abort_transaction", "produce", "purge", "flush", "poll")
+        return SimpleNamespace(**{name: lambda *_, _name=name: calls.append(_name) for name in names})
+
+    monkeypatch.setattr(sink_writer, "make_producer", make)
+    writer = TransactionalWriter({"bootstrap.servers": "k:1"}, "p.0")
+    writer.produce("t", None, b"1", 0)
+    with pytest.raises(StateError, match="inside a transaction"):
+        writer.renew()
+    writer.commit()
+    writer.renew()
+    writer.produce("t", None, b"2", 0)
+    assert made == [
+        ["begin_transaction", "produce", "commit_transaction", "purge", "flush"],
+        ["begin_transaction", "produce"],
+    ]
+    assert (writer.records_pending, writer.bytes_pending) == (1, 1)
+    writer.close()
+    with pytest.raises(StateError, match="closed"):
+        writer.renew()

@@ -1,0 +1,126 @@
+"""What a writer produces of the records that come: those of its partitions, each on its own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kit.decode_builder import column, table
+from kit.memory_job import config
+from kit.store_contract import plan
+from unit.drain.test_table_routes import AS_IT_IS, TOPIC, T, make
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.drain import table_routes as routes
+from airflow_provider_mysql_cdc.cdc.drain.record_output import RecordOutput
+from airflow_provider_mysql_cdc.cdc.drain.table_routes import TableRoute, TableRoutes
+from airflow_provider_mysql_cdc.cdc.drain.whole_transactions import WholeTransactions
+from airflow_provider_mysql_cdc.cdc.formats.partition_share import TopicShare
+from airflow_provider_mysql_cdc.cdc.model.table import TableId
+from airflow_provider_mysql_cdc.cdc.ticdc.ticdc_source import TicdcSource
+
+SHARE = TopicShare("t", 3, frozenset({1, 2}), False)
+FORM: Any = SimpleNamespace()
+RECORDS = [(b"k1", b"v1", 0, 0, None), (b"k2", None, 0, 1, ("h", b"x"))]
+CONTEXT = [("run", b"r")]
+
+
+class Output:
+    """Notes what is produced."""
+
+    def __init__(self, *, identity: bool = False) -> None:
+        self.one: list[Any] = []
+        self.all: list[Any] = []
+        self.plain: list[Any] = []
+        self.met: list[Any] = []
+        sink: Any = SimpleNamespace(
+            produce=lambda *given: self.one.append(given),
+            produce_all=lambda *given: self.all.append(given),
+            note_partition=lambda *given: self.met.append(given),
+            produce_plain=lambda *given: self.plain.append(given),
+        )
+        known: Any = SimpleNamespace(headers=CONTEXT, has_id_header=identity, failed_rows=None)
+        at: Any = SimpleNamespace(gtid="g:8", events=3, boundary="b:4")
+        self.counts: dict[str, int] = {}
+        self.tables: dict[str, int] = {}
+        self.output = RecordOutput(sink, known, at, None, "history", None, self.counts, self.tables)
+
+    def walked(self, partition: int) -> Any:
+        self.output.produce_decoded(route(), list(RECORDS), partition, 9)
+        return self
+
+
+def route(share: TopicShare = SHARE) -> Any:
+    return TableRoute(TableId("d", "t"), "t", share, None, None, (), path="d.t")
+
+
+def test_walked_records_of_other_partitions_are_left_out() -> None:
+    found = Output().walked(0)
+    assert (found.one, found.all, found.plain, found.counts, found.tables) == ([], [], [], {}, {})
+
+
+def test_walked_records_go_to_their_partition() -> None:
+    found = Output().walked(2)
+    assert (found.one, found.all, found.plain) == ([], [], [("t", RECORDS, CONTEXT, 2, 9)])
+    assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
+
+
+def test_walked_records_with_ids_go_to_their_partition() -> None:
+    found = Output(identity=True).walked(1)
+    assert found.all == found.plain == [] and found.counts == {"t": 2} and found.met == [("t", 1)]
+    assert found.one == [
+        ("t", b"k1", b"v1", 1, [*CONTEXT, ("cdc-id", b"g:8/3/0/0")]),
+        ("t", b"k2", None, 1, [("h", b"x"), *CONTEXT, ("cdc-id", b"g:8/3/0/1")]),
+    ]
+
+
+@pytest.mark.parametrize("identity", [True, False])
+def test_walked_flat_rows_go_to_the_partition_that_they_say(identity: bool) -> None:
+    """Those of other writers are left out one by one: a walk does not tell them apart."""
+    found, formed = Output(identity=identity), replace(route(), record_format=FORM)
+    flat = [(b"k1", b"v1", 0, 0, 0), (b"k2", b"v2", 1, 0, 2), (b"k3", None, 2, 0, 1)]
+    found.output.produce_decoded(formed, flat, 0, 9)
+    assert (found.counts, found.tables) == ({"t": 2}, {"d.t": 2})
+    if identity:
+        told = [(key, value, part, headers[-1]) for _, key, value, part, headers in found.one]
+        assert found.all == []
+        assert told == [
+            (b"k2", b"v2", 2, ("cdc-id", b"g:8/3/1/0")),
+            (b"k3", None, 1, ("cdc-id", b"g:8/3/2/0")),
+        ]
+    else:
+        assert (found.one, found.all) == ([], [("t", flat[1:], CONTEXT)])
+
+
+@pytest.mark.parametrize(("share", "partitions"), [(SHARE, 3), (TopicShare("", 0, frozenset(), False), 1)])
+def test_a_walker_is_told_how_many_partitions_there_are(share: TopicShare, partitions: int) -> None:
+    told: list[Any] = []
+    walker: Any = SimpleNamespace(needs_table=lambda _: True, learn=lambda *given: told.append(given))
+    none: Any = None
+    event = Event(c.TABLE_MAP_EVENT, 1, 1, 0, "b.000001", 4, 99, b"\7\0\0\0\0\0raw.", 0, 10)
+    flat = replace(route(share), record_format=FORM, source=TicdcSource(none, extension=True))
+    for one in (route(share), flat):
+        WholeTransactions(walker, none, none, none, none, none).add_route(event, one)
+    # Flat rows say their partition themselves.
+    assert [given[-1] for given in told] == [partitions, 1]
+
+
+@pytest.mark.parametrize("formed", [True, False])
+def test_rows_are_selected_by_the_key_that_their_records_have(monkeypatch: pytest.MonkeyPatch, formed: bool) -> None:
+    """Keys that are formed behind the decoder are other ones than it makes."""
+    told: list[Any] = []
+    made: Any = SimpleNamespace(
+        **dict.fromkeys(("write", "update", "delete", "partial_update")), table=table(column("id", "INT"))
+    )
+    monkeypatch.setattr(routes, "check_table_map", lambda *_: None)
+    monkeypatch.setattr(routes, "create_avro_rows", lambda *_: None)
+    monkeypatch.setattr(routes, "compile_decoder", lambda *given: told.append(given[-1]) or made)
+    form: Any = SimpleNamespace(id_headers=lambda: None)
+    forms: Any = SimpleNamespace(table_format=lambda *_: form) if formed else None
+    batch = plan(writers=2, partitions={TOPIC: 2}, assignment={TOPIC: (0, 1)})
+    make(TableRoutes(config(), batch, 0, "run", formats=forms), AS_IT_IS, T)
+    (owned,) = told
+    assert (owned is None) is formed and (formed or owned.own_partitions == {0})

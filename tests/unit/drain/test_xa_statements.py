@@ -1,0 +1,96 @@
+"""XA statements of the binlog, and what is remembered between prepare and commit."""
+
+from __future__ import annotations
+
+import contextlib
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from kit.memory_job import config
+
+from airflow_provider_mysql_cdc.cdc.binlog import constants as c
+from airflow_provider_mysql_cdc.cdc.binlog import event_parsers as ev
+from airflow_provider_mysql_cdc.cdc.binlog.event import Event
+from airflow_provider_mysql_cdc.cdc.drain import xa_transactions
+from airflow_provider_mysql_cdc.cdc.drain.xa_transactions import XaTransactions, find_prepared, parse_xa
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+
+XID = "X'6f6e65',X'62',7"
+HERE = BinlogOffset("binlog.000002", 198)
+
+
+def prepare_event(one_phase: bool) -> Event:
+    body = bytes([one_phase]) + bytes(12)
+    return Event(38, 0, 1, 0, HERE.file, 560, 600, body, 0, len(body))
+
+
+@pytest.mark.parametrize(
+    ("sql", "expected"),
+    [
+        (f"XA START {XID}", ("START", XID)),
+        (f"xa  commit  {XID.replace(',', ', ')}", ("COMMIT", XID)),
+        (f"XA ROLLBACK {XID}", ("ROLLBACK", XID)),
+        (f"XA END {XID}", ("END", XID)),
+        ("XAVIER", None),
+        ("ALTER TABLE xa ADD a INT", None),
+    ],
+)
+def test_a_statement_gives_verb_and_xid_however_it_is_spaced(sql: str, expected: tuple[str, str] | None) -> None:
+    assert parse_xa(sql) == expected
+
+
+def test_a_prepared_transaction_is_kept_until_it_is_decided() -> None:
+    known = PreparedXa("X'01',X'',1", "binlog.000001", 4, 99)
+    xa = XaTransactions([known])
+    xa.start(XID, HERE)
+    assert xa.open
+    assert xa.end(prepare_event(one_phase=False)) is None
+    assert not xa.open
+    mine = PreparedXa(XID, "binlog.000002", 198, 600)
+    assert xa.prepared == (known, mine)
+    assert PreparedXa.from_json(mine.to_json()) == mine
+    assert xa.take_prepared(XID) == mine and xa.take_prepared(XID) is None
+    assert xa.prepared == (known,)
+
+
+def test_a_commit_in_one_phase_leaves_nothing_behind() -> None:
+    xa = XaTransactions()
+    xa.start(XID, HERE)
+    assert xa.end(prepare_event(one_phase=True)) == PreparedXa(XID, "binlog.000002", 198, 600)
+    assert xa.prepared == () and not xa.open
+
+
+@pytest.mark.parametrize(
+    ("first", "previous", "lost"),
+    [("binlog.000001", "", False), ("binlog.000002", "", True), ("binlog.000001", "u:1-9", True)],
+    ids=["from the beginning", "a file is gone", "a restored backup"],
+)
+def test_rows_that_were_never_seen_are_lost_unless_the_binlog_is_complete(
+    monkeypatch: pytest.MonkeyPatch, first: str, previous: str, lost: bool
+) -> None:
+    """In a complete binlog a transaction that is not found had no rows."""
+    monkeypatch.setattr(xa_transactions, "connect", lambda _: contextlib.nullcontext())
+    monkeypatch.setattr(xa_transactions, "binary_logs", lambda _: [(first, 9000)])
+    monkeypatch.setattr(ev, "parse_previous_gtids", lambda e: e.set)
+    monkeypatch.setattr(ev, "parse_query", lambda e: e)
+
+    def at(kind: int, pos: int, **more: Any) -> Any:
+        return SimpleNamespace(type=kind, file=first, start_pos=pos, end_pos=pos + 9, buf=b"\0", body=0, **more)
+
+    events = [
+        at(c.PREVIOUS_GTIDS_LOG_EVENT, 120, set=previous),
+        at(c.GTID_LOG_EVENT, 150),
+        at(c.QUERY_EVENT, 160, sql=f"XA START {XID}"),
+        at(c.XA_PREPARE_LOG_EVENT, 190),
+    ]
+    monkeypatch.setattr(xa_transactions, "_read_events", lambda *_: iter(events))
+    before, lines = BinlogOffset(first, 900), list[str]()
+    assert find_prepared(config(), XID, before, lines.append) == PreparedXa(XID, first, 150, 199)
+    if lost:
+        with pytest.raises(BinlogPurgedError, match="no longer in the binlog"):
+            find_prepared(config(), "X'02',X'',1", before, lines.append)
+    else:
+        assert find_prepared(config(), "X'02',X'',1", before, lines.append) is None

@@ -1,0 +1,156 @@
+"""A round's task behind the batch's end, over the in-memory twins."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.decode_builder import column, packet, table
+from kit.memory_job import config
+from kit.memory_kafka import MemoryKafka, MemoryWriter
+from kit.row_blocks import block_of, each_alone
+from kit.store_contract import plan
+
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.ddl.state import SchemaState
+from airflow_provider_mysql_cdc.cdc.drain.window_keys import WindowKeys
+from airflow_provider_mysql_cdc.cdc.incremental import key_range_reader as stretch_reader
+from airflow_provider_mysql_cdc.cdc.incremental.key_range_reader import KeyRangeReader
+from airflow_provider_mysql_cdc.cdc.incremental.table_scan import KeyRange
+from airflow_provider_mysql_cdc.cdc.model.table import Table, TableId
+from airflow_provider_mysql_cdc.cdc.snapshot.rows import RowBlock
+
+CFG = config(transaction__timeout__ms="10000", commit__interval__ms="5000")
+TABLE = table(column("id", "INT", nullable=False), key=("id",))
+TOPIC = "p.db.t"
+STRETCH = KeyRange(TABLE.id, 0, 0, ("id",), ("SIGNED",))
+
+
+class Sink(MemoryWriter):
+    """A writer whose transaction is as old as a test says."""
+
+    open_s = 0.0
+
+
+class Channel:
+    """A driver with one stretch."""
+
+    def __init__(self, kind: str) -> None:
+        asked = {"condition": None, "kind": kind, "first": False, "last": False, "by_key": True}
+        self._replies: list[dict[str, Any]] = [{"stretch": STRETCH.to_json(), **asked}]
+        self.said: list[tuple[str, dict[str, Any]]] = []
+
+    def call(self, op: str, **given: Any) -> dict[str, Any]:
+        if op == "next":
+            return self._replies.pop() if self._replies else {"stretch": None}
+        self.said.append((op, given))
+        return {}
+
+
+def read(
+    monkeypatch: pytest.MonkeyPatch,
+    open_s: float,
+    of: Table = TABLE,
+    keys: dict[TableId, set[bytes]] | None = None,
+    cfg: ConnectorConfig = CFG,
+    blocks: list[RowBlock] | None = None,
+    kind: str = "incremental",
+) -> tuple[MemoryKafka, Channel, dict[str, int]]:
+    """Let a task read five rows while its transaction is so old, and events have touched some keys."""
+
+    packets = [packet(*(str(n).encode() for _ in of.columns)) for n in range(5)]
+    monkeypatch.setattr(stretch_reader, "stream_blocks", lambda *_: blocks or each_alone(packets))
+    kafka, channel = MemoryKafka(), Channel(kind)
+    sink: Any = Sink(kafka, "p.0")
+    sink.init()
+    sink.open_s = open_s
+    batch = replace(plan(writers=1), partitions={TOPIC: 1}, assignment={TOPIC: (0,)}, attempt="a1")
+    state: Any = SchemaState(tables={of.id: of})
+    to: Any = channel
+    touched = WindowKeys({of.id}, keys=keys or {})
+    return kafka, channel, KeyRangeReader(cfg, batch, 0, None, sink, to, state, touched, "run").run()
+
+
+def test_rows_and_the_record_that_they_are_done_are_one_transaction(monkeypatch: pytest.MonkeyPatch) -> None:
+    kafka, channel, counts = read(monkeypatch, 8.9)
+    assert counts == {TOPIC: 5}
+    assert [json.loads(r.value or b"")["after"]["id"] for r in kafka.committed(TOPIC)] == [0, 1, 2, 3, 4]
+    ((rows_in, _), *_), ((record_in, _),) = kafka.logs[TOPIC, 0], kafka.logs[CFG.ledger_topic, 0]
+    assert rows_in is record_in and [op for op, _ in channel.said] == ["done"]
+
+
+@pytest.mark.req("INC-20")
+def test_rows_that_an_event_touched_are_left_out_by_their_key_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The key stands behind another column, and is another one than that of the events."""
+    behind = table(
+        column("v", "VARCHAR", length=9, charset="utf8mb4"), column("id", "INT", nullable=False), key=("id",)
+    )
+    kafka, channel, counts = read(monkeypatch, 0, behind, {behind.id: {b'{"id":1}', b'{"id":4}', b'{"id":9}'}})
+    assert counts == {TOPIC: 3}
+    assert [json.loads(r.value or b"")["after"]["id"] for r in kafka.committed(TOPIC)] == [0, 2, 3]
+    ((op, said),) = channel.said
+    assert op == "done" and (said["done"]["rows"], said["done"]["left_out"]) == (3, 2)
+
+
+def test_a_value_that_cannot_be_read_leaves_its_row_out_also_when_an_event_touched_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bad = table(column("v", "TIME", nullable=False), column("id", "INT", nullable=False), key=("id",))
+    cfg = config(event__processing__failure__handling__mode="skip")
+    kafka, channel, _ = read(monkeypatch, 0, bad, {bad.id: {b'{"id":1}'}}, cfg)
+    ((op, said),) = channel.said
+    assert op == "done" and (said["done"]["rows"], said["done"]["left_out"]) == (0, 1)
+    assert kafka.committed(TOPIC) == []
+
+
+def test_a_stretch_that_does_not_fit_into_a_transaction_is_given_up_and_the_drain_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kafka, channel, counts = read(monkeypatch, 9.1)
+    assert counts == {} and kafka.committed(TOPIC) == [] and kafka.producers["p.0"].current is None
+    ((op, said),) = channel.said
+    assert op == "back" and said["hopeless"] and "transaction.timeout.ms" in said["reason"]
+
+
+@pytest.mark.req("INC-25")
+@pytest.mark.parametrize(
+    "now",
+    [
+        table(column("w", "INT", nullable=False), column("id", "INT", nullable=False), key=("w", "id")),
+        table(column("id", "VARCHAR", length=9, charset="utf8mb4", nullable=False), key=("id",)),
+    ],
+    ids=["other columns", "another type"],
+)
+def test_a_table_whose_key_is_another_one_is_handed_back(monkeypatch: pytest.MonkeyPatch, now: Table) -> None:
+    """A range of the old key says nothing of the rows under the new one."""
+    kafka, channel, counts = read(monkeypatch, 0, now)
+    assert counts == {} and not kafka.committed(TOPIC)
+    ((op, given),) = channel.said
+    assert op == "back" and given["reason"] == "its key is another one than when the snapshot began"
+
+
+@pytest.mark.parametrize("sizes", [[5], [1, 4], [2, 3], [4, 1], [1, 1, 1, 1, 1]])
+@pytest.mark.parametrize("touched", [(), (0,), (4,), (0, 4), (1, 2, 3, 4)])
+@pytest.mark.parametrize(
+    ("kind", "markers"),
+    [
+        ("incremental", ("incremental",) * 3),
+        ("blocking", ("first_in_data_collection", "true", "last_in_data_collection")),
+    ],
+)
+def test_rows_in_blocks_have_their_markers_and_touched_ones_none(
+    monkeypatch: pytest.MonkeyPatch, kind: str, markers: tuple[str, ...], touched: tuple[int, ...], sizes: list[int]
+) -> None:
+    """The first and the last row are those that are left."""
+    numbers = iter(range(5))
+    blocks = [block_of(packet(str(next(numbers)).encode()) for _ in range(size)) for size in sizes]
+    given = {TABLE.id: {b'{"id":%d}' % n for n in touched}}
+    kafka, _, counts = read(monkeypatch, 0, TABLE, given, blocks=blocks, kind=kind)
+    left = [n for n in range(5) if n not in touched]
+    events = [json.loads(r.value or b"") for r in kafka.committed(TOPIC)]
+    assert [event["after"]["id"] for event in events] == left and counts == {TOPIC: len(left)}
+    first, middle, last = markers
+    wanted = [first, *[middle] * (len(left) - 2), last] if len(left) > 1 else [last]
+    assert [event["source"]["snapshot"] for event in events] == wanted

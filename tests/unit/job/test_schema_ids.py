@@ -1,0 +1,170 @@
+"""Ids of schemas in a job: asked once, those of keys in the ledger before their first use, and the same ever after."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from kit.avro_rig import avro
+from kit.fake_registry import FakeRegistry, guid_of, running_registry
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import PLAN_KEY
+from airflow_provider_mysql_cdc.cdc.commit.ledger_records import build_ledger_state
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, encode
+from airflow_provider_mysql_cdc.cdc.commit.schema_id_records import RecordedSchemaId, schema_key_name
+from airflow_provider_mysql_cdc.cdc.config.connector import ConnectorConfig
+from airflow_provider_mysql_cdc.cdc.errors import FencedError, SchemaIdChangedError
+from airflow_provider_mysql_cdc.cdc.job.schema_ids import OPERATION, SchemaIds
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.registry_settings import SchemaId
+
+pytestmark = pytest.mark.quick
+
+BASE = {"topic.prefix": "p", "database.hostname": "h", "database.user": "u", "kafka.bootstrap.servers": "k:1"}
+KEY = '{"type":"record","name":"Key","fields":[{"name":"id","type":"long"}]}'
+START = BinlogOffset("b.000001", 4, None, "s")
+
+
+class Ledger:
+    """Stands for the ledger topic: the last value of each key."""
+
+    def __init__(self) -> None:
+        self.records: dict[str, bytes | None] = {}
+        self.commits = 0
+        self.fenced = False
+
+    def commit(self, records: Sequence[Any]) -> None:
+        if self.fenced:
+            raise FencedError("a newer attempt")
+        self.commits += 1
+        self.records |= {key.decode(): value for _, key, value in records}
+
+    def begin(self, kind: str = "drain", epoch: int = 2) -> LedgerState:
+        plan = BatchPlan(epoch=epoch, kind=kind, start=START, end=START, writers=1, created_ms=0)  # type: ignore[arg-type]
+        self.records[PLAN_KEY] = encode(plan.to_json())
+        return self.state()
+
+    def state(self) -> LedgerState:
+        return build_ledger_state(self.records)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeRegistry]:
+    with running_registry() as found:
+        yield found
+
+
+def book(
+    fake: FakeRegistry, ledger: Ledger, kind: str = "drain", epoch: int = 2, more: Mapping[str, str] = {}
+) -> SchemaIds:
+    cfg = ConnectorConfig.from_properties({**BASE, **avro(fake.url), **more})
+    made = SchemaIds(cfg, ledger.commit, ledger.state)
+    made.begin(ledger.begin(kind, epoch))
+    return made
+
+
+def test_the_id_of_a_key_stands_in_the_ledger_before_it_is_told(fake):
+    ledger = Ledger()
+    assert book(fake, ledger).id_of("key", "t-key", KEY, "table a.t") == SchemaId(1)
+    assert ledger.state().schemas == {schema_key_name("t-key", KEY): RecordedSchemaId(1, 2)}
+    assert not ledger.state().has_commits()  # it is no part of a batch
+    # The next job finds it there and writes nothing.
+    assert book(fake, ledger, epoch=3).id_of("key", "t-key", KEY, "table a.t") == SchemaId(1)
+    assert ledger.commits == 1
+
+
+def test_a_driver_that_is_fenced_tells_no_id(fake):
+    ledger = Ledger()
+    ledger.fenced = True
+    with pytest.raises(FencedError):
+        book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
+
+
+def test_a_key_with_another_id_stops_with_both_ids_and_the_way_out(fake):
+    ledger = Ledger()
+    book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
+    fake.wipe(first_id=40)
+    with pytest.raises(SchemaIdChangedError) as found:
+        book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
+    assert "id 1, now it is 40" in found.value.why
+    assert "table a.t, subject t-key" in found.value.where
+    assert "mysql_cdc_reset_offset" in found.value.remedy
+    assert not found.value.can_retry
+    assert ledger.state().schemas[schema_key_name("t-key", KEY)].id == 1
+
+
+def test_a_newer_version_of_the_subject_gives_keys_another_id(fake):
+    ledger, latest = Ledger(), {"key.converter.use.latest.version": "true"}
+    book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
+    described = KEY.replace('"Key",', '"Key","doc":"of a.t",')
+    fake.ids[described] = 9
+    fake.subjects["t-key"].append(described)
+    with pytest.raises(SchemaIdChangedError, match=r"\(with use\.latest\.version\) the subject has a newer version"):
+        book(fake, ledger, more=latest).id_of("key", "t-key", KEY, "table a.t")
+
+
+def test_a_value_may_have_another_id(fake):
+    ledger = Ledger()
+    book(fake, ledger).id_of("value", "t-value", KEY, "table a.t")
+    fake.wipe(first_id=40)
+    assert book(fake, ledger).id_of("value", "t-value", KEY, "table a.t") == SchemaId(40)
+    assert ledger.commits == 0
+
+
+def test_a_new_snapshot_takes_the_registry_as_it_is(fake):
+    ledger = Ledger()
+    book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
+    fake.wipe(first_id=40)
+    assert book(fake, ledger, "snapshot", 3).id_of("key", "t-key", KEY, "table a.t") == SchemaId(40)
+    assert ledger.state().schemas == {schema_key_name("t-key", KEY): RecordedSchemaId(40, 3)}
+
+
+def test_a_snapshot_that_is_begun_does_not(fake):
+    ledger = Ledger()
+    book(fake, ledger).id_of("key", "t-key", KEY, "table a.t")
+    fake.wipe(first_id=40)
+    ledger.records["view"] = json.dumps({"epoch": 3, "offset": START.to_json(), "ts_ms": 1}).encode()
+    with pytest.raises(SchemaIdChangedError):
+        book(fake, ledger, "snapshot", 3).id_of("key", "t-key", KEY, "table a.t")
+
+
+HEADERS = {f"{part}.converter.{part}.schema.id.serializer": "HeaderSchemaIdSerializer" for part in ("key", "value")}
+
+
+def test_a_guid_beside_the_bytes_of_keys_decides_nothing_and_is_not_kept(fake):
+    fake.guids, ledger = True, Ledger()
+    made = book(fake, ledger, more=HEADERS)
+    assert made.id_of("key", "t-key", KEY, "table a.t") == SchemaId(1, guid_of(KEY))
+    fake.wipe(first_id=40)
+    made = book(fake, ledger, more=HEADERS)
+    request = {"part": "key", "subject": "t-key", "text": KEY, "about": "table a.t"}
+    assert SchemaId.from_json(made.handlers()[OPERATION](0, request)) == SchemaId(40, guid_of(KEY))
+    assert (ledger.commits, ledger.state().schemas) == (0, {})
+    made.close()
+
+
+def test_the_ids_of_keys_are_kept_where_the_guids_of_values_are_in_headers(fake):
+    fake.guids, ledger = True, Ledger()
+    only = {name: text for name, text in HEADERS.items() if name.startswith("value")}
+    made = book(fake, ledger, more=only)
+    assert made.id_of("key", "t-key", KEY, "table a.t") == SchemaId(1)
+    assert made.id_of("value", "t-value", KEY, "table a.t") == SchemaId(1, guid_of(KEY))
+    assert ledger.state().schemas == {schema_key_name("t-key", KEY): RecordedSchemaId(1, 2)}
+    made.close()
+
+
+def test_forty_tasks_are_one_question(fake):
+    book(fake, Ledger()).id_of("key", "t-key", KEY, "table a.t")
+    fake.requests.clear()
+    # The client keeps the ids of what it has registered, and not the latest ones.
+    made = book(fake, Ledger(), more={"key.converter.use.latest.version": "true"})
+    tell = made.handlers()[OPERATION]
+    request = {"part": "key", "subject": "t-key", "text": KEY, "about": "table a.t"}
+    with ThreadPoolExecutor(40) as pool:
+        assert {reply["id"] for reply in pool.map(lambda n: tell(n, request), range(40))} == {1}
+    assert len(fake.requests) == 1
+    made.close()

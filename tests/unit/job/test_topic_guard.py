@@ -1,0 +1,94 @@
+"""Topics before a batch writes into them, over the in-memory twins."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.memory_job import config, memory_job
+from kit.memory_kafka import MemoryKafka
+from kit.store_contract import END, plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import CHUNK_PREFIX
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan
+from airflow_provider_mysql_cdc.cdc.commit.topic_records import RecordedTopic
+from airflow_provider_mysql_cdc.cdc.errors import TopicChangedError
+from airflow_provider_mysql_cdc.cdc.job import topic_guard
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.sink.topics import TopicInfo
+
+CFG = config()
+TOPIC = "p.d.t"
+
+
+class Rig:
+    """A cluster whose topics a test changes.
+
+    Args:
+        job: The ledger.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, job: JobLedger) -> None:
+        self.job, self.topics, self.created = job, {TOPIC: TopicInfo(2, "first")}, TopicInfo(2, "made")
+        self.lines: list[str] = []
+        monkeypatch.setattr(topic_guard, "make_admin", lambda _: None)
+        for name in ("describe_topics", "describe_created"):
+            monkeypatch.setattr(
+                topic_guard, name, lambda _, names, at: {t: i for t, i in self.topics.items() if t in names}
+            )
+        monkeypatch.setattr(job, "required_topics", lambda _: {TOPIC: None})
+        monkeypatch.setattr(job, "create_topics", lambda specs: self.topics.update(dict.fromkeys(specs, self.created)))
+
+    def ready(self, batch: BatchPlan) -> dict[str, RecordedTopic]:
+        state: Any = None
+        topic_guard.prepare_topics(CFG, self.job, batch, self.job.read(), state, self.lines.append)
+        return dict(self.job.read().topics)
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
+    made = Rig(monkeypatch, memory_job(monkeypatch, CFG, MemoryKafka()))
+    assert made.ready(plan()) == {TOPIC: RecordedTopic(2, "first", 1)}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("now", "text"),
+    [
+        (None, "deleted"),
+        (TopicInfo(2, "second"), "made anew"),
+        (TopicInfo(3, "first"), "3 partitions in place of 2"),
+    ],
+)
+def test_a_topic_that_is_not_as_the_last_batch_left_it_stops_the_next(
+    rig: Rig, now: TopicInfo | None, text: str
+) -> None:
+    rig.topics = {} if now is None else {TOPIC: now}
+    before = dict(rig.topics)
+    with pytest.raises(TopicChangedError, match=text):
+        rig.ready(plan(2, END))
+    assert rig.topics == before and rig.job.read().topics == {TOPIC: RecordedTopic(2, "first", 1)}
+
+
+def test_a_new_snapshot_takes_topics_as_they_are_and_one_that_goes_on_does_not(rig: Rig) -> None:
+    batch = replace(plan(writers=1), kind="snapshot")
+    rig.job.begin(batch)
+    rig.topics = {TOPIC: TopicInfo(3, "second")}
+    assert rig.ready(batch) == {TOPIC: RecordedTopic(3, "second", 1)}
+    assert any("takes it as it is" in line for line in rig.lines)
+    chunk = {"db": "d", "table": "t", "number": 0, "columns": [], "low": None, "high": None, "last": True, "rows": 1}
+    rig.job.put(CHUNK_PREFIX + "d.t/0", {"epoch": 1, "chunk": chunk, "offset": END.to_json(), "rows": 1})
+    rig.topics = {TOPIC: TopicInfo(4, "second")}
+    with pytest.raises(TopicChangedError, match="4 partitions"):
+        rig.ready(batch)
+
+
+def test_a_topic_that_is_made_for_a_retry_has_the_partitions_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    """topic.creation.default.partitions was changed in between."""
+    rig = Rig(monkeypatch, memory_job(monkeypatch, CFG, MemoryKafka()))
+    rig.topics, rig.created = {}, TopicInfo(3, "made")
+    with pytest.raises(TopicChangedError, match="3 partitions in place of 1 since the batch was planned"):
+        rig.ready(plan(partitions={TOPIC: 1}))
+    rig.topics, rig.created = {}, TopicInfo(1, "made")
+    assert rig.ready(plan(partitions={TOPIC: 1})) == {TOPIC: RecordedTopic(1, "made", 1)}

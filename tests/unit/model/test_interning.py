@@ -1,0 +1,69 @@
+"""What stands for values that many tables have in common."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit.decode_builder import column, table, table_map
+
+from airflow_provider_mysql_cdc.cdc.binlog import wire_types as wt
+from airflow_provider_mysql_cdc.cdc.binlog.table_map import TableMap
+from airflow_provider_mysql_cdc.cdc.decode import table_check
+from airflow_provider_mysql_cdc.cdc.decode.table_check import check_table_map
+from airflow_provider_mysql_cdc.cdc.errors import SchemaMismatchError
+from airflow_provider_mysql_cdc.cdc.model import interning as alike_of
+from airflow_provider_mysql_cdc.cdc.model.interning import interned
+
+
+def columns(name: str = "n") -> Any:
+    return (column("id", "INT", nullable=False), column(name, "INT"))
+
+
+def test_equal_values_have_one_stand_in_and_others_another() -> None:
+    first, second, other = columns(), columns(), columns("m")
+    assert first is not second
+    assert interned(first) is interned(second) is interned(first)
+    assert interned(other) is not interned(first)
+    assert interned(first).value == first
+
+
+def test_an_id_that_is_used_again_does_not_make_another_value_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Objects that are gone leave their id to others."""
+    mine, theirs = columns(), columns("m")
+    monkeypatch.setitem(alike_of._interned_by_id, id(mine), (theirs, interned(theirs)))
+    assert interned(mine).value == mine
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alike_of, "_MAX_OBJECTS", 3)
+    kept = [columns(f"c{n}") for n in range(10)]
+    for one in kept:
+        interned(one)
+        assert len(alike_of._interned_by_id) <= 3
+
+
+def announced(layout: bytes, *wires: tuple[int, int]) -> TableMap:
+    of = table_map(*wires)
+    return TableMap(1, 1, "db", "t", of.column_types, of.column_meta, b"\xfe", b"", layout)
+
+
+def test_a_table_map_is_compared_once_for_all_tables_that_are_announced_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    as_known, other = announced(b"int int", (wt.LONG, 0), (wt.LONG, 0)), announced(b"x", (wt.LONG, 0), (wt.SHORT, 0))
+    check_table_map(table(*columns("a")), as_known)
+    with pytest.raises(SchemaMismatchError):
+        check_table_map(table(*columns("a")), other)
+    with pytest.raises(SchemaMismatchError):  # what failed is not remembered as what fits
+        check_table_map(table(*columns("a")), other)
+    with pytest.raises(SchemaMismatchError):  # other columns under the same announcement
+        check_table_map(table(columns()[0], column("a", "BIGINT")), as_known)
+    monkeypatch.setattr(table_check, "_check", lambda *_: pytest.fail("it is compared again"))
+    check_table_map(table(*columns("a")), as_known)
+
+
+def test_the_comparisons_that_are_remembered_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_check, "_MAX_MATCHED", 3)
+    monkeypatch.setattr(table_check, "_MATCHED", set())
+    for n in range(10):
+        check_table_map(table(*columns(f"k{n}")), announced(b"int int", (wt.LONG, 0), (wt.LONG, 0)))
+        assert len(table_check._MATCHED) <= 3

@@ -1,0 +1,187 @@
+"""What an operator plans beside what is under way, over the in-memory twins."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.memory_job import config, memory_job
+from kit.memory_kafka import MemoryKafka
+from kit.store_contract import END, START, plan
+
+from airflow_provider_mysql_cdc.cdc.commit.ledger_keys import VIEW_KEY
+from airflow_provider_mysql_cdc.cdc.commit.offset_store import MemoryOffsetStore, StoredState
+from airflow_provider_mysql_cdc.cdc.commit.plan import BatchPlan, Marker, reset_plan
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError, NoOffsetError, RunInProgressError, StateError
+from airflow_provider_mysql_cdc.cdc.job import run_lock
+from airflow_provider_mysql_cdc.cdc.job.job_ledger import JobLedger
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset, ResumePosition
+from airflow_provider_mysql_cdc.cdc.operate import prepare_drain as before_drain
+from airflow_provider_mysql_cdc.cdc.operate import prepare_snapshot as before_snapshot
+from airflow_provider_mysql_cdc.cdc.operate.prepare_drain import prepare_drain
+from airflow_provider_mysql_cdc.cdc.operate.prepare_snapshot import prepare_snapshot
+
+CFG = config()
+OWNER = "dag/run/task/-1"
+HERE = END.with_position(END.file, 9000)
+
+
+class Rig:
+    """A stream whose state, ledger and binlog a test makes up.
+
+    Args:
+        job: The ledger.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, job: JobLedger) -> None:
+        self.job, self.store = job, MemoryOffsetStore()
+        self.gone: set[BinlogOffset] = set()
+        self.resets: list[str] = []
+        self.looked: list[tuple[BinlogOffset, BinlogOffset]] = []
+        self.undrained = False
+        self.lines: list[str] = []
+        nothing: Callable[..., Any] = lambda *_, **__: None  # noqa: E731
+        for module, own in ((before_drain, "require_history"), (before_snapshot, "require_own_history")):
+            for name in ("require_durable_topics", "raise_first_error", "preflight", own):
+                monkeypatch.setattr(module, name, nothing)
+            monkeypatch.setattr(module, "connect", lambda _: contextlib.nullcontext())
+            monkeypatch.setattr(module, "reset_offset", self._reset)
+        for name in ("require_no_other_run", "require_sole_run"):
+            monkeypatch.setattr(run_lock, name, nothing)
+        monkeypatch.setattr(before_snapshot, "end_of_binlog", lambda *_: HERE)
+        monkeypatch.setattr(before_snapshot, "check_available", self._available)
+        monkeypatch.setattr(before_snapshot, "require_drained", self._drained)
+        monkeypatch.setattr(before_drain, "plan_drain", nothing)
+
+    def _available(self, conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
+        if offset in self.gone:
+            raise BinlogPurgedError("gone", where=str(offset))
+        return offset
+
+    def _drained(self, cfg: Any, start: BinlogOffset, end: BinlogOffset) -> None:
+        self.looked.append((start, end))
+        if self.undrained:
+            raise StateError("not drained")
+
+    def _reset(self, cfg: Any, store: Any, owner: str, log: Any) -> None:
+        self.resets.append(owner)
+        state = self.state()
+        self.job.begin(reset_plan(state.epoch + 1, state.committed or START, owner))
+
+    def state(self) -> StoredState:
+        found = self.store.load()
+        assert found is not None
+        return found
+
+    def begin(self, batch: BatchPlan, *, done: bool) -> None:
+        """Store a plan and put it in force; with ``done`` its only writer reaches its end."""
+        before = self.store.load()
+        self.store.save((before or StoredState()).with_plan(batch), before)
+        self.job.begin(batch)
+        if done:
+            marker = Marker(batch.epoch, 0, batch.start, batch.end, ResumePosition(batch.end, 0), done=True)
+            self.job.commit([marker.record(CFG.ledger_topic)])
+
+    def snapshot(self, *, again: bool = True) -> BatchPlan | None:
+        made = prepare_snapshot(CFG, self.store, OWNER, self.lines.append, again=again)
+        return made and made.plan
+
+    def drain(self) -> Any:
+        return prepare_drain(CFG, self.store, OWNER, self.lines.append)
+
+
+@pytest.fixture
+def rig(monkeypatch: pytest.MonkeyPatch) -> Rig:
+    return Rig(monkeypatch, memory_job(monkeypatch, CFG, MemoryKafka()))
+
+
+@pytest.fixture
+def stream(rig: Rig) -> Rig:
+    """Return a stream that stands at ``END``."""
+    rig.begin(plan(writers=1), done=True)
+    return rig
+
+
+FOLLOWING = plan(2, END, HERE, writers=1)
+
+
+def test_a_new_snapshot_is_refused_while_a_batch_is_not_finished(stream: Rig) -> None:
+    """Its rest would be left out for good."""
+    stream.drain()
+    stream.begin(FOLLOWING, done=False)
+    before = stream.state()
+    with pytest.raises(StateError, match="batch 2 is not finished, so a new snapshot cannot begin") as caught:
+        stream.snapshot()
+    assert caught.value.can_retry and stream.state() == before and stream.resets == []
+    assert stream.snapshot(again=False) is None
+
+
+@pytest.mark.parametrize("gone", [END, HERE], ids=["its start", "its end"])
+def test_a_batch_that_no_drain_can_finish_is_given_up_for_a_new_snapshot(stream: Rig, gone: BinlogOffset) -> None:
+    stream.drain()
+    stream.begin(FOLLOWING, done=False)
+    stream.gone = {gone}
+    made = stream.snapshot()
+    assert made is not None and made.kind == "snapshot" and stream.resets == [OWNER]
+
+
+def test_a_new_snapshot_of_a_stream_looks_for_what_is_not_drained(stream: Rig) -> None:
+    stream.drain()
+    stream.undrained = True
+    before = stream.state()
+    with pytest.raises(StateError, match="not drained"):
+        stream.snapshot()
+    assert stream.state() == before and stream.looked == [(END, HERE)]
+    stream.undrained = False
+    made = stream.snapshot()
+    assert made is not None and made.gapless and (made.start, made.end) == (END, HERE)
+
+
+def test_nothing_is_looked_for_before_the_first_snapshot_or_where_a_person_decided(rig: Rig) -> None:
+    rig.undrained = True
+    first = rig.snapshot(again=False)
+    assert first is not None and not first.gapless and first.start == HERE
+    rig.job.begin(reset_plan(2, END, "a person"))
+    again = rig.snapshot()
+    assert again is not None and not again.gapless and rig.looked == []
+    assert any("set by hand" in line for line in rig.lines)
+
+
+def test_a_snapshot_that_waits_for_the_drain_is_set_aside_and_one_that_has_begun_is_not(stream: Rig) -> None:
+    stream.drain()
+    waiting = replace(plan(2, END, HERE, writers=1), kind="snapshot", gapless=True)
+    stream.begin(waiting, done=False)
+    stream.drain()
+    assert stream.resets == [OWNER] and any("set aside" in line for line in stream.lines)
+    stream.begin(replace(waiting, epoch=4), done=False)
+    stream.job.put(VIEW_KEY, {"epoch": 4, "offset": HERE.to_json(), "ts_ms": 7})
+    with pytest.raises(NoOffsetError, match="snapshot 4 is not finished"):
+        stream.drain()
+    assert stream.resets == [OWNER]
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["one to be resumed", "a first one"])
+def test_a_snapshot_beside_another_run_is_refused_before_a_plan_is_stored(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch, begun: bool
+) -> None:
+    """Taking a plan over before the lock is asked for would fence the writers of the run that is at work."""
+    if begun:
+        rig.begin(replace(plan(1, END, HERE, writers=1), kind="snapshot", owner="another/run/task/-1"), done=False)
+        rig.job.put(VIEW_KEY, {"epoch": 1, "offset": HERE.to_json(), "ts_ms": 7})
+    before, asked = rig.store.load(), []
+
+    def refuse(*arguments: Any) -> None:
+        asked.append(arguments[-1])
+        raise RunInProgressError("another run is at work")
+
+    monkeypatch.setattr(before_snapshot, "require_plan_binlog", lambda *_: None)
+    for name in ("require_no_other_run", "require_sole_run"):
+        monkeypatch.setattr(run_lock, name, refuse)
+    with pytest.raises(RunInProgressError) as caught:
+        rig.snapshot(again=False)
+    assert caught.value.can_retry and asked == [OWNER]
+    after = rig.store.load()
+    assert (after and after.pending) == (before and before.pending) and rig.resets == []

@@ -1,0 +1,184 @@
+"""Whether a position is still of the binlog that the server has, on a server that a test makes up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from kit.memory_job import config
+from kit.store_contract import END, START
+
+from airflow_provider_mysql_cdc.cdc.binlog import file_fingerprint as origin
+from airflow_provider_mysql_cdc.cdc.binlog import position, stream
+from airflow_provider_mysql_cdc.cdc.commit.ledger_state import LedgerState
+from airflow_provider_mysql_cdc.cdc.drain import batch_planner as batch
+from airflow_provider_mysql_cdc.cdc.drain import chunk_visibility as read_at
+from airflow_provider_mysql_cdc.cdc.errors import BinlogPurgedError
+from airflow_provider_mysql_cdc.cdc.model.offset import BinlogOffset
+from airflow_provider_mysql_cdc.cdc.model.xa import PreparedXa
+from airflow_provider_mysql_cdc.cdc.snapshot import same_binlog as one_binlog
+
+CFG = config()
+READ = BinlogOffset("binlog.000010", 157, "", START.server_uuid, "100.aa.bb")
+SETTINGS: Any = None
+
+
+def purged(*_: Any) -> BinlogOffset:
+    raise BinlogPurgedError("gone", where="here", why="it was reset")
+
+
+@pytest.fixture
+def server(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """Return what a server that has the position says; a test changes it."""
+    says: dict[str, Any] = {"origin": READ.origin, "executed": 1, "size": 9000, "slept": []}
+
+    def fetch_all(conn: Any, sql: str, given: Any = ()) -> list[tuple[Any, ...]]:
+        if "SLEEP" in sql:
+            says["slept"].append(given)
+        return [("ON",) if "gtid_mode" in sql else (says["executed"] if "SUBSET" in sql else 1,)]
+
+    monkeypatch.setattr(position, "require_same_server", lambda *_: None)
+    monkeypatch.setattr(position, "binary_logs", lambda _: [(READ.file, says["size"])])
+    for module in (position, origin):
+        monkeypatch.setattr(module, "fetch_all", fetch_all)
+    monkeypatch.setattr(origin, "read_fingerprint", lambda *_: says["origin"])
+    return says
+
+
+def test_a_position_of_the_same_file_is_there(server: dict[str, Any]) -> None:
+    server["origin"] = "100.aa.bb"
+    assert position.check_available(None, SETTINGS, READ) == READ
+    without = BinlogOffset(READ.file, READ.pos, "", READ.server_uuid)
+    assert position.check_available(None, SETTINGS, without) == READ, "an older version stored no fingerprint"
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"origin": "100.aa.cc"}, "another one of the same name"),
+        ({"origin": "200.aa.bb"}, "another one of the same name"),
+        ({"size": 156}, "no longer holds"),
+    ],
+    ids=["reset and loaded again", "reset", "shorter"],
+)
+def test_a_position_of_another_file_of_that_name_is_refused(
+    server: dict[str, Any], change: dict[str, Any], why: str
+) -> None:
+    server |= change
+    with pytest.raises(BinlogPurgedError, match=why):
+        position.check_available(None, SETTINGS, READ)
+
+
+def test_a_position_behind_transactions_that_the_server_never_executed_is_refused(server: dict[str, Any]) -> None:
+    assert position.check_available(None, SETTINGS, END) is not None
+    server["executed"] = 0
+    with pytest.raises(BinlogPurgedError):
+        position.check_available(None, SETTINGS, END)
+
+
+@pytest.mark.parametrize(("mark", "waits"), [("100.aa", True), ("100.aa.bb", False)])
+def test_a_file_without_a_transaction_is_a_second_old_before_its_mark_counts(
+    server: dict[str, Any], mark: str, waits: bool
+) -> None:
+    """Its successor would be told from it by nothing else than the second."""
+    server["origin"] = mark
+    assert origin.with_fingerprint(None, SETTINGS, READ.with_position(READ.file, 4)).origin == mark
+    assert server["slept"] == ([(100,)] if waits else [])
+
+
+def test_a_stream_begins_in_the_file_that_its_start_was_read_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stream, "require_same_file", purged)
+    monkeypatch.setattr(stream, "connect", lambda *_, **__: pytest.fail("another file of that name is read"))
+    with pytest.raises(BinlogPurgedError, match="gone"):
+        stream.open_stream(SETTINGS, READ, server_id=1)
+
+
+def test_a_plans_end_has_the_mark_of_its_file_and_the_plan_hands_on_what_is_undecided(
+    server: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(batch, "choose_end", lambda *_: BinlogOffset("binlog.000010", 900, None, READ.server_uuid))
+    monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
+    undecided = (PreparedXa("X'01',X'',1", READ.file, 4, 99),)
+    made = batch.plan_drain(CFG, None, READ, 2, "someone", {}, undecided)
+    assert made is not None and (made.start, made.end.origin) == (READ, READ.origin)
+    assert made.prepared == undecided, "the rows of these stand before the batch"
+
+
+@pytest.mark.parametrize(
+    ("end", "origin_", "stamps"),
+    [("binlog.000010", "100.aa.bb", 0), ("binlog.000010", "100.aa", 1), ("binlog.000011", "100.aa.bb", 1)],
+    ids=["the start's file", "no transaction in it", "another file"],
+)
+def test_a_plans_end_takes_the_mark_of_its_start_where_it_is_of_the_same_file(
+    server: dict[str, Any], monkeypatch: pytest.MonkeyPatch, end: str, origin_: str, stamps: int
+) -> None:
+    """The mark is read behind the end: a reset between the two makes another file, which the start is not of."""
+    steps: list[str] = []
+
+    def stamp(conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
+        steps.append("stamp")
+        return replace(offset, origin="stamped")
+
+    def choose_end(*_: Any) -> BinlogOffset:
+        steps.append("end")
+        return BinlogOffset(end, 900, None, READ.server_uuid)
+
+    def check(conn: Any, settings: Any, offset: BinlogOffset) -> BinlogOffset:
+        steps.append("start")
+        return replace(offset, origin=origin_)
+
+    for name, made in (("with_fingerprint", stamp), ("choose_end", choose_end), ("current_offset", choose_end)):
+        monkeypatch.setattr(batch, name, made)
+    monkeypatch.setattr(batch, "check_available", check)
+    monkeypatch.setattr(batch, "topic_partitions", lambda *_: {})
+    drain = batch.plan_drain(CFG, None, READ, 2, "someone", {})
+    round_ = batch.plan_window_batch(CFG, None, READ, 2, "someone", {}, (), 1)
+    assert steps == ["end", "start", *["stamp"] * stamps] * 2
+    assert drain is not None and drain.end.origin == round_.end.origin == ("stamped" if stamps else "100.aa.bb")
+
+
+@pytest.mark.parametrize(
+    ("start", "end", "same"),
+    [
+        ({}, {}, True),
+        ({"gtids": None}, {}, True),
+        ({}, {"pos": 158}, False),
+        ({}, {"pos": 156}, False),
+        ({}, {"file": "binlog.000011"}, False),
+        ({}, {"server_uuid": "another"}, False),
+        ({}, {"gtids": None}, False),
+        ({}, {"gtids": "00000000-0000-0000-0000-000000000001:1"}, False),
+    ],
+)
+def test_nothing_is_new_where_the_binlog_ends_at_the_offset_of_the_same_server(
+    monkeypatch: pytest.MonkeyPatch, start: dict[str, Any], end: dict[str, Any], same: bool
+) -> None:
+    """Whatever else there is, a reset or another server as well, is looked at in full."""
+    monkeypatch.setattr(batch, "current_offset", lambda _: replace(READ, origin=None, **end))
+    assert batch.nothing_new(None, replace(READ, **start)) is same
+
+
+def test_the_views_of_a_snapshot_are_all_of_one_binlog(monkeypatch: pytest.MonkeyPatch) -> None:
+    chunk = {"epoch": 1, "chunk": {}, "offset": READ.to_json(), "rows": 1}
+    ledger = LedgerState(chunks={"d.t/0": chunk})
+    seen: list[BinlogOffset] = []
+    monkeypatch.setattr(one_binlog, "check_available", lambda conn, settings, offset: seen.append(offset))
+    one_binlog.require_same_binlog(CFG, None, ledger, 1)
+    one_binlog.require_same_binlog(CFG, None, ledger, 2)
+    assert seen == [READ]
+    monkeypatch.setattr(one_binlog, "check_available", purged)
+    with pytest.raises(BinlogPurgedError, match="snapshot 1 cannot be finished: gone") as caught:
+        one_binlog.require_same_binlog(CFG, None, ledger, 1)
+    assert "mysql_cdc_reset_offset" in caught.value.remedy
+
+
+def test_a_filter_whose_binlog_is_gone_holds_nothing_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the server logs since a reset is newer than the rows."""
+    record = {"offset": READ.to_json()}
+    start, lines = READ.with_position(READ.file, 4), list[str]()
+    monkeypatch.setattr(read_at, "check_available", lambda *_: READ)
+    assert read_at.active_filters(CFG, None, [record], start, lines.append) == [record] and lines == []
+    monkeypatch.setattr(read_at, "check_available", purged)
+    assert read_at.active_filters(CFG, None, [record], start, lines.append) == []
+    assert "it was reset" in lines[0]

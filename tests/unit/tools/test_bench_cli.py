@@ -1,0 +1,221 @@
+"""How scripts/bench goes through its workloads, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from benchlib import cli
+from benchlib.process_tree import Usage
+from benchlib.run import Run
+from benchlib.sessions import START, kernel_version, read
+from benchlib.sides import Side
+from benchlib.workload import Workload
+from stacklib.errors import StackError
+
+from airflow_provider_mysql_cdc.cdc.errors import CdcError
+
+CPU_S = {"debezium": 100.0, "flink": 40.0, "python": 20.0, "native": 5.0}
+
+
+@pytest.fixture
+def begun(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Replace servers and runs; return the names of the workloads that were begun together."""
+    together: list[list[str]] = []
+
+    @contextmanager
+    def ground(*_: Any) -> Iterator[Any]:
+        yield SimpleNamespace(source=SimpleNamespace(version=lambda: "9.7.4"))
+
+    @contextmanager
+    def server(given: Any, version: str | None, _: Path) -> Iterator[Any]:
+        if version:
+            together.append([f"MySQL {version}"])
+        try:
+            yield given
+        finally:
+            if version:
+                together.append(["ended"])
+
+    def measured(_: Any, workloads: Sequence[Workload], sides: Sequence[Side], *__: Any) -> Iterator[Run]:
+        together.append([workload.name for workload in workloads])
+        for workload in workloads:
+            if workload.name == "one-transaction":
+                raise CdcError("Kafka went away")
+            for side in sides:
+                if not side.provider and side.name != workload.peer:
+                    continue
+                share = 1e-5 if workload.name == START else workload.rows / 1e6
+                cpu_s = CPU_S[side.name] * share
+                used = Usage(cpu_s, cpu_s, {"java": cpu_s}, {"java": CPU_S[side.name]})
+                yield Run(workload.name, side.name, workload.rows, used)
+
+    monkeypatch.setattr(cli, "_ground", ground)
+    monkeypatch.setattr(cli, "on_server", server)
+    monkeypatch.setattr(cli, "measure_workloads", measured)
+    monkeypatch.setattr(cli, "kernel_version", lambda: "9.9")
+    return together
+
+
+def test_the_last_line_has_all_ratios_and_a_missed_target_is_an_exit_code(
+    begun: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    sides = [f"--side={name}" for name in CPU_S]
+    assert cli.main(["--quick", *sides]) == 0
+    assert begun == [[START], ["narrow", "avro", "snapshot"], ["narrow-schemas"], ["wide"], ["incremental"]]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("ratios to Debezium") and "wide 0.200 / 0.050" in last and "missed" not in last
+    assert cli.main(["--workload=narrow", "--side=debezium", "--side=python"]) == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.endswith("narrow 0.200; missed: narrow 0.2 (> 0.167), narrow without start 0.2 (> 0.1)")
+
+
+def test_what_fails_keeps_nothing_else_from_being_measured(
+    begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result.json"
+    chosen = [f"--workload={name}" for name in ("narrow-single", "one-transaction", "compressed")]
+    assert cli.main([*chosen, "--scale=0.01", "--side=python", f"--output={path}"]) == 2
+    assert "error: Kafka went away" in capsys.readouterr().err
+    (session,) = read(path)
+    assert [run.workload for run in session.runs] == [START, "narrow-single", "compressed"]
+    assert session.about["versions"]["mysql"] == "9.7.4"
+    assert cli.main(["--workload=one-transaction", "--side=python"]) == 2
+
+
+def test_what_needs_another_server_is_measured_together_and_last(
+    begun: list[list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["--workload=flink-narrow", "--workload=compressed"]) == 0
+    assert begun == [[START], ["compressed"], ["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("ratios to Debezium") and "; to Flink CDC: flink-narrow 0.500" in last
+    begun.clear()
+    assert cli.main(["--workload=flink-narrow"]) == 0
+    assert begun == [["MySQL 8.0.15"], [START], ["flink-narrow"], ["ended"]]
+
+
+def test_what_cannot_be_fetched_is_told_once_and_the_others_are_measured(
+    begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, usual = tmp_path / "result.json", cli.measure_workloads
+
+    def measured(_: Any, workloads: Sequence[Workload], *rest: Any) -> Iterator[Run]:
+        if workloads[0].peer == "flink":
+            begun.append([workload.name for workload in workloads])
+            raise StackError("fetching Flink", "the package registry cannot be reached", "check network")
+        yield from usual(_, workloads, *rest)
+
+    monkeypatch.setattr(cli, "measure_workloads", measured)
+    assert cli.main(["--workload=flink-narrow", "--workload=compressed", f"--output={path}"]) == 2
+    assert begun[-3:] == [["MySQL 8.0.15"], [START], ["ended"]]
+    assert capsys.readouterr().err.count("error: fetching Flink") == 1
+    assert {run.workload for run in read(path)[0].runs} == {START, "compressed"}
+
+
+def test_a_server_ends_when_the_bench_is_told_to_end_between_two_runs(
+    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*_: Any) -> None:
+        if begun[-1] == ["flink-narrow"]:
+            raise SystemExit(143)
+
+    monkeypatch.setattr(cli, "_log", told)
+    with pytest.raises(SystemExit) as found:
+        cli.main(["--workload=flink-narrow"])
+    assert begun[-1] == ["ended"] and found.value.code == 143
+
+
+@pytest.mark.parametrize(("told", "ends"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_bench_that_is_told_to_end_ends_what_it_has_begun(told: signal.Signals, ends: int, tmp_path: Path) -> None:
+    begun, ended = tmp_path / "begun", tmp_path / "ended"
+    code = (
+        "import runpy, time, benchlib.cli\n"
+        "from pathlib import Path\n"
+        "def main():\n"
+        "    try:\n"
+        f"        Path({str(begun)!r}).touch()\n"
+        "        time.sleep(60)\n"
+        "    finally:\n"
+        f"        Path({str(ended)!r}).touch()\n"
+        "benchlib.cli.main = main\n"
+        "runpy.run_module('benchlib', run_name='__main__')\n"
+    )
+    here = Path(__file__).parents[2]
+    env = {**os.environ, "PYTHONPATH": f"{here.parent / 'tools'}:{here}"}
+    # A shell lets what it starts in the background ignore SIGINT.
+    code = f"import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n{code}"
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True) as bench:
+        while not begun.exists():
+            assert bench.poll() is None
+            time.sleep(0.02)
+        bench.send_signal(told)
+        said = bench.communicate(timeout=30)[1]
+        assert bench.returncode == ends
+    assert ended.exists()
+    assert "Traceback" not in said and said.count("\n") == (told == signal.SIGINT)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"sessions": [{}]}', '{"sessions": [{"runs": [{}]}]}'])
+def test_a_result_file_that_is_damaged_is_told_and_left_as_it_is(
+    text: str, begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(text)
+    assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 2
+    error = capsys.readouterr().err
+    assert begun == [] and path.read_text() == text
+    assert error.startswith("error: reading measurements") and str(path) in error and error.count("\n") == 1
+
+
+def test_an_output_that_cannot_be_written_is_told_before_anything_is_measured(
+    begun: list[list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    for path in (tmp_path, tmp_path / "file" / "result.json"):
+        assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 2
+        assert f"{path} cannot be written" in capsys.readouterr().err
+    assert begun == []
+
+
+def test_what_another_bench_has_added_meanwhile_stays(
+    begun: list[list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "result.json"
+
+    def other(_: Any, text: str) -> None:
+        if text.startswith("compressed"):
+            monkeypatch.setattr(cli, "_log", lambda *_: None)
+            assert cli.main(["--workload=avro", "--side=python", f"--output={path}"]) == 0
+
+    monkeypatch.setattr(cli, "_log", other)
+    assert cli.main(["--workload=compressed", "--side=python", f"--output={path}"]) == 0
+    found = {run.workload for session in read(path) for run in session.runs}
+    assert found == {START, "compressed", "avro"} and [p.name for p in path.parent.iterdir()] == ["result.json"]
+
+
+def test_the_kernel_s_side_is_refused_where_python_decodes(
+    begun: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MYSQL_CDC_NATIVE", "off")
+    monkeypatch.setattr(cli, "kernel_version", kernel_version)
+    assert cli.main(["--workload=compressed", "--side=native"]) == 2
+    assert begun == [] and "rows are decoded by Python (MYSQL_CDC_NATIVE=off)" in capsys.readouterr().err
+    assert cli.main(["--workload=compressed", "--side=python"]) == 0
+
+
+@pytest.mark.parametrize("wrong", ["--property=a", "--property==b", "--repeat=0", "--cores=-1", "--scale=nan"])
+def test_an_argument_that_says_nothing_is_refused_at_once(wrong: str, begun: list[list[str]]) -> None:
+    with pytest.raises(SystemExit):
+        cli.main(["--workload=compressed", wrong])
+    assert begun == []

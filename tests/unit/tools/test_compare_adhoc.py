@@ -1,0 +1,144 @@
+"""The comparison of ad-hoc snapshots: what the moment of a read explains, and the faults beside it that it must not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from kit.captured_lines import BEGAN, OURS, RUNS, THEIRS, TS, line, row
+from prooflib.compare_cli import LIST, judge
+from prooflib.differ import compare
+from prooflib.explained import read_explained
+from prooflib.records import parse_records
+
+ASKED = {"data-collections": ["d.t"], "type": "incremental"}
+WINDOW = "0f1d3a52-9a0e-4d4b-8f7e-0123456789ab"
+
+
+class Side:
+    """Lines of one capture."""
+
+    def __init__(self, run: str, uuid: str, ts: int) -> None:
+        self.run, self.uuid, self.ts = run, uuid, ts
+
+    def event(self, number: int, key: Any, after: Any, op: str = "c", topic: str = "t", **more: Any) -> str:
+        source = {"gtid": f"{self.uuid}:{number}", "db": "d", "table": topic, "pos": number * 1000, **more}
+        value = row(after, op=op, ts=self.ts, uuid=self.uuid, **source)
+        return line(value, key=key, topic=f"cap.d.{topic}", run=self.run)
+
+    def signal(self, number: int, name: str = "s1", kind: str = "execute-snapshot", data: Any = ASKED) -> str:
+        text = data if isinstance(data, str) else json.dumps(data)
+        return self.event(number, name, {"id": name, "type": kind, "data": text}, topic="sig")
+
+    def mark(self, number: int, which: str) -> str:
+        data = {f"{which}WindowTimestamp": "2026-01-01T00:00:00Z"}
+        return self.signal(number, f"{WINDOW}-{which}", f"snapshot-window-{which}", data)
+
+    def read(self, number: int, key: int, v: int) -> str:
+        return self.event(number, key, {"id": key, "v": v}, "r", snapshot="incremental", thread=None)
+
+    def change(self, number: int, key: int, v: int) -> str:
+        return self.event(number, key, {"id": key, "v": v}, "u", before={"id": key, "v": v - 1})
+
+    def begin(self) -> list[str]:
+        rows = [self.event(1, k, {"id": k, "v": 0}, "r", snapshot="true", gtid=None, thread=None) for k in (1, 2)]
+        return [self.signal(10), *rows]
+
+
+US, THEM = Side(RUNS["ours"], OURS, BEGAN["ours"] + 1000), Side(RUNS["theirs"], THEIRS, TS)
+# The recorded chunk was read before the change of row 1, ours behind it.
+RECORDED = [
+    *(*THEM.begin(), THEM.mark(11, "open"), THEM.mark(12, "close"), THEM.read(12, 1, 0), THEM.read(12, 2, 0)),
+    THEM.change(13, 1, 1),
+]
+BEGUN = [*US.begin(), US.change(11, 1, 1), US.mark(12, "open"), US.mark(13, "close")]
+
+
+def left(ours: list[str], theirs: list[str] | None = None) -> list[str]:
+    """Return what the list does not explain, by path."""
+    result = compare(parse_records(ours, "ours"), parse_records(theirs or RECORDED, "theirs"))
+    found, _ = judge("w/m", result, read_explained(LIST), {"signal.data.collection": "d.sig"})
+    return [d.where for d in found]
+
+
+def test_another_moment_of_a_read_is_explained() -> None:
+    assert left([*BEGUN, US.read(13, 2, 0), US.read(13, 1, 1)]) == []
+
+
+def test_a_read_that_an_event_of_the_window_replaces_may_be_missing() -> None:
+    """Row 1 was changed inside our window: it is left to the event."""
+    assert left([*US.begin(), US.mark(11, "open"), US.change(12, 1, 1), US.mark(13, "close"), US.read(13, 2, 0)]) == []
+
+
+@pytest.mark.parametrize(
+    ("reads", "paths"),
+    [
+        # An older value behind a newer change: of itself, and as the key's last value.
+        ([(1, 0), (2, 0)], ['stale.{"id":1}', 'last.{"id":1}']),
+        ([(1, 1)], ['record.{"id":2}']),
+        ([(1, 1), (2, 0), (2, 0)], ['repeated.{"id":2}', 'record.{"id":2}']),
+        ([(1, 1), (2, 5)], ["value.payload.after.v", 'stale.{"id":2}', 'last.{"id":2}']),
+        ([(1, 1), (2, 0), (3, 0)], ['record.{"id":3}', 'last.{"id":3}']),
+        # No read at all tells of no window in which the event of row 1 could lie.
+        ([], ['record.{"id":1}', 'record.{"id":2}']),
+    ],
+)
+def test_a_fault_beside_it_is_told(reads: list[tuple[int, int]], paths: list[str]) -> None:
+    assert left([*BEGUN, *(US.read(13, key, v) for key, v in reads)]) == paths
+
+
+def test_a_deleted_row_does_not_come_back() -> None:
+    gone = [US.event(11, 1, None, "d", before={"id": 1, "v": 0})]
+    theirs = [*RECORDED[:-1], THEM.event(13, 1, None, "d", before={"id": 1, "v": 0})]
+    marks = [US.mark(12, "open"), US.mark(13, "close"), US.read(13, 2, 0)]
+    assert left([*US.begin(), *gone, *marks], theirs) == []
+    assert 'stale.{"id":1}' in left([*US.begin(), *gone, *marks, US.read(13, 1, 0)], theirs)
+
+
+def test_the_stream_is_compared_in_order_all_the_same() -> None:
+    """Neither a lost change nor one at another transaction or place is taken for one of the snapshot."""
+    reads = [US.read(13, 1, 1), US.read(13, 2, 0)]
+    marks = BEGUN[-2:]
+    assert 'record.{"id":1}' in left([*US.begin(), *marks, US.read(13, 1, 0), US.read(13, 2, 0)])
+    assert left([*US.begin(), US.change(14, 1, 1), *marks, *reads])[0] == "value.payload.source.gtid"
+    moved = US.event(11, 1, {"id": 1, "v": 1}, "u", before={"id": 1, "v": 0}, file="binlog.000002")
+    assert left([*US.begin(), moved, *marks, *reads]) == [
+        "value.payload.source.file",
+        "value.payload.source.pos",
+    ]
+
+
+def test_watermarks_stand_in_pairs() -> None:
+    reads = [US.read(13, 1, 1), US.read(13, 2, 0)]
+    half = f'watermark.{{"id":"{WINDOW}-open"}}'
+    assert left([*BEGUN[:-1], *reads]) == [half]
+    assert half in left([*BEGUN[:-1], US.mark(13, "open"), *reads])
+
+
+def test_reads_of_a_snapshot_that_was_stopped_may_be_missing() -> None:
+    """Only those: without the signal, or of another table, each is told."""
+    stop = (11, "s2", "stop-snapshot", {"data-collections": ["d.t"]})
+    theirs = [THEM.signal(10), THEM.mark(11, "open"), THEM.mark(12, "close"), THEM.read(12, 1, 0)]
+    assert left([US.signal(10)], theirs) == ['record.{"id":1}']
+    other = (11, "s2", "stop-snapshot", {"data-collections": ["d.other"]})
+    for signal, expected in ((stop, []), (other, ['record.{"id":1}'])):
+        number, *rest = signal
+        recorded = [*theirs, THEM.signal(13, *rest)]
+        assert left([US.signal(10), US.signal(number, *rest)], recorded) == expected
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "holds"),
+    [("first", "first_in_data_collection", True), ("last_in_data_collection", "last", True), ("first", "last", False)],
+)
+def test_tables_of_a_blocking_snapshot_may_come_in_another_order(ours: str, theirs: str, holds: bool) -> None:
+    """A marker that stands at another row, or in the first snapshot, is told."""
+    sides = [
+        [side.event(number, 1, {"id": 1}, "r", snapshot=marker, gtid=gtid)]
+        for side, marker, number, gtid in ((US, ours, 7, f"{OURS}:7"), (THEM, theirs, 7, f"{THEIRS}:7"))
+    ]
+    result = compare(parse_records(sides[0], "ours"), parse_records(sides[1], "theirs"))
+    explained, _ = judge("blocking/m", result, read_explained(LIST), {})
+    assert (explained == []) is holds
+    assert judge("types/m", result, read_explained(LIST), {})[0]

@@ -1,0 +1,333 @@
+"""Each kind of explained differences holds for the case its reason names, and for no neighbour of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from kit.captured_lines import column, compared, kinds, kinds_of, line, row
+from prooflib.compare_cli import LIST, judge
+from prooflib.differ import compare
+from prooflib.explained import read_explained
+from prooflib.records import parse_records
+
+JSON = column("c", name="io.debezium.data.Json")
+FLOAT = column("c", "float")
+DATETIME = column("c", "int64", name="io.debezium.time.Timestamp")
+NOT_NULL_DATETIME = column("c", "int64", name="io.debezium.time.Timestamp", optional=False)
+TIMESTAMP = column("c", name="io.debezium.time.ZonedTimestamp")
+BITS = column("c", "bytes", name="io.debezium.data.Bits")
+DOUBLE = column("c", "double")
+ENUM = column("c", name="io.debezium.data.Enum")
+SET = column("c", name="io.debezium.data.EnumSet")
+DATE = column("c", "int32", name="io.debezium.time.Date")
+ZONE = {"database.connectionTimeZone": "+05:30"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "ours", "theirs", "fields", "snapshot"),
+    [
+        ("json-text", '{"a":[1,2]}', '{"a": [1, 2]}', JSON, "true"),
+        ("json-text", "0.1", "0.1000000000000000055511151231257827021181583404541015625", JSON, "false"),
+        ("json-text", "[1e21,1.5]", "[1000000000000000000000,1.5]", JSON, "false"),
+        ("json-opaque", '"01:02:03.000000"', '"01:02:03"', JSON, "false"),
+        ("json-opaque", '"base64:type15:AP8="', '"AP8="', JSON, "false"),
+        ("json-negative-time", '"-12:34:56.000001"', '"13:0-35:0-57.00000-1"', JSON, "false"),
+        ("float-six-digits", 3.1415927, 3.14159, FLOAT, "true"),
+        ("float-six-digits", 2.1474836e9, 2.14748006e9, FLOAT, "true"),
+        ("float-text", 1.1754944e-38, 1.17549435e-38, FLOAT, "false"),
+        ("year-zero", 0, 1900, column("c", "int32", name="io.debezium.time.Year"), "false"),
+        ("gregorian-gap", -12219724800000, -12218860800000, DATETIME, "true"),
+        (
+            "trailing-zeros",
+            "2024-03-31T02:30:00.120Z",
+            "2024-03-31T02:30:00.12Z",
+            column("c", name="io.debezium.time.ZonedTimestamp"),
+            "true",
+        ),
+        ("sql-literal", "abc", "616263", column("c"), "false"),
+        ("sql-literal", "nat", "N'nat'", column("c"), "false"),
+        ("sql-literal", "1", "true", column("c"), "false"),
+        ("sql-literal", "ab", "a''b", column("c"), "false"),
+        ("sql-literal", "AP8=", "MDBGRg==", column("c", "bytes"), "false"),
+        ("sql-literal", "QQ==", "MDEwMDAwMDE=", column("c", "bytes"), "false"),
+        ("sql-literal", "3", "11", column("c"), "false"),
+        ("sql-literal", "16", "10", column("c", "int32"), "false"),
+        ("trailing-blanks", "a,b", "a  ,b ", column("c", name="io.debezium.data.EnumSet"), "false"),
+        ("sql-literal", "31", "1F", column("c", "int32"), "false"),
+        ("real-as-float", 1.7976931348623157e308, "Infinity", FLOAT, "false"),
+        ("real-as-float", 0.1, 0.10000000149011612, FLOAT, "false"),
+        ("reversed-bits", "BQAA", "AAAF", BITS, "true"),
+        ("json-garbled-datetime", '"9999-12-31 23:59:59.999999"', '"9999-12-31 23:0-5:59.999999"', JSON, "false"),
+        ("doubled-quotes", "it's", "it''s", column("c"), "false"),
+        ("unpadded", "AA==", "", column("c", "bytes"), "false"),
+        ("unpadded", "00", "", column("c"), "false"),
+        ("escaped-comma", "x,y", "x\\,y", ENUM, "false"),
+        ("backslashes", "a\nb", "a\\nb", ENUM, "false"),
+        ("backslashes", "it's", "it\\'s", SET, "false"),
+        ("new-year-of-zero", None, 10957, DATE, "true"),
+        ("gbk-as-utf8", "中文", "\ufffd\ufffd\ufffd\ufffd", column("c"), "false"),
+        ("latin1-as-utf8", "ü", "\ufffd", column("c"), "false"),
+        ("hex-default", "AP8=", "MDBG", column("c"), "false"),
+        ("undefined-byte", "a\x81b", "a\ufffdb", column("c"), "false"),
+        ("hex-text-default", "中é", "4E2D00E", column("c"), "false"),
+        ("hex-text-default", "😀", "9439FC3", column("c"), "false"),
+        ("server-charset", "ԱԲ x", "²´ x", column("c"), "false"),
+        ("server-charset", "Їжак", "╥жак", column("c"), "false"),
+        ("server-charset", "a?", "aٹ", column("c"), "false"),
+        ("server-charset", "日\\", "日\uff3c", column("c"), "false"),
+    ],
+)
+def test_a_kind_holds_for_its_case(kind: str, ours: Any, theirs: Any, fields: Any, snapshot: str) -> None:
+    assert kind in kinds_of(ours, theirs, fields=fields, snapshot=snapshot)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "fields", "snapshot"),
+    [
+        ('{"a":1}', '{"a": 2}', JSON, "true"),
+        ('{"a":1,"b":2}', '{"b":2,"a":1}', JSON, "true"),
+        ('"01:02:03.000001"', '"01:02:03"', JSON, "false"),
+        ('{"a":1}', '{"a": 1}', column("c"), "true"),
+        (3.1415927, 3.14, FLOAT, "true"),
+        (3.1415927, 3.14159, FLOAT, "false"),
+        (0, 1999, column("c", "int32", name="io.debezium.time.Year"), "false"),
+        (-12219724800000, -12218860800000, DATETIME, "false"),
+        (1, 864000001, DATETIME, "true"),
+        ("x", "y", column("c"), "false"),
+        ("ab", "a\ufffdb", column("c"), "false"),
+        (2.1474836e9, 2.14748e9, FLOAT, "false"),
+        ("中é", "4E2D00F", column("c"), "false"),
+        ("2024-02-29T12:34:56Z", "2024-02-29T12:34:57Z", TIMESTAMP, "true"),
+        ("2024-02-29T12:34:56Z", "2024-02-29T07:04:56Z", TIMESTAMP, "false"),
+        ("BQAA", "AAAF", BITS, "false"),
+        (3.0e38, "Infinity", FLOAT, "false"),
+        (0.1, "Infinity", FLOAT, "false"),
+        ("YWIAAA==", "YWIA", column("c", "bytes"), "true"),
+        ('"9999-12-31 23:59:59"', '"9999-12-30 23:0-5:59"', JSON, "false"),
+        ("ԱԲ x", "²´ x", column("c"), "true"),
+        ("ԱЇ", "²╥", column("c"), "false"),
+        ("caf?", "café", column("c"), "false"),
+        ("a", "a ", column("c"), "false"),
+        # float-text: a DOUBLE that is only the same 4-byte float.
+        (0.1, 0.10000000149011612, DOUBLE, "false"),
+        (3.1415927, 3.14159, DOUBLE, "true"),
+        # backslashes and escaped-comma: other types than ENUM, and the snapshot, which has no statement's text.
+        ("a\nb", "a\\nb", column("c"), "false"),
+        ("a\nb", "a\\nb", column("c"), "true"),
+        ("a\nb", "a\\nb", ENUM, "true"),
+        ("x,y", "x\\,y", column("c"), "false"),
+        ("x,y", "x\\,y", SET, "false"),
+        ("x,y", "x\\,y", ENUM, "true"),
+        ("YWIAAA==", "YWJcMFww", column("c", "bytes"), "true"),
+        # date-in-year-zero: the stream has the date that ours has lost, or does not have the row.
+        (None, 11083, DATE, "true"),
+        # full-day: a midnight that ours has lost.
+        (None, "00:00:00Z", column("c", name="io.debezium.time.IsoTime"), "false"),
+        (None, "00:00:00Z", column("c", name="io.debezium.time.IsoTime"), "true"),
+        # json-text: integers that are the same double; a double of too few digits; a DECIMAL of more; a member twice.
+        ("9007199254740993", "9007199254740992", JSON, "false"),
+        ('{"a":18446744073709551615}', '{"a": 18446744073709551614}', JSON, "true"),
+        ("1e21", "1000000000000000000001", JSON, "false"),
+        ("0.1", "0.1000000000000000055511151231257827", JSON, "false"),
+        ("0.10000000000000000555", "0.1000000000000000055511151231257827021181583404541015625", JSON, "false"),
+        ("0.12345678901234567890123", "0.12345678901234567890124", JSON, "false"),
+        ("5", "5.0", JSON, "false"),
+        ("0.1", "0.1000000000000000055511151231257827021181583404541015625", JSON, "true"),
+        ('{"a":1,"a":2}', '{"a": 2}', JSON, "true"),
+        ('"é"', '"\\u00e9"', JSON, "true"),
+        # replaced characters: text of another character set, a part that both have, the snapshot, other types.
+        ("привет", "\ufffd" * 6, column("c"), "false"),
+        ("aü", "b\ufffd", column("c"), "false"),
+        ("ü", "\ufffd\ufffd\ufffd", column("c"), "false"),
+        ("ü", "\ufffd", column("c"), "true"),
+        ("ü", "\ufffd", ENUM, "false"),
+        # unpadded: more than the one byte of a BINARY without a length, and the snapshot.
+        ("YQAA", "YQ==", column("c", "bytes"), "false"),
+        ("AAA=", "", column("c", "bytes"), "false"),
+        ("AA==", "", column("c", "bytes"), "true"),
+        # zone-of-session: without connectionTimeZone.
+        ("2024-02-29T12:34:56.10Z", "2024-02-29T07:04:56.1Z", TIMESTAMP, "true"),
+        # recorded-null: any other text that the recording lacks.
+        ("false", None, column("c"), "false"),
+        ("text", None, column("c"), "false"),
+    ],
+)
+def test_no_kind_holds_for_another_case(ours: Any, theirs: Any, fields: Any, snapshot: str) -> None:
+    assert kinds_of(ours, theirs, fields=fields, snapshot=snapshot) == set()
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("double", {"float-text"}), ("string", set())])
+def test_one_double_has_several_texts(kind: str, expected: set[str]) -> None:
+    """Java 17 prints twice the smallest double as 1.0E-323; 9.9E-324 is the same double."""
+    lines = [[line(row({"c": "@"}, fields=column("c", kind))).replace('"@"', n)] for n in ("9.9E-324", "1.0E-323")]
+    assert kinds(*compared(*lines)) == expected
+    other = [lines[0], [lines[1][0].replace("1.0E-323", "1.5E-323")]]
+    assert kinds(*compared(*other)) == set()
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "fields", "stream", "holds"),
+    [
+        (None, 10957, DATE, None, True),
+        (None, 11083, DATE, None, True),
+        (0, 978307200000, NOT_NULL_DATETIME, 0, True),
+        (None, -719402, DATE, None, True),
+        # Dates that are in the year 2000 indeed, as the stream says.
+        (None, 11083, DATE, 11083, False),
+        (0, 978307200000, NOT_NULL_DATETIME, 978307200000, False),
+        (0, 11083, DATE, 0, False),
+        (None, 11400, DATE, None, False),
+    ],
+)
+def test_a_date_of_the_year_0000_is_what_the_recorded_stream_lacks_as_well(
+    ours: Any, theirs: Any, fields: Any, stream: Any, holds: bool
+) -> None:
+    found = kinds_of(ours, theirs, fields=fields, snapshot="true", stream=[stream])
+    assert ("date-in-year-zero" in found) is holds
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "zone", "holds"),
+    [
+        ("2024-02-29T12:34:56.10Z", "2024-02-29T07:04:56.1Z", "+05:30", True),
+        ("2024-07-29T12:00:00Z", "2024-07-29T10:00:00Z", "Europe/Berlin", True),
+        ("2024-02-29T12:34:56Z", "2024-02-29T14:34:56Z", "-02:00", True),
+        # Another offset, the other direction, other digits, zones that have no name.
+        ("2024-02-29T12:34:56Z", "2024-02-29T07:04:56Z", "+05:00", False),
+        ("2024-02-29T12:34:56Z", "2024-02-29T18:04:56Z", "+05:30", False),
+        ("2024-02-29T12:34:56.2Z", "2024-02-29T07:04:56.1Z", "+05:30", False),
+        ("2024-07-29T12:00:00Z", "2024-07-29T11:00:00Z", "Europe/Berlin", False),
+        ("2024-02-29T12:34:56Z", "2024-02-29T12:19:56Z", "SERVER", False),
+    ],
+)
+def test_the_zone_of_the_session_is_the_one_that_the_connector_was_given(
+    ours: str, theirs: str, zone: str, holds: bool
+) -> None:
+    settings = {"database.connectionTimeZone": zone}
+    for snapshot, expected in (("true", holds), ("false", False)):
+        found = kinds_of(ours, theirs, fields=TIMESTAMP, snapshot=snapshot, settings=settings)
+        assert ("zone-of-session" in found) is expected
+
+
+@pytest.mark.parametrize("kind", ["backslashes", "escaped-bytes"])
+def test_backslashes_in_a_row_are_those_of_the_default_that_replaces_a_null(kind: str) -> None:
+    ours, theirs = {"backslashes": ("a\nb", "a\\nb"), "escaped-bytes": ("YWIAAA==", "YWJcMFww")}[kind]
+    lines = [[line(row({"c": v}, fields=column("c", default=v)))] for v in (ours, theirs)]
+    assert kind in kinds(next(d for d in compared(*lines) if d.path[-1] == "c"))
+    stored = [[line(row({"c": v}, fields=column("c", default="x")))] for v in (ours, theirs)]
+    assert kinds(*compared(*stored)) == set()
+
+
+def test_a_recorded_null_is_explained_for_the_snapshot_of_a_streamed_record_only() -> None:
+    lines = [[line(row({"a": 1}, snapshot=s))] for s in ("false", None)]
+    assert kinds(*compared(*lines)) == {"defaulted-snapshot"}
+    lost = [[line(row({"a": 1}, db=db))] for db in ("false", None)]
+    assert kinds(*compared(*lost)) == set()
+    wrong = [[line(row({"a": 1}, snapshot=s))] for s in ("true", None)]
+    assert kinds(*compared(*wrong)) == set()
+
+
+def test_a_row_that_only_the_recording_has_is_explained_when_it_names_no_thread() -> None:
+    """So Debezium writes rows of XA transactions; of any other transaction it knows the thread."""
+    for thread, snapshot, expected in ((None, "false", True), (9, "false", False), (None, "true", False)):
+        both = line(row({"a": 1}))
+        more = line(row({"a": 2}, thread=thread, snapshot=snapshot), key=2)
+        for ours, theirs, holds in (([both], [both, more], expected), ([both, more], [both], False)):
+            (found,) = compared(ours, theirs)
+            assert ("undecided-xa" in kinds(found)) is holds, (thread, snapshot)
+
+
+def test_a_row_of_an_xa_transaction_is_explained_by_its_key_only() -> None:
+    """A committed one looks the same in the recording; ours must not lose it."""
+    entries = read_explained(LIST)
+    for key, expected in ((1014, 0), (1013, 1), (1015, 1)):
+        missing = line(row({"a": 2}, thread=None), key=key, topic="cap.dmldb.t")
+        result = compare(parse_records([], "o"), parse_records([missing], "t"))
+        assert len(judge("dml/default", result, entries)[0]) == expected, key
+        assert len(judge("engines/tx_skipped", result, entries)[0]) == 1
+
+
+def test_records_behind_the_end_of_a_recording_are_explained_once_and_in_no_gap() -> None:
+    """zerofill_decimal: Debezium stopped, so ours goes on; none of its records may come twice, or between."""
+    entries = read_explained(LIST)
+    a, b, c = (line(row({"a": n}, pos=n), key=n, topic="cap.zfdb.zd") for n in (1, 2, 3))
+
+    def left(ours: list[str], theirs: list[str]) -> list[str]:
+        result = compare(parse_records(ours, "o"), parse_records(theirs, "t"))
+        return [d.where for d in judge("zerofill_decimal/default", result, entries)[0]]
+
+    assert left([a, b, c], [a]) == []
+    assert left([a, b, c], [a, c]) == ['record.{"id":2}']
+    assert left([a, b, c, c], [a]) == ['repeated.{"id":3}', 'record.{"id":3}']
+    assert left([a, a, b], [a]) == ['repeated.{"id":1}', 'record.{"id":1}']
+
+
+def test_a_record_that_ours_has_twice_is_told_even_if_the_recording_has_none() -> None:
+    """The two records of a deletion and those of a row that really comes again are not the same event."""
+    deleted = [line(row(None, before={"a": 1}, op="d")), line(None)]
+    again = [line(row({"a": 1}, pos=p)) for p in (200, 300)]
+    assert [d.where for d in compared([*again, *deleted], [])] == ['record.{"id":1}'] * 4
+    repeated = [*again, *deleted, deleted[1]]
+    assert [d.where for d in compared(repeated, []) if d.path[0] == "repeated"] == ['repeated.{"id":1}']
+    twice = [line(row({"a": 1}), key=None)] * 2
+    assert compared(twice, twice) == ()
+
+
+def test_only_updates_are_lost_to_partial_json() -> None:
+    for value, headers, expected in (
+        (row({"a": 2}, before={"a": 1}, op="u"), {}, {"partial-update", "after-the-end"}),
+        (row({"a": 2}, op="c"), {"__debezium.oldkey": "1"}, {"partial-update", "after-the-end"}),
+        (row({"a": 2}, op="c"), {}, {"after-the-end"}),
+        (row(None, before={"a": 1}, op="d"), {}, {"after-the-end"}),
+    ):
+        (found,) = compared([line(value, headers=headers)], [])
+        assert kinds(found) == expected
+
+
+def schema_kinds(ours: list[dict[str, Any]], theirs: list[dict[str, Any]], value: Any = None) -> set[str]:
+    """Return the kinds that hold for the only difference of two schemas of column ``c``, that of the row image."""
+    lines = [[line(row({"c": value}, fields=fields))] for fields in (ours, theirs)]
+    return kinds(next(d for d in compared(*lines) if d.path[3] == "[after]"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "schema", "ours", "theirs"),
+    [
+        ("rounded-half", {"kind": "int32"}, {"default": -2}, {"default": -1}),
+        ("cut-bits", {"kind": "bytes", "name": "io.debezium.data.Bits"}, {"default": "VQ=="}, {"default": "Kg=="}),
+        ("unread-default", {"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {}),
+        ("unread-default", {"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {"default": 0}),
+        ("sql-literal", {"kind": "int32"}, {"default": 16}, {"default": 10}),
+    ],
+)
+def test_a_kind_holds_for_its_default(
+    kind: str, schema: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
+) -> None:
+    assert kind in schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs)))
+
+
+@pytest.mark.parametrize(
+    ("schema", "ours", "theirs"),
+    [
+        ({"kind": "int32"}, {"default": 2}, {"default": 1}),
+        ({"kind": "int32"}, {"default": 12}, {"default": 0}),
+        ({"kind": "int32"}, {"default": -2}, {"default": -3}),
+        ({"kind": "int32"}, {"default": 10}, {"default": 11}),
+        ({"kind": "int32"}, {"default": 19756}, {}),
+        ({"kind": "int32", "name": "io.debezium.time.Date"}, {}, {"default": 19756}),
+        ({"kind": "int32", "name": "io.debezium.time.Date"}, {"default": 19756}, {"default": 19757}),
+        ({"kind": "bytes", "name": "io.debezium.data.Bits"}, {"default": "VQ=="}, {"default": "VA=="}),
+    ],
+)
+def test_no_kind_holds_for_another_default(
+    schema: dict[str, Any], ours: dict[str, Any], theirs: dict[str, Any]
+) -> None:
+    assert schema_kinds(*(column("c", **schema, **default) for default in (ours, theirs))) == set()
+
+
+def test_a_float4_that_lost_its_values_is_told_from_another_type() -> None:
+    types = column("c", "float"), column("c", "double")
+    assert schema_kinds(*types) == {"lost-float4"}
+    assert schema_kinds(*types, value=1.5) == set()
+    assert schema_kinds(column("c", "double"), column("c", "float")) == {"real-as-float"}

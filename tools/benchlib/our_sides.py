@@ -1,0 +1,223 @@
+"""The workloads by this provider on Spark, from the start of spark-submit to its end."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+from kit.pipeline import Pipeline
+
+from airflow_provider_mysql_cdc.cdc.commit.plan import OTHERS_LABEL
+from benchlib import ours
+from benchlib.figures import invalid_reasons
+from benchlib.ground import WorkloadRun
+from benchlib.lag import RATE, LagReader
+from benchlib.process_tree import Sample, usage
+from benchlib.run import Run
+from benchlib.source import TABLE, changing_rows
+from benchlib.spark_job import properties, run_job
+from benchlib.topics import delete_topics_and_wait
+
+
+def pipeline(entry: WorkloadRun, number: int, more: Mapping[str, str] | None = None) -> Pipeline:
+    """Return a pipeline with the settings that Debezium is given as well.
+
+    Args:
+        entry: What is measured.
+        number: Which run.
+        more: Further properties, which count more than the workload's.
+    """
+    ground, workload = entry.ground, entry.workload
+    own = {
+        **workload.properties(ground.registry),
+        **workload.ours,
+        **(more or {}),
+        **ground.more,
+    }
+    return Pipeline(properties(ground.source, ground.kafka, entry.prefix(number)) | own)
+
+
+def delete_topics(pipeline_used: Pipeline) -> None:
+    """Delete the tables' topics, so that the disk holds the rows of one run at a time."""
+    delete_topics_and_wait(pipeline_used.properties["kafka.bootstrap.servers"], list(pipeline_used.topics()))
+
+
+class Jobs:
+    """Run jobs of a pipeline and add up what they cost.
+
+    Args:
+        entry: What is measured.
+        found: The pipeline.
+    """
+
+    def __init__(self, entry: WorkloadRun, found: Pipeline) -> None:
+        self._entry, self._pipeline = entry, found
+        self._samples: list[Sample] = []
+        self._beside_s = 0.0
+        self._counts: dict[str, int] = {}
+        self._native_rows = 0
+
+    def run_job(self, run_for_s: float = 0.0) -> None:
+        """Plan, run and settle a job.
+
+        Args:
+            run_for_s: Seconds for which it goes on with batch after batch.
+        """
+        begun = time.process_time()
+        job = self._pipeline.prepare("snapshot" if self._entry.workload.snapshot else "drain")
+        spec: Any = replace(job.spec, run_for_s=run_for_s)
+        self._beside_s += time.process_time() - begun
+        ground, native, share = self._entry.ground, self._entry.side.native, self._entry.workload.share
+        self._samples += run_job(spec, ground.cores, native=native, share=share)[0]
+        begun = time.process_time()
+        outcome = self._pipeline.settle()
+        if not outcome.complete:
+            raise RuntimeError(f"{self._entry.workload.name}: the job did not finish: {outcome.error}")
+        for topic, count in outcome.counts.items():
+            self._counts[topic] = self._counts.get(topic, 0) + count
+        self._native_rows += outcome.tally.native.rows if outcome.tally else 0
+        self._beside_s += time.process_time() - begun
+
+    def run(self, lag_s: Mapping[str, float] | None = None) -> Run:
+        """Return what all jobs cost.
+
+        Args:
+            lag_s: How far readers were behind.
+        """
+        load, names = os.getloadavg()[0], self._entry.workload.names
+        records = sum(self._counts.get(self._pipeline.table_topic(name), 0) for name in names)
+        # Of more topics than an outcome names, the topic of schema changes is the largest: the others are tables.
+        records += self._counts.get(OTHERS_LABEL, 0)
+        side, workload = self._entry.side.name, self._entry.workload.name
+        used = usage(self._samples)
+        return Run(workload, side, records, used, self._beside_s, load, self._native_rows, lag_s or {})
+
+
+class ProviderStream:
+    """Drain or snapshot rows that are there.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: WorkloadRun) -> None:
+        self._entry = entry
+        self._pipelines = [pipeline(entry, number) for number in range(entry.repeat)]
+
+    def store_position(self) -> None:
+        """Read structures and position, for each run."""
+        for each in () if self._entry.workload.snapshot else self._pipelines:
+            each.snapshot()
+
+    def run(self, number: int) -> Run:
+        """Run one job.
+
+        Args:
+            number: Which run.
+
+        Raises:
+            RuntimeError: It failed, wrote another number of records than there are rows, or used the kernel although it
+                was not to.
+        """
+        jobs = Jobs(self._entry, self._pipelines[number])
+        jobs.run_job()
+        found = jobs.run()
+        delete_topics(self._pipelines[number])
+        workload = self._entry.workload
+        if found.records != workload.rows:
+            raise RuntimeError(f"{workload.name}: {workload.rows} rows were written, and {found.records} records came")
+        if found.native_rows and not self._entry.side.native:
+            raise RuntimeError(f"{workload.name}: {found.side} decoded {found.native_rows} rows with the native kernel")
+        return found
+
+
+class ProviderIncremental:
+    """Read a table by an ad-hoc snapshot beside changes.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: WorkloadRun) -> None:
+        self._entry = entry
+
+    def store_position(self) -> None:
+        """Do nothing: it is found right before a run."""
+
+    def run(self, number: int) -> Run:
+        """Run drains until the table is read.
+
+        Args:
+            number: Which run.
+
+        Raises:
+            RuntimeError: It failed, or rows are missing.
+        """
+        entry, workload = self._entry, self._entry.workload
+        more = ours.properties(entry.ground.source, entry.ground.kafka, entry.prefix(number), {})
+        found = pipeline(entry, number, {**more, "table.include.list": workload.included})
+        with changing_rows(entry.ground.source, workload.rows, ours.RATE):
+            reading = ours.ProviderIncrementalSnapshot(found, entry.ground.cores, native=entry.side.native)
+            measured = reading.measure()
+        delete_topics(found)
+        if wrong := invalid_reasons(measured, workload.rows, ours.RATE):
+            raise RuntimeError(f"{workload.name}: {'; '.join(wrong)}")
+        used, beside_s, load = measured.used, measured.beside_s, measured.load
+        return Run(workload.name, entry.side.name, measured.wrote.reads, used, beside_s, load, reading.native_rows)
+
+
+class ProviderSteadyLoad:
+    """Follow a steady load; the whole time in one job.
+
+    Args:
+        entry: What is measured.
+    """
+
+    def __init__(self, entry: WorkloadRun) -> None:
+        self._entry = entry
+
+    def store_position(self) -> None:
+        """Do nothing: it is found right before a run, so that no run has to read what an earlier one has."""
+
+    def run(self, number: int) -> Run:
+        """Follow the load and return what that cost, and how far a reader was behind.
+
+        Args:
+            number: Which run.
+
+        Raises:
+            RuntimeError: It failed.
+        """
+        entry, found = self._entry, pipeline(self._entry, number)
+        found.snapshot()
+        jobs = Jobs(entry, found)
+        with ExitStack() as both:
+            both.enter_context(changing_rows(entry.ground.source, entry.workload.rows, RATE))
+            lag = both.enter_context(LagReader(entry.ground.kafka, found.table_topic(TABLE)))
+            self.follow(jobs, entry.workload.seconds)
+        delete_topics(found)
+        return jobs.run(lag.seconds())
+
+    def follow(self, jobs: Jobs, seconds: float) -> None:
+        """Run jobs.
+
+        Args:
+            jobs: Runs them.
+            seconds: How long.
+        """
+        jobs.run_job(run_for_s=seconds)
+
+
+class ProviderEachMinute(ProviderSteadyLoad):
+    """Follow a steady load, with a drain every minute."""
+
+    def follow(self, jobs: Jobs, seconds: float) -> None:
+        """Run a job at the beginning of each minute; a load of less than five minutes has shorter ones."""
+        begun, every = time.monotonic(), min(60.0, seconds / 5)
+        for number in range(round(seconds / every)):
+            time.sleep(max(0.0, begun + number * every - time.monotonic()))
+            jobs.run_job()
